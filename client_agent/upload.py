@@ -88,7 +88,8 @@ class Uploader:
         """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
         sent."""
         if self._clock.now() >= entry.deadline:
-            result = AttemptResult(State.EXPIRED, "its time was over before the report could be stored")
+            last = f"; at the last attempt: {entry.detail}" if entry.attempts else ""
+            result = AttemptResult(State.EXPIRED, f"its time was over before the report could be stored{last}")
         else:
             result = await offer(self._client, model_of(entry.model), entry.url, entry.report)
         done = result.state is not State.SCHEDULED

@@ -23,6 +23,7 @@ from tacit.service.config import read_secret, write_secret
 from tacit.tokens.software_root import SoftwareRoot
 
 CONFIG_NAME = "agent.json"
+DRAFT_NAME = ".agent.new"
 DATA_NAME = "data.csv"
 MEAN_VISITS = 2.86
 MOST_VISITS = 20
@@ -39,7 +40,8 @@ def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -
 
 
 def provision_devices(layout: Layout, folders: Sequence[Path], entropy: Entropy, now: float) -> None:
-    """A device in each of ``folders``, named after it, where there is none yet."""
+    """A device in each of ``folders``, named after it, where there is none yet; it belongs to whom the folder above
+    belongs to, and its configuration is there last."""
     missing = [folder for folder in folders if not (folder / CONFIG_NAME).exists()]
     if missing:
         authority = _authority(layout.device_authority)
@@ -56,12 +58,17 @@ def _authority(path: Path) -> SoftwareRoot:
 
 def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: Entropy, now: float) -> None:
     device = authority.issue(f"device-{folder.name}", entropy, now)
+    owner = folder.parent.stat() if folder.parent.exists() else None
     write_secret(folder / "identity.pem", device.to_pem())
     visits, crashed = _visits(entropy), int(uniform(entropy, 0.0, 1.0) < CRASH_RATE)
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
     attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
     config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
-    write_secret(folder / CONFIG_NAME, json.dumps(_relative(config, folder), indent=1).encode())
+    write_secret(folder / DRAFT_NAME, json.dumps(_relative(config, folder), indent=1).encode())
+    if owner is not None and owner.st_uid != os.geteuid():
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, owner.st_uid, owner.st_gid)
+    (folder / DRAFT_NAME).rename(folder / CONFIG_NAME)
 
 
 def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:

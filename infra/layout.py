@@ -35,7 +35,7 @@ from infra.stack_options import (
 )
 from infra.stack_parties import StackParties, make_parties
 from infra.stack_people import ADMIN, make_people, write_admin_files
-from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, listen_files
+from infra.stack_tls import AUTHORITY, CLIENT_FILES, OPERATOR, certify_services, client_files, listen_files
 from services.gateway.keys import KeyRing
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
@@ -226,9 +226,7 @@ class _Builder:
         self._ports = dict(zip(services, ports, strict=False))
         self._metrics = dict(zip(services, ports[len(services) :], strict=True))
         scheme = "https" if options.tls else "http"
-        self._urls = {
-            name: f"{scheme}://{address_of(name, options.network)}:{port}" for name, port in self._ports.items()
-        }
+        self._urls = {name: f"{scheme}://{address_of(name, options)}:{port}" for name, port in self._ports.items()}
         self._keys = {name: generate_signing_key(entropy) for name in SIGNERS}
         self._witness_keys = {name: generate_signing_key(entropy) for name in witnesses}
         self._witnesses = {
@@ -244,7 +242,8 @@ class _Builder:
         policy_path.write_text(json.dumps(policy, indent=1))
         self._credentials_for_all()
         self._admin(parties)
-        ring = KeyRing.open(self._dir / "gateway" / "ohttp-keys.json", KEY_ROTATION, self._entropy, self._now)
+        keys = self._dir / "gateway" / self._options.state_folder / "ohttp-keys.json"
+        ring = KeyRing.open(keys, KEY_ROTATION, self._entropy, self._now)
         authority = SoftwareRoot.create(self._entropy, self._now)
         write_secret(self._dir / "vendor" / "authority.pem", authority.to_pem())
         (self._dir / "attester").mkdir(mode=0o700, exist_ok=True)
@@ -330,15 +329,15 @@ def write_config(
 ) -> Path:
     """The configuration of the service ``name``, in its folder. ``ports``: its own, and that of its metrics."""
     body: dict[str, Any] = {
-        "state_dir": ".",
+        "state_dir": options.state_folder,
         "listen": {
-            "host": address_of(name, options.network),
+            "host": address_of(name, options),
             "port": ports[0],
-            **(listen_files(name, CREDENTIALS, OPERATORS) if options.tls else {}),
+            **(listen_files(name, CREDENTIALS, OPERATORS, options.tls_folder) if options.tls else {}),
         },
         "metrics": {"host": "127.0.0.1", "port": ports[1]},
         "operator_token": f"{operator_credential(name)}.token",
-        **(CLIENT_FILES if options.tls else {}),
+        **(client_files(options.tls_folder) if options.tls else {}),
         **configs.own(name),
     }
     path = state_dir / name / "config.json"
@@ -371,9 +370,9 @@ def write_index(layout: Layout) -> None:
 def renew_certificates(layout: Layout, now: float) -> None:
     """New certificates for every service of a stack with TLS, which read them at once if they run."""
     if layout.options.tls:
-        network = layout.options.network
-        addresses = {name: address_of(name, network) for name in layout.services} if network else {}
-        certify_services(layout.state_dir, layout.services, OPERATORS, now, addresses)
+        options = layout.options
+        addresses = {name: address_of(name, options) for name in layout.services} if options.network else {}
+        certify_services(layout.state_dir, layout.services, OPERATORS, now, addresses, options.tls_folder)
 
 
 def free_ports(count: int) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from infra.api import verified_log
 from infra.command_options import policy_of
 from infra.layout import Layout
-from infra.processes import ServiceProcess
+from infra.workers import Part
 from tacit.errors import TacitError
 from tacit.operations.status import ProcessStatus, process_status
 from tacit.ports import Clock, TransportError
@@ -58,16 +58,20 @@ class Changes:
 
 
 async def watch_readiness(
-    layout: Layout, services: Sequence[ServiceProcess], clock: Clock, say: Callable[[str], None]
+    layout: Layout,
+    parts: Sequence[Part],
+    clock: Clock,
+    say: Callable[[str], None],
+    ended: Callable[[Part], bool] = lambda _part: False,
 ) -> None:
-    """Look every ``LOOK_SECONDS`` until cancelled; ``say`` gets each change."""
+    """Look every ``LOOK_SECONDS`` until cancelled; ``say`` gets each change. ``ended``: whether a process is known to
+    have."""
     changes = Changes(clock.now())
-    parts = [(service, part) for service in services for part in service.part.services]
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         while True:
-            looks = [process_status(transport, part.label, part.url) for _, part in parts]
-            for (service, _), found in zip(parts, await asyncio.gather(*looks), strict=True):
-                if line := changes.news(found, clock.now(), ended=service.process.returncode is not None):
+            looks = [process_status(transport, part.label, part.url) for part in parts]
+            for part, found in zip(parts, await asyncio.gather(*looks), strict=True):
+                if line := changes.news(found, clock.now(), ended=ended(part)):
                     say(line)
             await clock.sleep(LOOK_SECONDS)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from rich.console import Console
@@ -30,9 +30,14 @@ async def run_stack(
 ) -> None:
     """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP; ``within`` as in ``infra.processes.running``.
     Raises ``UsageError`` where one of them does not start."""
+    await until_told(notes, lambda _stopping: _run(layout, parts, notes, when_ready, within))
+
+
+async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
+    """``work`` to its end, or cancelled at SIGTERM, SIGINT or SIGHUP, which set its event."""
     stopping = asyncio.Event()
     with _stop_signals(stopping):
-        starting = asyncio.ensure_future(_run(layout, parts, notes, when_ready, within))
+        starting = asyncio.ensure_future(work(stopping))
         told = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
@@ -58,7 +63,16 @@ async def _run(layout: Layout, parts: Parts, notes: Console, when_ready: WhenRea
         if not await until_recipes(layout, SystemClock()):
             notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
         async with when_ready(services):
-            looking = asyncio.ensure_future(watch_readiness(layout, services, SystemClock(), notes.print))
+            owners = {part: one for one in services for part in one.part.services}
+            looking = asyncio.ensure_future(
+                watch_readiness(
+                    layout,
+                    list(owners),
+                    SystemClock(),
+                    notes.print,
+                    lambda part: not owners[part].runs,
+                )
+            )
             try:
                 await watch(services, lambda service, status: _report(notes, services, service, status))
             finally:

@@ -27,6 +27,8 @@ ORGANISATIONS = ("analyst", "issuer", "attester", "relay", "leader", "helper", "
 """Who runs the services of a stack. Its witnesses count as one, though each has a name of its own."""
 LOOPBACK = "127.0.0.1"
 FIRST_ADDRESS = 11
+CONTAINER_BLOCK, CONTAINER_FIRST = "10", 80
+"""Of the networks of containers: 10.80 is the first organisation's; the third number is of the stack's folder."""
 ACCOUNT = "default"
 """The one privacy account of a local stack: that of ``tacit recipe new``."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
@@ -79,7 +81,8 @@ class StackOptions:
     what the stack's own devices charge against; ``witnesses``: how many cosign its log, all of which its policies
     demand, for by one of two a log can split its readers; ``tls``: whether every leg is TLS, with certificates of the
     stack's own authority; ``network``: the first three numbers of the addresses that the organisations have in networks
-    of their own, empty where all of them are on loopback."""
+    of their own, empty where all of them are on loopback; ``containers``: whether each service is one, with an address
+    of its own in its organisation's network, and what it writes apart from its keys."""
 
     epoch_seconds: int = 86400
     slots_per_epoch: int = 2
@@ -95,6 +98,18 @@ class StackOptions:
     witnesses: int = 0
     tls: bool = False
     network: str = ""
+    containers: bool = False
+
+    @property
+    def tls_folder(self) -> str:
+        """Where a service's certificate and its authority lie, from its own folder: apart where a container has the
+        folder of them, because a file that is replaced stays what it was for who has the file."""
+        return "tls/" if self.containers else ""
+
+    @property
+    def state_folder(self) -> str:
+        """What a service writes to, from its own folder."""
+        return "state" if self.containers else "."
 
 
 def organisation_of(service: str) -> str:
@@ -103,8 +118,18 @@ def organisation_of(service: str) -> str:
     return name if name in ORGANISATIONS else "witnesses"
 
 
-def address_of(service: str, network: str) -> str:
-    """The IPv4 address that a service of a stack has: its organisation's in ``network``, or loopback."""
-    if not network:
+def address_of(service: str, options: StackOptions) -> str:
+    """The IPv4 address that a service of a stack has: its organisation's in ``options.network``, one of its own in its
+    organisation's network, or loopback."""
+    if not options.network:
         return LOOPBACK
-    return f"{network}.{FIRST_ADDRESS + ORGANISATIONS.index(organisation_of(service))}"
+    organisation = organisation_of(service)
+    if not options.containers:
+        return f"{options.network}.{FIRST_ADDRESS + ORGANISATIONS.index(organisation)}"
+    number = [name for name in OPERATORS if organisation_of(name) == organisation].index(service)
+    return f"{organisation_network(organisation, options.network)}.{FIRST_ADDRESS + number}"
+
+
+def organisation_network(organisation: str, network: str) -> str:
+    """The first three numbers of an organisation's own network of containers."""
+    return f"{CONTAINER_BLOCK}.{CONTAINER_FIRST + ORGANISATIONS.index(organisation)}.{network.rpartition('.')[2]}"

@@ -39,17 +39,22 @@ def party_name(folder: str, operators: Mapping[str, str]) -> str:
 
 
 def listen_files(
-    service: str, credentials: Mapping[str, tuple[str, str]], operators: Mapping[str, str]
+    service: str, credentials: Mapping[str, tuple[str, str]], operators: Mapping[str, str], folder: str = ""
 ) -> dict[str, Any]:
-    """What a service's ``listen`` says of TLS, from who presents which credential where."""
+    """What a service's ``listen`` says of TLS, from who presents which credential where; files are in ``folder``."""
     legs = [(caller, target, _role(name)) for name, (caller, target) in credentials.items()]
     names: dict[str, list[str]] = {}
     for caller, target, role in (*legs, _IN_PEER_FILE):
         known = names.setdefault(role, []) if target == service else []
         if party_name(caller, operators) not in known:
             known.append(party_name(caller, operators))
-    files: dict[str, Any] = {"tls_cert": CERTIFICATE, "tls_key": KEY}
-    return {**files, "client_ca": CA_FILE, "client_names": names} if names else files
+    files: dict[str, Any] = {"tls_cert": f"{folder}{CERTIFICATE}", "tls_key": f"{folder}{KEY}"}
+    return {**files, "client_ca": f"{folder}{CA_FILE}", "client_names": names} if names else files
+
+
+def client_files(folder: str) -> dict[str, str]:
+    """``CLIENT_FILES`` in ``folder``."""
+    return {member: f"{folder}{file}" for member, file in CLIENT_FILES.items()}
 
 
 def _role(credential: str) -> str:
@@ -70,10 +75,12 @@ def certify_services(
     operators: Mapping[str, str],
     now: float,
     addresses: Mapping[str, str],
+    tls_folder: str = "",
 ) -> None:
-    """A new certificate for each service and for the operator; ``addresses``: where services are beside loopback.
-    Raises ``UsageError``."""
+    """A new certificate for each service, in ``tls_folder`` of its own, and for the operator; ``addresses``: where
+    services are beside loopback. Raises ``UsageError``."""
     authority = authority_of(state_dir, now)
     for folder in (*services, OPERATOR):
         names = [party_name(folder, operators), "localhost"]
-        certify(state_dir / folder, authority, names, now, [addresses[folder]] if folder in addresses else [])
+        place = state_dir / folder / ("" if folder == OPERATOR else tls_folder)
+        certify(place, authority, names, now, [addresses[folder]] if folder in addresses else [])

@@ -35,6 +35,8 @@ NOT_GIVEN = {
     "tacit staging start helper": "beside such a deployment: tests/e2e/test_staging_operations.py",
     "tacit staging report --json": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging down": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit staging images --base docker.io/library/python:3.11-slim": "fetches a base: tests/e2e/"
+    "test_containers.py builds on one that is here",
     "tacit admin people invite carol --out carol.invitation": "asks a provider: tests/http/test_admin_openid.py",
     "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",

@@ -47,16 +47,19 @@ class Pod:
 @cache
 def rendered(organisation: str) -> tuple[Document, ...]:
     """The documents of one organisation's overlay; skips where there is no kubectl."""
-    if (kubectl := shutil.which("kubectl")) is None:
-        skip_or_fail("kubectl", "no kubectl on PATH (apt-get install kubernetes-client)")
-    done = subprocess.run(
-        [str(kubectl), "kustomize", str(PLACE / "organisations" / organisation)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    kubectl = shutil.which("kubectl") or "kubectl"
+    if "Kustomize Version: v5" not in _said_by(kubectl, "version", "--client"):
+        skip_or_fail("kubectl", "no kubectl with kustomize 5 on PATH (Kubernetes 1.27 or newer)")
+    documents = _said_by(kubectl, "kustomize", str(PLACE / "organisations" / organisation))
+    return tuple(yaml.load_all(documents, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def _said_by(program: str, *words: str) -> str:
+    if shutil.which(program) is None:
+        return ""
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return tuple(yaml.load_all(done.stdout, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return done.stdout
 
 
 def of_kind(documents: Iterable[Document], *kinds: str) -> list[Document]:

@@ -104,11 +104,7 @@ def serve(
     if print_config:
         if config is not None:
             raise typer.BadParameter("--print-config reads no configuration")
-        if name not in (*KINDS, AGENT):
-            raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
-        from infra.documents.printing import print_configuration
-
-        print_configuration(name, as_json=as_json)
+        _print_config(name, as_json=as_json)
         return
     if name not in (*KINDS, INGEST, INTEROP):
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST, INTEROP))}")
@@ -123,6 +119,15 @@ def serve(
         service = _deployed(name, config, leader_config, leader_url, recovery)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+
+
+def _print_config(name: str, *, as_json: bool) -> None:
+    """The configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
+    if name not in (*KINDS, AGENT):
+        raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
+    from infra.documents.printing import print_configuration
+
+    print_configuration(name, as_json=as_json)
 
 
 def _deployed(

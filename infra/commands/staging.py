@@ -5,25 +5,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
 
-from infra.backends import backends, parse_backends
+from infra.backends import Wanted, backends, parse_backends
 from infra.command_options import AsJson, layout_of
-from infra.commands.images import images
+from infra.commands.images import Base
+from infra.commands.images import images as images_command
 from infra.commands.results import collector_access
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.deployment import Deployment, deploy
+from infra.images.building import built
+from infra.images.context import DEFAULT_BASE
 from infra.layout import INDEX, Layout, renew_certificates
 from infra.staging import report as reports
 from infra.staging.agents import counted
+from infra.staging.containers.compose import FILE as COMPOSE_FILE
+from infra.staging.containers.compose import compose_document
+from infra.staging.containers.files import hand_over, write_databases
+from infra.staging.containers.podman_compose import require_containers
+from infra.staging.containers.running import alone
 from infra.staging.devices import Devices
 from infra.staging.networks import joined, network_of, require_namespaces
 from infra.staging.orders import Act, Order, give_order
-from infra.staging.running import Mode, Running, is_held, require_running, run_staging, stop_staging
+from infra.staging.running import (
+    Mode,
+    Running,
+    is_held,
+    require_running,
+    run_contained,
+    run_staging,
+    stop_staging,
+)
 from infra.status import stack_status
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
@@ -35,20 +52,28 @@ from tacit.operations.services import logged_recipe, recipes_of
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
 DEFAULT_EPOCH_SECONDS = 600
+DEFAULT_DATABASE_IMAGE = "docker.io/library/postgres:16"
 PER_HOST = 250
 SINGLE = 2
 ANSWER_SECONDS = 10.0
 RECOVERIES = (Recovery.ACCEPT.value, Recovery.NEW_MARK.value)
 
 app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
-app.command("images")(images)
+app.command("images")(images_command)
 
 StagingDir = Annotated[
     Path, typer.Option("--state-dir", help=f"The deployment's folder (default {DEFAULT_STATE_DIR}).")
 ]
 ModeName = Annotated[
     str,
-    typer.Option("--mode", help="processes, all on loopback; or namespaces, a network for each organisation (root)."),
+    typer.Option(
+        "--mode",
+        help="processes, all on loopback; namespaces, a network for each organisation (root); or containers, each with "
+        "its organisation's network and database (root, Podman).",
+    ),
+]
+DatabaseImage = Annotated[
+    str, typer.Option("--database-image", help="For containers: the image of PostgreSQL, which needs a shell.")
 ]
 
 
@@ -68,6 +93,8 @@ def up(
     ] = None,
     batch_floor: BatchFloor = None,
     backends_named: Backends = None,
+    base: Base = DEFAULT_BASE,
+    database_image: DatabaseImage = DEFAULT_DATABASE_IMAGE,
     state_dir: StagingDir = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
 ) -> None:
@@ -77,24 +104,66 @@ def up(
     tacit staging up --agents 500 --mode processes
     """
     wanted, folder, kind = parse_backends(backends_named or [], {}), state_dir.absolute(), _mode(mode)
-    if kind is Mode.NAMESPACES:
-        require_namespaces()
-        if wanted.names:
-            raise UsageError("--with starts its servers on loopback, where namespaces do not reach them; leave it out")
-    network = network_of(folder) if kind is Mode.NAMESPACES else ""
+    _require(kind, wanted)
+    fresh = not (folder / INDEX).exists()
+    seconds = epoch_seconds or (DEFAULT_EPOCH_SECONDS if fresh else None)
+    crowd = Crowd(agents, single, per_host)
+    tell = _print_line if as_json else _show_up
+    with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
+        network = network_of(folder) if kind is not Mode.PROCESSES else ""
+        if kind is Mode.CONTAINERS:
+            images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
+            layout = open_stack(folder, seconds, batch_floor, tls=True, network=network, containers=True)
+            _up_in_containers(layout, crowd, images, database_image, tell)
+        else:
+            layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
+            _up_as_processes(layout, crowd, kind, wanted, tell)
+
+
+class Crowd(NamedTuple):
+    """How many devices, how many of them at most with a process of their own, and how many of the others in one."""
+
+    agents: int
+    single: int
+    per_host: int
+
+
+def _up_as_processes(
+    layout: Layout, crowd: Crowd, kind: Mode, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    folder, entropy, now = layout.state_dir, OsEntropy(), SystemClock().now()
+    renew_certificates(layout, now)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
-        entropy, clock = OsEntropy(), SystemClock()
-        fresh = not (folder / INDEX).exists()
-        seconds = epoch_seconds or (DEFAULT_EPOCH_SECONDS if fresh else None)
-        layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
-        renew_certificates(layout, clock.now())
         stack.enter_context(backends(layout, wanted, entropy))
         parts = deploy(layout, Deployment())
-        Devices.of(folder).populate(layout, agents, single, per_host, entropy, clock.now())
+        Devices.of(folder).populate(layout, *crowd, entropy, now)
+        network = layout.options.network
         namespaces = stack.enter_context(joined(folder, network)) if network else {}
-        tell = _print_line if as_json else _show_up
         asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
+
+
+def _up_in_containers(
+    layout: Layout, crowd: Crowd, images: Mapping[str, str], database_image: str, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    devices, entropy, now = Devices.of(layout.state_dir), OsEntropy(), SystemClock().now()
+    with alone(layout.state_dir) as compose:
+        renew_certificates(layout, now)
+        parts = deploy(layout, Deployment())
+        devices.populate(layout, *crowd, entropy, now)
+        write_databases(layout, entropy, now)
+        hand_over(layout, devices)
+        compose.write(compose_document(layout, devices, images, database_image))
+        asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))
+
+
+def _require(kind: Mode, wanted: Wanted) -> None:
+    """Raise ``UsageError`` where this machine or user cannot run a deployment so."""
+    if kind is Mode.NAMESPACES:
+        require_namespaces()
+    if kind is Mode.CONTAINERS:
+        require_containers()
+    if kind is not Mode.PROCESSES and wanted.names:
+        raise UsageError(f"--with starts its servers on loopback, where {kind} do not reach them; leave it out")
 
 
 def _mode(text: str) -> Mode:
@@ -203,7 +272,8 @@ def start(
 
 def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
     folder = state_dir.absolute()
-    require_running(folder, LOCK)
+    if require_running(folder, LOCK).mode is Mode.CONTAINERS:
+        raise UsageError(f"in containers: podman-compose --file {folder / COMPOSE_FILE} {order.act} NAME")
     answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
     if as_json:
         print_json(answer)

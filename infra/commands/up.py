@@ -7,7 +7,7 @@ import contextlib
 import json
 import math
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -197,10 +197,11 @@ def open_stack(
     tls: bool | None = None,
     network: str | None = None,
     slots: int | None = None,
+    containers: bool = False,
 ) -> Layout:
     """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
-    default of a new one; ``network`` as in ``StackOptions``. Raises ``UsageError`` if the stack there has an option
-    other than wanted."""
+    default of a new one; ``network`` and ``containers`` as in ``StackOptions``. Raises ``UsageError`` if the stack
+    there has an option other than wanted."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
@@ -214,26 +215,46 @@ def open_stack(
             witnesses=WITNESSES,
             tls=bool(tls),
             network=network or "",
+            containers=containers,
         )
         _check_account(options)
         return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
     layout = with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
-    has = layout.options
-    account_words = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
-    for wanted, found, words in (
-        (epoch_seconds, has.epoch_seconds, f"has epochs of {has.epoch_seconds} s"),
-        (slots, has.slots_per_epoch, f"has tokens for {has.slots_per_epoch} recipes in an epoch"),
-        (batch_floor, has.batch_floor, f"accepts B of {has.batch_floor} and more"),
-        (epsilon, has.account_epsilon, account_words),
-        (delta, has.account_delta, account_words),
-        (min_audience, has.min_audience, f"wants audiences of {has.min_audience} devices"),
-        (unbounded_local, has.unbounded_local, "does not accept noise shares"),
-        (tls, has.tls, "speaks plain HTTP on loopback"),
-        (network, has.network, f"has its services {'in networks of their own' if has.network else 'on loopback'}"),
-    ):
-        if wanted not in {None, found}:
-            raise UsageError(f"{state_dir}: this stack {words}; choose another --state-dir for others")
+    wanted = {
+        "epoch_seconds": epoch_seconds,
+        "slots_per_epoch": slots,
+        "batch_floor": batch_floor,
+        "account_epsilon": epsilon,
+        "account_delta": delta,
+        "min_audience": min_audience,
+        "unbounded_local": unbounded_local,
+        "tls": tls,
+        "containers": containers,
+        "network": network,
+    }
+    _check_options(layout, wanted)
     return layout
+
+
+def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
+    """Raise ``UsageError`` where a stack has an option other than wanted."""
+    has = layout.options
+    account = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
+    words = {
+        "epoch_seconds": f"has epochs of {has.epoch_seconds} s",
+        "slots_per_epoch": f"has tokens for {has.slots_per_epoch} recipes in an epoch",
+        "batch_floor": f"accepts B of {has.batch_floor} and more",
+        "account_epsilon": account,
+        "account_delta": account,
+        "min_audience": f"wants audiences of {has.min_audience} devices",
+        "unbounded_local": "does not accept noise shares",
+        "tls": "speaks plain HTTP on loopback",
+        "containers": f"{'has' if has.containers else 'does not have'} its services in containers",
+        "network": f"has its services {'in networks of their own' if has.network else 'on loopback'}",
+    }
+    for name, one in wanted.items():
+        if one not in {None, getattr(has, name)}:
+            raise UsageError(f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for others")
 
 
 def _check_account(options: StackOptions) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,36 +38,86 @@ async def agents_at_work(devices: Devices, within: Sequence[str]) -> AsyncIterat
         for log, command in _commands(devices).items():
             log.unlink(missing_ok=True)
             children[log] = Child([*within, *command], log)
-        await _until_at_work(devices, children)
+        await until_at_work(devices, children)
         yield children
     finally:
         await asyncio.gather(*(asyncio.to_thread(child.stop) for child in children.values()))
 
 
+def device_logs(devices: Devices) -> list[Path]:
+    """The log of each host, and of each device with a process of its own."""
+    return [
+        *(host.with_suffix(LOG_SUFFIX) for host in devices.hosts),
+        *(folder / SINGLE_LOG for folder in devices.single),
+    ]
+
+
+def told_host(folder: str) -> list[str]:
+    """What ``tacit`` is told to run the devices in ``folder``."""
+    return ["agent", "host", folder, "--every", TELL_SECONDS, "--json"]
+
+
+def told_single(folder: str) -> list[str]:
+    """What it is told to run the one device in ``folder``."""
+    return ["agent", "run", "--config", f"{folder}/{CONFIG_NAME}", "--json"]
+
+
 def _commands(devices: Devices) -> dict[Path, list[str]]:
     """What each process is told, by its log."""
-    hosts = {
-        host.with_suffix(LOG_SUFFIX): ["agent", "host", str(host), "--every", TELL_SECONDS, "--json"]
-        for host in devices.hosts
-    }
-    single = {
-        folder / SINGLE_LOG: ["agent", "run", "--config", str(folder / CONFIG_NAME), "--json"]
-        for folder in devices.single
-    }
-    return {log: tacit_command(*arguments) for log, arguments in (hosts | single).items()}
+    told = [*(told_host(str(host)) for host in devices.hosts), *(told_single(str(folder)) for folder in devices.single)]
+    return {log: tacit_command(*arguments) for log, arguments in zip(device_logs(devices), told, strict=True)}
 
 
-async def watch_agents(children: Mapping[Path, Child], say: Callable[[str], None]) -> None:
-    """Say of each process that ends that it has, until cancelled."""
-    clock, left = SystemClock(), dict(children)
+@dataclass(frozen=True)
+class Runners:
+    """How what writes a log is started, and stopped for good."""
+
+    start: Callable[[Path], Child]
+    stop: Callable[[Path, Child], None]
+
+
+def processes_of(devices: Devices, within: Sequence[str]) -> Runners:
+    """Processes of this machine, ``within`` as for ``agents_at_work``."""
+    return Runners(lambda log: Child([*within, *_commands(devices)[log]], log), lambda _log, child: child.stop())
+
+
+async def watch_agents(
+    devices: Devices,
+    runners: Runners,
+    children: dict[Path, Child],
+    say: Callable[[str], None],
+    changed: Callable[[], None],
+) -> None:
+    """Until cancelled: say of each process that ends that it has, and let single devices leave and start again as their
+    files say. ``children`` are those of ``agents_at_work``, and go on to be; ``changed`` is called after a change."""
+    clock, said, began = SystemClock(), set[Child](), _stamps(devices)
     while True:
-        for log in [log for log, child in left.items() if not child.runs]:
-            say(f"agents ended: {last_words(log).removeprefix('tacit: ')}; see {log}")
-            del left[log]
+        for log, child in children.items():
+            if not child.runs and child not in said:
+                said.add(child)
+                say(f"agents ended: {last_words(log).removeprefix('tacit: ')}; see {log}")
+        now = _stamps(devices)
+        for log in [log for log, stamp in began.items() if now.get(log) != stamp and log in children]:
+            await asyncio.to_thread(runners.stop, log, children.pop(log))
+            if log in now:
+                children[log] = await asyncio.to_thread(runners.start, log)
+            changed()
+        began = now
         await clock.sleep(WATCH_SECONDS)
 
 
-async def _until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
+def _stamps(devices: Devices) -> dict[Path, int]:
+    """When the configuration of each single device was touched last (nanoseconds), by its log."""
+    found = {}
+    for folder in devices.single:
+        with contextlib.suppress(FileNotFoundError):
+            found[folder / SINGLE_LOG] = (folder / CONFIG_NAME).stat().st_mtime_ns
+    return found
+
+
+async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
+    """Wait until all ``devices`` are, as their logs tell; ``children`` by log. Raises ``UsageError`` as
+    ``agents_at_work``."""
     clock, wanted, most = SystemClock(), devices.present, -1
     until = 0.0
     while (working := (await asyncio.to_thread(counted, devices))["working"]) < wanted:

@@ -1,8 +1,8 @@
 """The devices of a staging deployment on disk: a folder for each, those of one host process together.
 
 ``staging/host-1/0`` is a device of the first host, ``staging/single/500`` one with a process of its own. A host takes
-up and lets go what appears and disappears below its folder, so that churn is a matter of files: a device that leaves
-keeps its journal, and only its configuration gets another name.
+up and lets go what appears and disappears below its folder, and so does whoever runs the single processes: churn is a
+matter of files. A device that leaves keeps its journal, and only its configuration gets another name.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class Devices:
                 (folder / CONFIG_NAME).touch()
 
     def _some(self, count: int, what: str, entropy: Entropy) -> Sequence[Path]:
-        hosted = self.hosted
-        if count > len(hosted):
-            raise UsageError(f"{count} devices cannot {what}: hosts run {len(hosted)}")
-        return sorted(hosted, key=lambda _folder: entropy(8))[:count]
+        present = [*self.hosted, *self.single]
+        if count > len(present):
+            raise UsageError(f"{count} devices cannot {what}: there are {len(present)}")
+        return sorted(present, key=lambda _folder: entropy(8))[:count]
 
     def _fresh(self, places: Sequence[Path]) -> list[Path]:
         """A folder for a new device in each of ``places``; none has a number that another has or had."""

@@ -27,12 +27,12 @@ BLOCK = "10.77"
 CABLE = "eth0"
 
 
-def _place_of(party: str) -> str:
+def place_of(party: str) -> str:
     """Of a party of ``LEGS``, one of ``PLACES``."""
     return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
 
 
-SPEAK = frozenset((_place_of(caller), _place_of(called)) for caller, called in LEGS)
+SPEAK = frozenset((place_of(caller), place_of(called)) for caller, called in LEGS)
 """Who needs to speak with whom, by place: the legs of the protocol."""
 
 
@@ -52,6 +52,11 @@ def neighbours(place: str) -> tuple[str, ...]:
 def namespaces_of(state_dir: Path) -> Mapping[str, str]:
     """The namespace of each organisation of the stack in ``state_dir``, of its devices, and of the bridge."""
     return {place: f"tacit-{_mark(state_dir)}-{place}" for place in (*ORGANISATIONS, DEVICES, HUB)}
+
+
+def project_of(state_dir: Path) -> str:
+    """What the containers of the stack in ``state_dir`` are called together."""
+    return f"tacit-{_mark(state_dir)}"
 
 
 def entering(namespace: str) -> list[str]:

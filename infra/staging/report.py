@@ -18,7 +18,7 @@ from client_agent.journal import State
 from client_agent.runner import database_of, journal_of
 from client_agent.sources import open_source
 from tacit.codec import b64url
-from tacit.errors import UsageError
+from tacit.errors import ReportError, UsageError
 from tacit.methods.statistics import STATISTICS
 from tacit.operations.status import TaskStatus
 from tacit.recipe.encoder import encoder_of
@@ -28,18 +28,22 @@ from tacit.service.config import load_config
 LATE, REFUSED, LOST, UNJOURNALLED = "late", "refused", "lost", "unjournalled"
 ASKED = frozenset({State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED})
 """States of a device that was charged, for all of which the estimates speak."""
+TOO_LATE = frozenset({one.name.lower() for one in (ReportError.BATCH_COLLECTED, ReportError.TASK_EXPIRED)})
+"""What a leader answers, and a journal keeps, about a report that came after its time."""
 READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Journals:
     """What all journals say: ``devices`` that have one, those that ``answered`` any recipe, and by recipe the entries
-    in each state and the folders of the devices that were charged."""
+    in each state, the folders of the devices that were charged, and by ``refusals`` what was said of the answers that
+    were refused for good."""
 
     devices: int = 0
     answered: int = 0
     states: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     asked: Mapping[str, Sequence[AgentConfig]] = field(default_factory=dict)
+    refusals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,24 +67,33 @@ class Mismatch:
     detail: str
 
 
-def mismatches(recipe: str, states: Mapping[str, int], served: Served) -> list[Mismatch]:
+def mismatches(
+    recipe: str, states: Mapping[str, int], served: Served, refusals: Mapping[str, int] | None = None
+) -> list[Mismatch]:
     """Why the answers of journals in ``states`` are not those that were released: nothing before a release, and nothing
-    where each was sent and counted once."""
+    where each was sent and counted once. ``refusals``: what was said of those that failed."""
     if served.released is None:
         return []
     rejected = sum(served.rejected.values())
     missing = states.get(State.SENT, 0) - served.released - rejected - served.waiting
-    causes = ", ".join(f"{count} {cause}" for cause, count in sorted(served.rejected.items()))
+    failed, said = states.get(State.FAILED, 0), refusals or {}
+    after = sum(count for why, count in said.items() if why in TOO_LATE)
+    why = {name: count for name, count in said.items() if name not in TOO_LATE}
     found = [
         Mismatch(recipe, LATE, states.get(State.EXPIRED, 0), "their time passed before anybody took them"),
         Mismatch(recipe, LATE, states.get(State.SCHEDULED, 0), "still on devices when the batch was released"),
         Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
-        Mismatch(recipe, REFUSED, states.get(State.FAILED, 0), "refused when they were sent"),
-        Mismatch(recipe, REFUSED, rejected, f"rejected after they were taken: {causes}"),
+        Mismatch(recipe, LATE, after, "sent after the server had closed the batch"),
+        Mismatch(recipe, REFUSED, failed - after, f"refused when they were sent{_listed(why)}"),
+        Mismatch(recipe, REFUSED, rejected, f"rejected after they were taken{_listed(served.rejected)}"),
         Mismatch(recipe, LOST, max(0, missing), "sent, and neither counted nor rejected"),
         Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, and no journal says that it sent them"),
     ]
     return [one for one in found if one.count]
+
+
+def _listed(causes: Mapping[str, int]) -> str:
+    return ": " + ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) if causes else ""
 
 
 def report(
@@ -99,7 +112,7 @@ def report(
         count = sum(one["report_count"] for one in released) if released else None
         page = pages.get(name, {})
         served = Served(count, page.get("rejected_by_cause", {}), int(page.get("pending", 0)))
-        found += mismatches(name, states, served)
+        found += mismatches(name, states, served, journals.refusals.get(name))
         sent += 0 if count is None else states.get(State.SENT, 0)
         rows.append(
             {
@@ -146,6 +159,7 @@ async def read_journals(configs: Sequence[Path]) -> Journals:
     room = asyncio.Semaphore(READ_AT_ONCE)
     states: dict[str, Counter[str]] = {}
     asked: dict[str, list[AgentConfig]] = {}
+    refusals: dict[str, Counter[str]] = {}
 
     async def read(path: Path) -> bool | None:
         config = load_config(path, AgentConfig)
@@ -156,6 +170,8 @@ async def read_journals(configs: Sequence[Path]) -> Journals:
         for entry in entries:
             name = b64url(entry.recipe_hash)
             states.setdefault(name, Counter())[entry.state.value] += 1
+            if entry.state is State.FAILED:
+                refusals.setdefault(name, Counter())[entry.detail] += 1
             if entry.state in ASKED:
                 asked.setdefault(name, []).append(config)
         return any(entry.state is State.SENT for entry in entries)
@@ -163,4 +179,4 @@ async def read_journals(configs: Sequence[Path]) -> Journals:
     if not configs:
         raise UsageError("no device was ever here; start with: tacit staging up --agents 20")
     found = [one for one in await asyncio.gather(*map(read, configs)) if one is not None]
-    return Journals(len(found), sum(found), states, asked)
+    return Journals(len(found), sum(found), states, asked, refusals)

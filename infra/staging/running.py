@@ -8,20 +8,23 @@ import enum
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from infra.child import Child
 from infra.deployment import Parts
 from infra.layout import OPERATORS, Layout
 from infra.legs import DEVICES
 from infra.processes import ServiceProcess
-from infra.running_stack import run_stack, tell_prometheus
+from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import ORGANISATIONS, organisation_of
-from infra.staging.agents import agents_at_work, counted, watch_agents
+from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
+from infra.staging.containers.podman_compose import Compose
+from infra.staging.containers.running import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
@@ -42,6 +45,7 @@ class Mode(enum.StrEnum):
 
     PROCESSES = "processes"
     NAMESPACES = "namespaces"
+    CONTAINERS = "containers"
 
 
 async def run_staging(
@@ -54,7 +58,7 @@ async def run_staging(
 ) -> None:
     """Run services and devices until a signal; ``tell`` gets the document of ``tacit staging up --json`` once all are
     ready. ``namespaces`` by organisation, empty where there are none. Raises ``UsageError``."""
-    devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
+    devices = Devices.of(layout.state_dir)
 
     def within(part: Part) -> list[str]:
         name = part.name if part.name in OPERATORS else part.config.parent.name
@@ -65,23 +69,63 @@ async def run_staging(
         if not namespaces:
             tell_prometheus(layout, services)  # in namespaces each organisation's metrics are its own
         notes.print(f"starting {devices.present} devices")
-        async with agents_at_work(devices, entering(namespaces[DEVICES]) if namespaces else []) as children:
-            pids = {str(log): child.group for log, child in children.items()}
-            marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
-            looking = asyncio.gather(
-                watch_agents(children, notes.print), carry_out_orders(layout, services, SystemClock())
-            )
-            try:
-                serving = [part for service in services for part in service.part.services]
-                tell(describe(layout, mode, serving, counted(devices)))
+        place = entering(namespaces[DEVICES]) if namespaces else []
+        async with agents_at_work(devices, place) as children:
+            serving = [part for service in services for part in service.part.services]
+            carrying = carry_out_orders(layout, services, SystemClock())
+            async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, carrying):
                 yield
-            finally:
-                looking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await looking
-                marker.unlink(missing_ok=True)
 
     await run_stack(layout, parts, notes, with_devices, within)
+
+
+async def run_contained(
+    layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    """``run_staging`` in the containers of ``compose``, whose file is written."""
+    devices = Devices.of(layout.state_dir)
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with services_at_work(layout, compose, parts, notes):
+            notes.print(f"starting {devices.present} devices")
+            async with (
+                devices_at_work(layout, compose, devices) as children,
+                _told(layout, Mode.CONTAINERS, parts, children, containers_of(layout, devices), notes, tell),
+            ):
+                await stopping.wait()
+
+    await until_told(notes, work)
+
+
+@contextlib.asynccontextmanager
+async def _told(
+    layout: Layout,
+    mode: Mode,
+    serving: Iterable[Part],
+    children: dict[Path, Child],
+    runners: Runners,
+    notes: Console,
+    tell: Callable[[dict[str, Any]], None],
+    *also: Coroutine[None, None, None],
+) -> AsyncIterator[None]:
+    """All are ready: say so, let other commands find the deployment, and watch its devices, with ``also`` beside, while
+    the block runs."""
+    devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
+
+    def mark() -> None:
+        pids = {str(log): child.group for log, child in children.items()}
+        marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+
+    mark()
+    looking = asyncio.gather(watch_agents(devices, runners, children, notes.print, mark), *also)
+    try:
+        tell(describe(layout, mode, serving, counted(devices)))
+        yield
+    finally:
+        looking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking
+        marker.unlink(missing_ok=True)
 
 
 def describe(layout: Layout, mode: Mode, services: Iterable[Part], agents: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +173,8 @@ async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
         (state_dir / RUNNING).unlink(missing_ok=True)
         with contextlib.suppress(UsageError, OSError):
             remove(state_dir)
+        with contextlib.suppress(OSError):
+            Compose(state_dir).down()
         raise
     os.kill(found.pid, signal.SIGTERM)
     until = clock.now() + STOP_SECONDS

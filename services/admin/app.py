@@ -103,7 +103,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     log = Log(config, deps)
     passwords = Passwords(deps.entropy)
     computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
-    collector = None
+    collector, events = None, Events()
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
         token = read_secret(config.collector.token).decode("ascii", "replace").strip()
@@ -128,11 +128,12 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
             deps.clock,
             analyst_key(config),
             computing,
+            events.tell,
         ),
         log=log,
         whole=Whole(config, deps),
         collector=collector,
-        events=Events(),
+        events=events,
         planner=Planner(config.policy, computing),
     )
 

@@ -21,12 +21,13 @@ from alembic import command, context
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.util import CommandError
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.sqlite_schema import brought_up
 from tacit.adapters.watermark import TABLE as MARKS_TABLE
-from tacit.errors import Fatal
+from tacit.errors import Fatal, UsageError
 
 MARKER_TABLE = "tacit_database"
 """The table by which ``tacit.adapters.postgres`` knows whose a database is; no migration makes it."""
@@ -58,13 +59,17 @@ def migration_config(migrations: str) -> Config:
 
 
 def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> None:
-    """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction."""
+    """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction. Raises
+    ``UsageError`` for a schema that no migration here leads to: a newer version made it."""
     config = migration_config(migrations)
     config.attributes[_METADATA] = metadata
 
     def run(connection: Connection) -> None:
         config.attributes[_CONNECTION] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise UsageError(f"the database was made by a newer version of Tacit ({error}); start that one") from error
 
     if connection.dialect.name == "sqlite":
         location = Path(str(config.get_main_option("script_location")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from aiohttp import web
 from tacit.codec import b64url
 from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
+from tacit.service.readiness import Steps
 from tacit.signing import SigningKey
 
 
@@ -60,6 +62,8 @@ class Operated:
     jobs: list[Jobs] = field(default_factory=list)
 
 
+BACKGROUND = "background"
+"""The kind of jobs that are work of the service itself."""
 OPERATED = web.AppKey("operated", Operated)
 
 
@@ -72,3 +76,17 @@ def let_operate(app: web.Application, token: Path | None) -> None:
 def signing_key(use: str, key: SigningKey) -> HeldKey:
     """An Ed25519 key, by its public half."""
     return HeldKey(use, b64url(key.public))
+
+
+def background_work(steps: Steps) -> dict[str, str]:
+    """What the background work does, by the id that it has as a job."""
+    return {f"{BACKGROUND}.{re.sub('[^a-z0-9]+', '-', doing.lower()).strip('-')}": doing for doing in steps.work()}
+
+
+def background_jobs(steps: Steps) -> list[Job]:
+    """The background work as jobs: stuck while it fails."""
+    failing = steps.work()
+    return [
+        Job(name, BACKGROUND, doing, "failing" if failing[doing] else "working", bool(failing[doing]), failing[doing])
+        for name, doing in background_work(steps).items()
+    ]

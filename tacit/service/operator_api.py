@@ -24,7 +24,7 @@ from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import REQUESTS, Rule
 from tacit.service.metrics import GRANULARITY
 from tacit.service.openapi import About, add_described, page_of
-from tacit.service.operated import OPERATED, Job
+from tacit.service.operated import OPERATED, Job, background_jobs, background_work
 from tacit.service.operator_documents import (
     CauseDocument,
     CertificateDocument,
@@ -44,7 +44,6 @@ from tacit.service.operator_documents import (
 ROLE: Final = "operator"
 """Of whoever calls, on the listener of the metrics."""
 NOT_FOUND: Final = "urn:tacit:problem:not-found"
-BACKGROUND: Final = "background"
 TOKENS: Final = "tacit_tokens_total"
 _CERTIFICATES: Final = "tacit_certificate_expiry_timestamp_seconds"
 _JOBS: Final = ("tacit_jobs", "tacit_jobs_failing", "tacit_reports_waiting", "tacit_collections")
@@ -143,8 +142,7 @@ async def list_jobs(app: web.Application, request: web.Request) -> JobPage:
 
 
 async def _jobs(app: web.Application) -> list[Job]:
-    found = [Job(_background(doing), BACKGROUND, doing, "failing" if why else "working", bool(why), why)
-             for doing, why in app[STEPS].work().items()]  # fmt: skip
+    found = background_jobs(app[STEPS])
     for kind in app[OPERATED].jobs:
         found += await kind.jobs()
     return found
@@ -153,7 +151,7 @@ async def _jobs(app: web.Application) -> list[Job]:
 async def retry_job(app: web.Application, request: web.Request) -> RetriedDocument:
     """POST /v1/jobs/{id}/retry."""
     job_id = request.match_info["id"]
-    known = {_background(doing): doing for doing in app[STEPS].work()}
+    known = background_work(app[STEPS])
     if job_id in known:
         app[STEPS].retry(known[job_id])
         return RetriedDocument(id=job_id)
@@ -161,10 +159,6 @@ async def retry_job(app: web.Application, request: web.Request) -> RetriedDocume
         if await kind.retry(job_id):
             return RetriedDocument(id=job_id)
     raise Abort(NOT_FOUND, "no job has this id", status=404, title="There is no such thing here.")
-
-
-def _background(doing: str) -> str:
-    return f"{BACKGROUND}.{re.sub('[^a-z0-9]+', '-', doing.lower()).strip('-')}"
 
 
 async def show_rejections(app: web.Application, _request: web.Request) -> RejectionsDocument:

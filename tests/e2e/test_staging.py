@@ -20,7 +20,7 @@ from infra.processes import tacit_command
 from infra.stack_options import ORGANISATIONS
 from infra.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail
-from tests.kit.processes import ReadyProcess
+from tests.kit.processes import START_SECONDS, ReadyProcess
 
 pytestmark = pytest.mark.slow
 DEVICES, JOINED, LEFT = 26, 3, 2
@@ -58,11 +58,13 @@ class Staging:
 
 
 @contextmanager
-def staging(folder: Path, mode: str) -> Iterator[tuple[Staging, dict[str, Any], ReadyProcess]]:
+def staging(
+    folder: Path, mode: str, *more: str, ready_seconds: float = START_SECONDS
+) -> Iterator[tuple[Staging, dict[str, Any], ReadyProcess]]:
     options = ["--agents", str(DEVICES), "--epoch-seconds", "60", "--mode", mode, "--json"]
-    command = tacit_command("staging", "up", *options, "--per-host", "15", "--state-dir", str(folder))
+    command = tacit_command("staging", "up", *options, "--per-host", "15", *more, "--state-dir", str(folder))
     with ReadyProcess(command, folder.with_suffix(".log")) as process:
-        yield Staging(folder), process.ready(), process
+        yield Staging(folder), process.ready(ready_seconds), process
 
 
 def answered(site: Staging, folder: Path) -> dict[str, Any]:

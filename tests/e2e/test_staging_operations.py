@@ -13,6 +13,7 @@ import pytest
 
 from infra.layout import load_layout
 from infra.processes import tacit_command
+from tacit.task import CLOCK_LEEWAY
 from tests.e2e.test_staging import QUESTION, Staging
 from tests.kit.processes import ReadyProcess
 
@@ -130,6 +131,7 @@ def test_an_older_database_is_noticed_and_what_is_then_accepted_counts_nothing_t
     site.restore("helper", tmp_path / "newest")
     site.json("staging", "start", "helper")
     site.json("staging", "start", "leader", "--serve-with", "accept-rollback")
+    until(time.time() + CLOCK_LEEWAY)  # what begins before is closed as well
     site.publish("afterwards")
     site.counted("afterwards")
     report = json.loads(site.run("staging", "report", "--json").stdout)

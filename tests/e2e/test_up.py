@@ -112,7 +112,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: HttpTransport) -> None:
-    assert set(stack.document) == {"state_dir", "credentials", *SERVICE_NAMES, *WITNESSES}
+    assert set(stack.document) == {"state_dir", "credentials", "operators", *SERVICE_NAMES, *WITNESSES}
     assert stack.document["state_dir"] == str(stack.layout.state_dir)
     for name in (*SERVICE_NAMES, *WITNESSES):
         kind = name.partition("_")[0] if name in WITNESSES else name
@@ -206,6 +206,11 @@ async def test_no_credential_opens_two_services(stack: Stack, http: HttpTranspor
         content = {"Content-Type": media_type} if media_type else {}
         for name, token in tokens.items():
             answer = await http.request(method, stack.url(service) + path, headers={**content, **bearer(token)})
+            if answer.status != 401:
+                opened[name].add(service)
+    for service, place in stack.document["operators"].items():
+        for name, token in tokens.items():
+            answer = await http.request("GET", f"{place['url']}/v1/keys", headers=bearer(token))
             if answer.status != 401:
                 opened[name].add(service)
     assert {name: len(services) for name, services in opened.items()} == dict.fromkeys(tokens, 1)

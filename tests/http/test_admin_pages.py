@@ -147,7 +147,7 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
         "/questions/new": writers,
         f"/questions/{draft}/edit": writers,
         **{f"/questions/{one}": everybody for one in (draft, approved, published)},
-        **dict.fromkeys(("/results", "/ledger", "/log", "/log/0", "/keys", "/passkeys"), everybody),
+        **dict.fromkeys(("/results", "/jobs", "/ledger", "/log", "/log/0", "/keys", "/passkeys"), everybody),
         "/audit": everybody - {"viewer"},
         "/people": {"administrator"},
         f"/people/{person}": {"administrator"},

@@ -205,8 +205,13 @@ async def test_nothing_is_sent_once_its_interval_has_begun_and_what_the_log_has_
     if fault is FaultKind.LOSE_REQUEST:  # one that was sent in time may still be on its way
         assert (await stage.admin.publishing.step(), await stage.shown(question)) == (0, waiting)
         await stage.clock.advance(steps_of.LANDING_SECONDS)
-    assert await stage.admin.publishing.step() == 1
+    with stage.admin.events.listening("somebody") as heard:
+        assert await stage.admin.publishing.step() == 1
     found = await stage.shown(question)
+    told = heard.get_nowait()
+    assert told is not None
+    assert told.document == {"id": question, "state": found["state"], "revision": found["revision"]}
+    assert heard.empty()
     if fault is FaultKind.LOSE_RESPONSE:
         assert (found["state"], await stage.recipes()) == ("published", [waiting["hash"]])
         assert isinstance(found["position"], int)

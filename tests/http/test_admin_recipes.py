@@ -37,6 +37,7 @@ class CollectorStub:
     def __init__(self) -> None:
         self.released: list[dict[str, Any]] = []
         self.asked: list[str] = []
+        self.stuck: set[int] = set()
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -44,6 +45,7 @@ class CollectorStub:
         app.router.add_get("/v1/collections", self._listed)
         app.router.add_get("/v1/collections/{id}", self._shown)
         app.router.add_post("/v1/collections", self._ask)
+        app.router.add_post("/v1/collections/{id}/retry", self._retry)
         return app
 
     @web.middleware
@@ -53,7 +55,11 @@ class CollectorStub:
         return found
 
     def _document(self, number: int) -> dict[str, Any]:
-        return {"id": f"c{number}", "recipe_hash": self.asked[number], "batch": 0, "state": "requested"}
+        known = {"id": f"c{number}", "recipe_hash": self.asked[number], "batch": 0, "state": "requested"}
+        if number not in self.stuck:
+            return known
+        words = {"rule": "leader-unreachable", "detail": "nobody answers"}
+        return {**known, **words, "stuck": True, "next_attempt": 1_000_000}
 
     async def _results(self, _request: web.Request) -> web.Response:
         return web.json_response({"results": self.released})
@@ -64,6 +70,11 @@ class CollectorStub:
     async def _shown(self, request: web.Request) -> web.Response:
         number = int(request.match_info["id"].removeprefix("c"))
         return web.json_response(self._document(number))
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["id"].removeprefix("c"))
+        self.stuck.discard(number)
+        return web.json_response(self._document(number), status=202)
 
     async def _ask(self, request: web.Request) -> web.Response:
         self.asked.append((await request.json())["recipe_hash"])

@@ -49,11 +49,11 @@ class ReadyProcess:
         """What it wrote to stderr so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self, seconds: float = START_SECONDS) -> dict[str, Any]:
         """The line, once it is there. Raises ``RuntimeError`` with its stderr when there is none."""
         output = self._process.stdout
         line = b""
-        if output is not None and select.select([output], [], [], START_SECONDS)[0]:
+        if output is not None and select.select([output], [], [], seconds)[0]:
             line = output.readline()
         if not line:
             raise RuntimeError(f"no ready line; stderr: {self.stderr[-2000:]}")
@@ -69,6 +69,6 @@ class ReadyProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
         """Its exit status (negative: the signal). Raises ``subprocess.TimeoutExpired`` after a while."""
-        return self._process.wait(STOP_SECONDS)
+        return self._process.wait(seconds)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tacit.adapters.migrate import assert_migrations_match
+from tacit.adapters.sql import open_database
+from tacit.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = (
@@ -29,6 +33,19 @@ SCHEMAS = (
 def test_migrations_make_the_declared_tables(schema: str) -> None:
     module = importlib.import_module(schema)
     assert_migrations_match(module.METADATA, module.MIGRATIONS)
+
+
+async def test_an_older_version_does_not_start_on_the_database_of_a_newer_one(tmp_path: Path) -> None:
+    file = tmp_path / "service.sqlite3"
+    url = f"sqlite+aiosqlite:///{file}"
+    module = importlib.import_module("services.gateway.store")
+    await (await open_database(url, module.METADATA, module.MIGRATIONS)).close()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as found:
+        found.execute("UPDATE alembic_version SET version_num = '9999'")
+        before = found.execute("SELECT * FROM sqlite_master").fetchall()
+        with pytest.raises(UsageError, match=r"made by a newer version of Tacit .*9999.*; start that one"):
+            await open_database(url, module.METADATA, module.MIGRATIONS)
+        assert found.execute("SELECT * FROM sqlite_master").fetchall() == before
 
 
 def test_no_migrations_are_left_out() -> None:

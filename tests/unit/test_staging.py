@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -22,7 +24,7 @@ from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout
 from infra.legs import DEVICES
 from infra.stack_options import ORGANISATIONS, organisation_of
-from infra.staging.agents import counted
+from infra.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
 from infra.staging.devices import LEFT, Devices
 from infra.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
 from infra.staging.report import Served, mismatches, read_journals, report
@@ -82,6 +84,11 @@ def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
     assert found({"sent": 30}, Served(27, {"token-spent": 1})) == [("refused", 1), ("lost", 2)]
     assert found({"sent": 30}, Served(31)) == [("unjournalled", 1)]
     assert found({"sent": 30, "expired": 2}, Served(None)) == [], "nothing was released yet"
+    failed = mismatches("r", {"sent": 28, "failed": 3}, Served(28), {"task_expired": 1, "hpke_decrypt_error": 2})
+    assert [(one.cause, one.count, one.detail) for one in failed] == [
+        ("late", 1, "sent after the server had closed the batch"),
+        ("refused", 2, "refused when they were sent: 2 hpke_decrypt_error"),
+    ]
     (one,) = mismatches("r", {"sent": 30}, Served(28, {"token-spent": 1, "internal": 1}))
     assert one.detail == "rejected after they were taken: 1 internal, 1 token-spent"
 
@@ -147,16 +154,71 @@ def test_devices_join_leave_and_start_again_as_files(layout: Layout, tmp_path: P
     gone = [path.parent for path in devices.configs if path.name == LEFT]
     assert (len(gone), devices.present, len(devices.configs)) == (4, 6, 10)
     assert LEFT not in CONFIG_NAMES, "a host takes no notice of it"
-    before = {folder: (folder / CONFIG_NAME).stat().st_mtime_ns for folder in devices.hosted}
+    before = stamps(devices)
     devices.restart(2, entropy)
-    after = {folder: (folder / CONFIG_NAME).stat().st_mtime_ns for folder in devices.hosted}
+    after = stamps(devices)
     assert sum(after[folder] != before[folder] for folder in after) == 2
     devices.join(layout, 1, entropy, NOW)
     assert max(int(path.parent.name) for path in devices.configs) == 10, "no number is given twice"
-    with pytest.raises(UsageError, match="9 devices cannot leave: hosts run 5"):
+    with pytest.raises(UsageError, match="9 devices cannot leave: there are 7"):
         devices.leave(9, entropy)
     devices.populate(layout, 7, 2, 3, entropy, NOW)
     assert devices.present == 7, "those that are there stay, and none is too many"
+
+
+def stamps(devices: Devices) -> dict[Path, int]:
+    return {folder: (folder / CONFIG_NAME).stat().st_mtime_ns for folder in (*devices.hosted, *devices.single)}
+
+
+async def until(found: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if found():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+class FakeChild:
+    """A process that runs until it is told to stop."""
+
+    made: ClassVar[list[FakeChild]] = []
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.command, self.log, self.runs = command, log, True
+        self.made.append(self)
+
+    def stop(self) -> None:
+        self.runs = False
+
+
+async def test_single_devices_leave_and_start_again_as_their_files_say(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.staging.agents.Child", FakeChild)
+    monkeypatch.setattr("infra.staging.agents.WATCH_SECONDS", 0.01)
+    devices, news = devices_of(layout, tmp_path), list[str]()
+    stays, leaves = (folder / CONFIG_NAME for folder in devices.single)
+    children = {path.parent / SINGLE_LOG: FakeChild([], path) for path in (stays, leaves)}
+    first = dict(children)
+    told = list[int]()
+    runners = processes_of(devices, ["within"])
+    watched = watch_agents(devices, runners, cast("Any", children), news.append, lambda: told.append(len(children)))
+    watching = asyncio.ensure_future(watched)
+    await asyncio.sleep(0.05)
+    assert children == first
+    leaves.rename(leaves.with_name(LEFT))
+    os.utime(stays, ns=(1, 1))
+    log = stays.parent / SINGLE_LOG
+    await until(lambda: list(children) == [log] and children[log] is not first[log])
+    await until(lambda: not any(one.runs for one in first.values()))
+    fresh = children[log]
+    assert fresh.command[0] == "within"
+    assert str(stays) in fresh.command
+    fresh.stop()
+    await until(lambda: bool(news))
+    watching.cancel()
+    assert news[0].startswith("agents ended: ")
+    assert told[-1] == 1
 
 
 def test_what_hosts_told_last_is_added_up(layout: Layout, tmp_path: Path) -> None:

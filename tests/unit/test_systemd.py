@@ -118,7 +118,13 @@ def test_a_unit_hands_its_service_what_its_configuration_names(service: str) -> 
 
 
 def test_every_service_has_a_user_of_its_own() -> None:
-    lines = [line.split()[:2] for line in (UNITS / "tacit.sysusers.conf").read_text().splitlines() if line[:1] == "u"]
+    if (program := shutil.which("systemd-sysusers")) is None:
+        skip_or_fail("systemd", "no systemd-sysusers on PATH (apt-get install systemd)")
+    text = (UNITS / "tacit.sysusers.conf").read_text()
+    made = subprocess.run([str(program), "--dry-run", "-"], input=text, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert not [line for line in made.stderr.splitlines() if line.startswith("-:")], made.stderr
+    lines = [line.split()[:2] for line in text.splitlines() if line[:1] == "u"]
     assert lines == [["u", f"tacit-{service}"] for service in sorted(SERVICES)]
     for unit in ("tacit@.service", "tacit-backup@.service"):
         assert told(unit, "Service")["User"] == ["tacit-%i"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from services.admin.core import audit
+from services.admin.core.events import Event, question_event
 from services.admin.core.log import Log, told
 from services.admin.core.ports import PublishingTx
 from services.admin.core.problems import Problem, away, refuse
@@ -49,7 +51,8 @@ exchange may take. Only then is one that the log does not have missed; placed an
 
 
 class Publishing:
-    """Publishes over a store. ``key``: the analyst's, where this service holds it."""
+    """Publishes over a store. ``key``: the analyst's, where this service holds it; ``tell`` hears of what no request's
+    answer tells: what was done by itself, and what was missed."""
 
     def __init__(
         self,
@@ -61,7 +64,9 @@ class Publishing:
         clock: Clock,
         key: Signer | None,
         turns: Turns,
+        tell: Callable[[Event], None],
     ) -> None:
+        self._tell = tell
         self._turns = turns
         self._store = store
         self._questions = questions
@@ -238,7 +243,9 @@ class Publishing:
             moved = await self._questions.move(tx, before, after)
             if act is not None:
                 await audit.record(tx, act)
-            return moved
+        if act is not None or moved.state is QuestionState.MISSED:  # else the request's own answer tells of it
+            self._tell(question_event(moved.id, moved.state, moved.revision))
+        return moved
 
 
 def recipe_document(question: Question) -> dict[str, object] | None:

@@ -130,13 +130,13 @@ async def collect(call: Call) -> Reply:
     """A collection of a recipe's batch; the same one where it was asked for before."""
     recipe_hash = _hash(call.body.recipe)
     body = json.dumps({"recipe_hash": recipe_hash}).encode()
-    found = CollectionDocument(**await _collector(call, "POST", "/v1/collections", body))
+    found = CollectionDocument(**await at_collector(call.admin, "POST", "/v1/collections", body))
     return Reply(found, 201, {"Location": f"/v1/collections/{found.id}"}, found.id, f"recipe {recipe_hash}")
 
 
 async def collections(call: Call) -> Reply:
     """Every collection."""
-    found = await _collector(call, "GET", "/v1/collections")
+    found = await at_collector(call.admin, "GET", "/v1/collections")
     return Reply(CollectionList(collections=[CollectionDocument(**one) for one in found["collections"]]))
 
 
@@ -145,13 +145,14 @@ async def collection(call: Call) -> Reply:
     name = call.part("id")
     if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
         raise not_found("collection")
-    return Reply(CollectionDocument(**await _collector(call, "GET", f"/v1/collections/{name}")))
+    return Reply(CollectionDocument(**await at_collector(call.admin, "GET", f"/v1/collections/{name}")))
 
 
-async def _collector(call: Call, method: str, path: str, body: bytes = b"") -> Any:
-    at = call.admin.own_collector
+async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") -> Any:
+    """What the organisation's collector answers. Raises ``Abort``."""
+    at = admin.own_collector
     async with told("collector"):
-        transport = call.admin.log.transport
+        transport = admin.log.transport
         return await services.call(transport, method, f"{at.url}{path}", body=body, bearer=at.bearer)
 
 

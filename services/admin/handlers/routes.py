@@ -9,6 +9,7 @@ from services.admin.core.documents import (
     AssertionBody,
     AuditPage,
     AuthorizationDocument,
+    CensusPage,
     CheckDocument,
     CollectionBody,
     CollectionDocument,
@@ -16,6 +17,7 @@ from services.admin.core.documents import (
     DesignDocument,
     EntryPage,
     InvitationDocument,
+    JobList,
     KeyBody,
     KeyList,
     KeysDocument,
@@ -40,14 +42,29 @@ from services.admin.core.documents import (
     RecipeDocument,
     RecipePage,
     ResultList,
+    SeriesDocument,
+    SeriesPage,
     SessionDocument,
     SignatureBody,
     SignInBody,
 )
 from services.admin.core.people import Permission
 from services.admin.core.routing import Route, Storing
-from services.admin.handlers import acts, live, log, openid, passkeys, people, questions, recipes, sessions
+from services.admin.handlers import (
+    acts,
+    jobs,
+    live,
+    log,
+    openid,
+    passkeys,
+    people,
+    questions,
+    recipes,
+    series,
+    sessions,
+)
 from tacit.recipe.survey import Survey
+from tacit.service.operator_documents import JobDocument
 
 _READ, _WRITE, _OPERATE = Permission.READ, Permission.WRITE, Permission.OPERATE
 _QUESTION = "/v1/questions/{id}"
@@ -136,6 +153,20 @@ ROUTES: Final = (
         "GET", "/v1/collections/{id}", "collection.show", "One collection.", recipes.collection, _READ,
         {200: CollectionDocument}, problems=(404, 502), storing=Storing.NOTHING,
     ),
+    Route(
+        "GET", "/v1/jobs", "job.list", "Work of this service and of the collector, and which of it is stuck.",
+        jobs.listed, _READ, {200: JobList}, problems=(502,), storing=Storing.NOTHING, paged=True,
+    ),
+    Route(
+        "POST", "/v1/jobs/{id}/retry", "job.retry", "Have a job tried again now.", jobs.retry, _OPERATE,
+        {202: JobDocument}, body=Nothing, problems=(404, 502), storing=Storing.NOTHING,
+    ),
+    Route("GET", "/v1/series", "series.list", "Series of the log, with the rounds that it has.", series.listed, _READ,
+          {200: SeriesPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
+    Route("GET", "/v1/series/{hash}", "series.show", "One series.", series.shown, _READ, {200: SeriesDocument},
+          problems=(404, 502), storing=Storing.NOTHING),
+    Route("GET", "/v1/censuses", "census.list", "Censuses whose shares the log has.", series.censuses, _READ,
+          {200: CensusPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/ledger", "ledger.show", "What accounts have spent and have left, by which recipes, for how long.",
           log.ledger, _READ, {200: LedgerDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/keys", "keys.show",

@@ -34,6 +34,7 @@ NAVIGATION: Final = (
     ("/", "Overview", Permission.READ),
     ("/questions", "Questions", Permission.READ),
     ("/results", "Results", Permission.READ),
+    ("/jobs", "Jobs", Permission.READ),
     ("/ledger", "Ledger", Permission.READ),
     ("/log", "Log", Permission.READ),
     ("/keys", "Keys", Permission.READ),

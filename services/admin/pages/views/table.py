@@ -9,7 +9,18 @@ from aiohttp import web
 from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
-from services.admin.pages.views import audit, editor, entry, overview, passkeys, people, published, questions, records
+from services.admin.pages.views import (
+    audit,
+    editor,
+    entry,
+    jobs,
+    overview,
+    passkeys,
+    people,
+    published,
+    questions,
+    records,
+)
 from services.admin.pages.visits import SIGN_IN, Page, refused, serve
 from tacit.service.app import refuse_expect
 
@@ -34,6 +45,8 @@ PAGES: Final = (
     Page("POST", f"{_QUESTION}/edit", editor.save, Permission.WRITE),
     Page("POST", f"{_QUESTION}/{{act}}", questions.act, home=_QUESTION),
     Page("GET", "/results", published.results),
+    Page("GET", "/jobs", jobs.listed),
+    Page("POST", "/jobs/{id}/retry", jobs.retry, Permission.OPERATE, home="/jobs"),
     Page("GET", "/ledger", records.ledger),
     Page("GET", "/log", records.log),
     Page("GET", "/log/{index}", records.entry),

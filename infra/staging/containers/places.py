@@ -1,0 +1,89 @@
+"""Where each container of a stack is, and who it runs as: networks, addresses, users.
+
+Every organisation has a network of its own, in which its services listen, and one behind it for its database. Networks
+are internal: no route leads out of them. Whoever calls an organisation has a leg in its network, and so reaches it and
+nobody beyond.
+"""
+
+from __future__ import annotations
+
+from infra.databases import WITHOUT_DATABASE
+from infra.deployables import kind_of
+from infra.layout import Layout
+from infra.legs import DEVICES, LEGS
+from infra.stack_options import CONTAINER_BLOCK, ORGANISATIONS, address_of, organisation_network, organisation_of
+from infra.staging.networks import place_of
+
+FIRST_CALLER, FIRST_DEVICES = 100, 150
+"""The last number of their addresses in networks that are not their own."""
+MOST_DEVICE_CONTAINERS = 100
+DATABASE_FIRST, DATABASE_ADDRESS = 90, 10
+FIRST_USER, FIRST_DATABASE_USER = 10_001, 10_101
+PORT = 5432
+
+
+def user_of(place: str) -> int:
+    """The user and group id of the containers of an organisation, or of the devices."""
+    return FIRST_USER + (*ORGANISATIONS, DEVICES).index(place)
+
+
+def database_user(organisation: str) -> int:
+    """Of its database."""
+    return FIRST_DATABASE_USER + ORGANISATIONS.index(organisation)
+
+
+def with_database(layout: Layout) -> dict[str, list[str]]:
+    """The services that have a database, by organisation."""
+    found: dict[str, list[str]] = {}
+    for name in layout.services:
+        if name not in WITHOUT_DATABASE:
+            found.setdefault(organisation_of(name), []).append(name)
+    return found
+
+
+def subnets(layout: Layout) -> dict[str, str]:
+    """Every network with its addresses."""
+    own = {name: organisation_network(name, layout.options.network) for name in ORGANISATIONS}
+    behind = {data_network(name): _behind(name, layout) for name in with_database(layout)}
+    return {name: f"{numbers}.0/24" for name, numbers in {**own, **behind}.items()}
+
+
+def data_network(organisation: str) -> str:
+    """The name of the network behind an organisation's own."""
+    return f"{organisation}-data"
+
+
+def called_by(name: str) -> tuple[str, ...]:
+    """In whose networks a service of a stack, or its devices, have a leg beside their own organisation's."""
+    party = name if name == DEVICES else kind_of(name)
+    places = [place_of(called) for caller, called in LEGS if caller == party]
+    return tuple(dict.fromkeys(place for place in places if place != place_of(party)))
+
+
+def legs_of(layout: Layout, name: str) -> dict[str, str]:
+    """The addresses of a service by network, that at which it listens first."""
+    own, number = organisation_of(name), layout.services.index(name)
+    found = {own: address_of(name, layout.options)}
+    found |= {other: _leg(layout, other, FIRST_CALLER + number) for other in called_by(name)}
+    if name not in WITHOUT_DATABASE:
+        found[data_network(own)] = f"{_behind(own, layout)}.{FIRST_CALLER + number}"
+    return found
+
+
+def device_legs(layout: Layout, number: int) -> dict[str, str]:
+    """The addresses of a container of devices by network."""
+    return {other: _leg(layout, other, FIRST_DEVICES + number) for other in called_by(DEVICES)}
+
+
+def database_address(layout: Layout, organisation: str) -> str:
+    """Where an organisation's database listens."""
+    return f"{_behind(organisation, layout)}.{DATABASE_ADDRESS}"
+
+
+def _leg(layout: Layout, organisation: str, last: int) -> str:
+    return f"{organisation_network(organisation, layout.options.network)}.{last}"
+
+
+def _behind(organisation: str, layout: Layout) -> str:
+    number = DATABASE_FIRST + ORGANISATIONS.index(organisation)
+    return f"{CONTAINER_BLOCK}.{number}.{layout.options.network.rpartition('.')[2]}"

@@ -1,0 +1,128 @@
+"""A stack at work in containers: databases first, then services, then devices, and all of it away at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from infra.child import Child
+from infra.images.building import podman, podman_environment
+from infra.layout import Layout
+from infra.readiness_watch import ANSWER_SECONDS, until_recipes, watch_readiness
+from infra.staging.agents import Runners, device_logs, until_at_work
+from infra.staging.containers.compose import container_of, device_titles, title
+from infra.staging.containers.places import PORT, database_address, with_database
+from infra.staging.containers.podman_compose import Compose
+from infra.staging.devices import Devices
+from infra.workers import Part
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.operations.status import process_status
+
+READY_SECONDS = 300.0
+LOOK_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def alone(state_dir: Path) -> Iterator[Compose]:
+    """The containers of a stack, none of which is there; whatever the block leaves is taken away."""
+    compose = Compose(state_dir)
+    compose.down()
+    try:
+        yield compose
+    finally:
+        compose.down()
+
+
+@contextlib.asynccontextmanager
+async def services_at_work(
+    layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console
+) -> AsyncIterator[None]:
+    """Databases and services, all of them ready, while the block runs, and watched. Raises ``UsageError`` where one is
+    not ready after ``READY_SECONDS``."""
+    notes.print(f"starting {len(with_database(layout))} databases and {len(parts)} services in {layout.state_dir}")
+    await compose.up([f"{name}-database" for name in with_database(layout)])
+    await _until_databases(layout)
+    await compose.up([title(name) for name in layout.services])
+    await _until_ready(layout, parts)
+    if not await until_recipes(layout, SystemClock()):
+        notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
+    looking = asyncio.ensure_future(watch_readiness(layout, parts, SystemClock(), notes.print))
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _until_databases(layout: Layout) -> None:
+    """Until each takes connections, which it does once its files are made."""
+    clock = SystemClock()
+    until = clock.now() + READY_SECONDS
+    for organisation in with_database(layout):
+        while not await _takes_connections(database_address(layout, organisation)):
+            if clock.now() > until:
+                name = container_of(layout, f"{organisation}-database")
+                raise UsageError(f"the database of {organisation} does not answer; see: podman logs {name}")
+            await clock.sleep(LOOK_SECONDS)
+
+
+async def _takes_connections(address: str) -> bool:
+    with contextlib.suppress(OSError):
+        _, writer = await asyncio.open_connection(address, PORT)
+        writer.close()
+        return True
+    return False
+
+
+async def _until_ready(layout: Layout, parts: Iterable[Part]) -> None:
+    clock = SystemClock()
+    until = clock.now() + READY_SECONDS
+    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+        for part in parts:
+            while not (found := await process_status(transport, part.label, part.url)).ready:
+                if clock.now() > until:
+                    name = container_of(layout, title(part.label))
+                    raise UsageError(f"{part.label} is not ready: {found.detail}; see: podman logs {name}")
+                await clock.sleep(LOOK_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) -> AsyncIterator[dict[Path, Child]]:
+    """The containers of all devices while the block runs, every device at work: who follows the log of each, by that
+    log. Raises ``UsageError``."""
+    titles, followers = device_titles(devices), dict[Path, Child]()
+    try:
+        if titles:
+            await compose.up(titles)
+        for log, name in zip(device_logs(devices), titles, strict=True):
+            followers[log] = _follower(container_of(layout, name), log)
+        await until_at_work(devices, followers)
+        yield followers
+    finally:
+        await asyncio.gather(*(asyncio.to_thread(child.stop) for child in followers.values()))
+
+
+def containers_of(layout: Layout, devices: Devices) -> Runners:
+    """The containers of devices, as they are now, that a person lets leave or start again."""
+    names = dict(zip(device_logs(devices), (container_of(layout, one) for one in device_titles(devices)), strict=True))
+
+    def start(log: Path) -> Child:
+        podman("start", names[log])
+        return _follower(names[log], log)
+
+    def stop(log: Path, child: Child) -> None:
+        podman("stop", names[log])
+        child.stop()
+
+    return Runners(start, stop)
+
+
+def _follower(container: str, log: Path) -> Child:
+    """Who copies what a container says to ``log``, from its beginning."""
+    log.unlink(missing_ok=True)
+    return Child(["podman", "logs", "--follow", container], log, env=podman_environment())

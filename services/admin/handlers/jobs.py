@@ -1,0 +1,65 @@
+"""The organisation's work that does not end by itself: this service's own, and the collector's collections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.admin.core.documents import JobList
+from services.admin.core.problems import not_found
+from services.admin.core.routing import Admin, Call, Reply
+from services.admin.handlers.recipes import at_collector
+from tacit.operations.results import RELEASED
+from tacit.service.app import STEPS
+from tacit.service.operated import Job, background_jobs, background_work
+from tacit.service.operator_documents import JobDocument
+from tacit.service.readiness import Steps
+
+COLLECTION = "collection"
+
+
+async def listed(call: Call) -> Reply:
+    """A page of jobs."""
+    after, limit = call.page()
+    jobs = await jobs_of(call.admin, call.request.app[STEPS])
+    more = len(jobs) > after + limit
+    return Reply(JobList(jobs=jobs[after : after + limit], next=str(after + limit) if more else None))
+
+
+async def retry(call: Call) -> Reply:
+    """Have a job tried again now."""
+    steps, wanted = call.request.app[STEPS], call.part("id")
+    if wanted in (work := background_work(steps)):
+        steps.retry(work[wanted])
+    else:
+        known = {one.id for one in await jobs_of(call.admin, steps) if one.kind == COLLECTION}
+        if wanted not in known:
+            raise not_found("job")
+        await at_collector(call.admin, "POST", f"/v1/collections/{wanted}/retry")
+    found = next(one for one in await jobs_of(call.admin, steps) if one.id == wanted)
+    return Reply(found, 202, target=wanted)
+
+
+async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
+    """All of them, this service's first, then collections that have released nothing. Raises ``Abort``."""
+    own = [_document(one) for one in background_jobs(steps)]
+    if admin.collector is None:
+        return own
+    found = await at_collector(admin, "GET", "/v1/collections")
+    return own + [_collection(one) for one in found["collections"] if one["state"] != RELEASED]
+
+
+def _document(job: Job) -> JobDocument:
+    return JobDocument(**{name: getattr(job, name) for name in JobDocument.model_fields})
+
+
+def _collection(found: dict[str, Any]) -> JobDocument:
+    rule = str(found.get("rule", ""))
+    return JobDocument(
+        id=found["id"],
+        kind=COLLECTION,
+        about=found["recipe_hash"],
+        state=found["state"],
+        stuck=bool(found.get("stuck")),
+        detail=f"{rule}: {found.get('detail', '')}" if rule else "",
+        next_attempt=found.get("next_attempt"),
+    )

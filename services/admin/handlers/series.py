@@ -1,0 +1,67 @@
+"""Series and censuses of the log, as this organisation verified it."""
+
+from __future__ import annotations
+
+from services.admin.core.documents import CensusDocument, CensusPage, RoundDocument, SeriesDocument, SeriesPage
+from services.admin.core.problems import not_found
+from services.admin.core.routing import Call, Reply
+from tacit.recipe.census import Census
+from tacit.recipe.live import LiveLog, LiveSeries
+
+
+async def listed(call: Call) -> Reply:
+    """A page of series, in the order of the log."""
+    after, limit = call.page()
+    live = await call.admin.whole.live()
+    series = [_document(one, live) for one in live.series]
+    more = len(series) > after + limit
+    return Reply(SeriesPage(series=series[after : after + limit], next=str(after + limit) if more else None))
+
+
+async def shown(call: Call) -> Reply:
+    """One series."""
+    live = await call.admin.whole.live()
+    wanted = call.part("hash")
+    found = next((one for one in live.series if one.series.hash_text == wanted), None)
+    if found is None:
+        raise not_found("series")
+    return Reply(_document(found, live))
+
+
+async def censuses(call: Call) -> Reply:
+    """A page of censuses, in the order of the log."""
+    after, limit = call.page()
+    found = (await call.admin.whole.live()).censuses
+    more = len(found) > after + limit
+    page = [_census(one) for one in found[after : after + limit]]
+    return Reply(CensusPage(censuses=page, next=str(after + limit) if more else None))
+
+
+def _document(one: LiveSeries, live: LiveLog) -> SeriesDocument:
+    series = one.series
+    owners = {
+        item.recipe.series.index: item.recipe.hash_text
+        for item in live.recipes
+        if item.recipe.series is not None and live.round_of(item.recipe) is series
+    }
+    return SeriesDocument(
+        hash=series.hash_text,
+        name=series.name,
+        index=one.index,
+        rounds=series.rounds,
+        start=series.interval.start,
+        end=series.interval.end,
+        claim=series.claim.model_dump(mode="json"),
+        published=[RoundDocument(index=index, recipe=owner) for index, owner in sorted(owners.items())],
+        series=series.body(),
+    )
+
+
+def _census(one: Census) -> CensusDocument:
+    return CensusDocument(
+        recipe=one.recipe.hash_text,
+        name=one.recipe.name,
+        index=one.index,
+        report_count=one.report_count,
+        end=one.recipe.interval.end,
+    )

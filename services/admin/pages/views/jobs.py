@@ -1,0 +1,49 @@
+"""Jobs of the service and of the collector: which are stuck, why, and a button that has one tried again."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.admin.core.people import Permission
+from services.admin.handlers.jobs import COLLECTION, jobs_of
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort
+from tacit.service.app import STEPS
+from tacit.service.openapi import DEFAULT_LIMIT
+
+
+async def listed(visit: Visit) -> web.StreamResponse:
+    """A page of jobs, what is stuck first."""
+    return await _page(visit)
+
+
+async def retry(visit: Visit) -> web.StreamResponse:
+    """What the button does; a refusal is told on the same page."""
+    try:
+        await visit.act("job.retry", {})
+    except Abort as problem:
+        if problem.status in {401, 404}:
+            raise
+        return await _page(visit, problem)
+    raise web.HTTPSeeOther("/jobs")
+
+
+async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
+    after = visit.cursor()
+    try:
+        jobs = await jobs_of(visit.admin, visit.request.app[STEPS])
+    except Abort as away:
+        if problem is not None or away.status < 500:
+            raise
+        return visit.show("jobs.html", jobs=[], problem=away, retrying=False, next=None, first=True, status=away.status)
+    jobs.sort(key=lambda one: not one.stuck)
+    hashes = [one.about for one in jobs if one.kind == COLLECTION]
+    async with visit.admin.store.read() as tx:
+        questions = await tx.questions_of(hashes)
+    shown = jobs[after : after + DEFAULT_LIMIT]
+    following = after + DEFAULT_LIMIT if len(jobs) > after + DEFAULT_LIMIT else None
+    return visit.show(
+        "jobs.html", jobs=shown, questions=questions, problem=problem, next=following, first=not after,
+        retrying=visit.may(Permission.OPERATE), stuck=sum(bool(one.stuck) for one in jobs),
+        status=200 if problem is None else problem.status,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""A staging deployment in containers for real: images built and looked into, a recipe answered, one command down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from infra.images.building import built, podman, podman_environment
+from infra.images.domains import DOMAINS, domain_called
+from infra.stack_options import ORGANISATIONS
+from infra.staging.containers.podman_compose import Compose
+from infra.staging.networks import project_of
+from tacit.errors import Fatal
+from tests.bases import base_images
+from tests.e2e.test_staging import DEVICES, SECONDS, Staging, answered, staging
+
+pytestmark = pytest.mark.slow
+START_SECONDS = 900.0
+
+
+def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_containers(tmp_path: Path) -> None:
+    base, database = base_images()
+    folder = tmp_path / "stack"
+    images = ["--base", base, "--database-image", database]
+    site: Staging
+    with contextlib.ExitStack() as stack:
+        stack.callback(Compose(folder).down)
+        started = staging(folder, "containers", *images, ready_seconds=START_SECONDS)
+        site, document, process = stack.enter_context(started)
+        assert document["mode"] == "containers"
+        assert tuple(document["organisations"]) == ORGANISATIONS
+        assert document["agents"] == {"hosts": 2, "single": 2, "devices": DEVICES}
+        project = project_of(folder)
+        rows = json.loads(podman("ps", "--format", "json", "--filter", f"label=io.podman.compose.project={project}"))
+        assert len(rows) == 12 + 7 + 4
+        closed(project, folder)
+        assert reached(f"{project}-devices-host-1", document) == {"relay", "attester"}
+        assert reached(f"{project}-attester", document) == {"attester", "issuer"}
+        for name in ("leader", "relay", "admin", "issuer-database"):
+            podman("healthcheck", "run", f"{project}-{name}")
+        present = DEVICES + 3 - 2
+        assert site.json("staging", "agents", "--join", "3", "--leave", "2", "--restart", "1")["devices"] == present
+        site.until("every device at work", lambda: at_work(site, present))
+        found = answered(site, tmp_path)
+        assert found["mismatches"] == []
+        assert found["answered"] == found["released"] == found["journalled"] >= 20
+        assert site.run("staging", "down").returncode == 0
+        assert process.wait(SECONDS) == 0
+    assert podman("ps", "--all", "--quiet", "--filter", f"label=io.podman.compose.project={project}") == ""
+    assert project not in podman("network", "ls", "--format", "{{.Name}}")
+
+
+def at_work(site: Staging, present: int) -> bool:
+    agents = site.json("staging", "status")["agents"]
+    return bool(agents["working"] == agents["devices"] == present and not agents["failed"])
+
+
+def closed(project: str, folder: Path) -> None:
+    """Every container runs as the compose file says: as somebody, on a root it cannot write, able to do nothing."""
+    names = [
+        one["container_name"] for one in yaml.safe_load((folder / "compose.yaml").read_text())["services"].values()
+    ]
+    for row in json.loads(podman("inspect", *names)):
+        assert row["HostConfig"]["ReadonlyRootfs"], row["Name"]
+        assert row["EffectiveCaps"] in (None, []), row["Name"]
+        assert int(row["Config"]["User"].partition(":")[0]) > 10_000
+        assert row["HostConfig"]["Memory"] > 0
+        assert "no-new-privileges" in row["HostConfig"]["SecurityOpt"]
+    told = run_in(f"{project}-leader", "import os; print(sorted(os.listdir('/opt/tacit/app/services')))")
+    assert "leader" in told
+    assert "helper" not in told
+    written = run_in(f"{project}-leader", "open('/opt/tacit/x', 'w')")
+    assert "Read-only file system" in written or "Permission denied" in written
+
+
+def reached(container: str, document: dict[str, Any]) -> set[str]:
+    """The organisations of which a container can connect to the first service."""
+    places = {}
+    for name, urls in document["organisations"].items():
+        host, _, port = next(iter(urls.values())).removeprefix("https://").rpartition(":")
+        places[name] = (host, int(port))
+    program = f"""
+import socket
+for name, place in {places!r}.items():
+    try:
+        socket.create_connection(place, 3).close()
+    except OSError:
+        continue
+    print(name)
+"""
+    return set(run_in(container, program).split())
+
+
+def run_in(container: str, program: str) -> str:
+    """What a program of Python's says in a container."""
+    done = subprocess.run(
+        ["podman", "exec", container, "python3", "-c", program],  # noqa: S607 - wherever the system has it
+        capture_output=True,
+        text=True,
+        check=False,
+        env=podman_environment(),
+    )
+    return done.stdout + done.stderr
+
+
+def test_an_image_that_holds_more_than_its_own_code_is_not_kept(tmp_path: Path) -> None:
+    base, _ = base_images()
+    relay = domain_called("relay")
+    found = built(base, tmp_path / "relay", print, [relay])["relay"]
+    assert re.fullmatch(r"localhost/tacit-relay:[0-9.]+-[0-9a-f]{12}", found.name)
+    assert built(base, tmp_path / "again", print, [relay])["relay"].folder is None, "what is there is not built again"
+    listed = json.loads(podman("image", "inspect", found.name))[0]
+    assert listed["Config"]["User"] == "10001:10001"
+    assert podman("run", "--rm", "--network", "none", "--read-only", found.name, "--version").startswith("tacit ")
+    with pytest.raises(Fatal, match="is its base one of Tacit's images"):
+        built(of_tacit(base, tmp_path), tmp_path / "onto", print, [DOMAINS[0]])
+
+
+def of_tacit(base: str, folder: Path) -> str:
+    """A base that has a package of Tacit's where Python finds it."""
+    (folder / "Containerfile").write_text(
+        f"FROM {base}\nCOPY Containerfile /usr/lib/python3/dist-packages/relay/x.py\n"
+    )
+    podman("build", "--quiet", "--tag", "localhost/tacit-test-stray:1", str(folder))
+    return "localhost/tacit-test-stray:1"

@@ -1,0 +1,130 @@
+"""Jobs of the analyst's organisation, and the log's series and censuses, over the admin API and on the dashboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.admin.core.whole import Whole
+from tacit.recipe.census import Census
+from tacit.recipe.live import LiveLog
+from tacit.service.app import STEPS
+from tacit.service.config import write_secret
+from tests.http.admin_stage import KIT, Stage
+from tests.http.test_admin_pages import Html, signed_in
+from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub, published
+
+
+@pytest.fixture
+def collector() -> CollectorStub:
+    return CollectorStub()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, collector: CollectorStub) -> AsyncIterator[Stage]:
+    running = Stage(tmp_path)
+    await running.prepare()
+    write_secret(tmp_path / "collections.token", b"collections-secret\n")
+    await running.inner.mount(COLLECTOR_URL, collector.app())
+    await running.start(collector={"url": COLLECTOR_URL, "token": tmp_path / "collections.token"})
+    yield running
+    await running.inner.close()
+
+
+async def test_a_stuck_collection_is_a_job_that_is_tried_again_and_that_is_an_act(
+    stage: Stage, collector: CollectorStub
+) -> None:
+    recipes = [await published(stage, f"visits-{number}") for number in range(2)]
+    for recipe in recipes:
+        await stage.call("POST", "/v1/collections", {"recipe": recipe}, status=201)
+    collector.stuck = {1}
+    _, page = await stage.call("GET", "/v1/jobs", role="viewer", status=200)
+    assert [(one["about"], one["stuck"]) for one in page["jobs"]] == [(recipes[0], False), (recipes[1], True)]
+    stuck = page["jobs"][1]
+    assert (stuck["detail"], stuck["next_attempt"]) == ("leader-unreachable: nobody answers", 1_000_000)
+    _, first = await stage.call("GET", "/v1/jobs?limit=1", role="viewer", status=200)
+    _, second = await stage.call("GET", f"/v1/jobs?limit=1&cursor={first['next']}", role="viewer", status=200)
+    assert first["jobs"] + second["jobs"] == page["jobs"]
+    assert second["next"] is None
+    assert await stage.refused("POST", "/v1/jobs/c1/retry", role="viewer") == (403, "problem:forbidden")
+    assert await stage.refused("POST", "/v1/jobs/c9/retry") == (404, "problem:not-found")
+    assert collector.stuck == {1}
+    _, done = await stage.call("POST", "/v1/jobs/c1/retry", status=202)
+    assert (done["id"], done["stuck"], collector.stuck) == ("c1", False, set())
+    _, acts = await stage.call("GET", "/v1/audit", status=200)
+    told = [(one["what"], one["target"], one["outcome"]) for one in acts["acts"]]
+    assert told[-3:] == [
+        ("job.retry", "c1", "forbidden"), ("job.retry", "c9", "not-found"), ("job.retry", "c1", "done"),
+    ]  # fmt: skip
+
+
+async def test_work_of_the_service_itself_is_a_job_too(stage: Stage) -> None:
+    assert stage.app is not None
+    steps = stage.app[STEPS]
+    again = steps.expect("publishing what was signed", 5.0)
+    for number in range(1, 4):
+        steps.told("publishing what was signed", ValueError(), number)
+    _, page = await stage.call("GET", "/v1/jobs", status=200)
+    (job,) = page["jobs"]
+    assert (job["id"], job["state"], job["stuck"]) == ("background.publishing-what-was-signed", "failing", True)
+    await stage.call("POST", f"/v1/jobs/{job['id']}/retry", status=202)
+    assert again.is_set()
+
+
+async def test_the_page_of_jobs_shows_what_is_stuck_first_with_a_button_for_who_may(
+    stage: Stage, collector: CollectorStub
+) -> None:
+    for number in range(2):
+        recipe = await published(stage, f"visits-{number}")
+        await stage.call("POST", "/v1/collections", {"recipe": recipe}, status=201)
+    collector.stuck = {1}
+    viewer = await signed_in(stage, "viewer")
+    assert (await viewer.get("/jobs")).status == 200
+    assert "1 stuck" in viewer.page
+    assert "/jobs/c1/retry" not in viewer.page
+    browser = await signed_in(stage, "analyst")
+    await browser.get("/jobs")
+    assert not Html(browser.page).wrong
+    assert re.findall(r'action="(/jobs/[^"]+)"', browser.page) == ["/jobs/c1/retry"]
+    assert "leader-unreachable: nobody answers" in browser.page
+    answer = await browser.post("/jobs/c1/retry")
+    assert (answer.status, answer.headers["location"], collector.stuck) == (303, "/jobs", set())
+    await browser.get("/jobs")
+    assert "Nothing is stuck" in browser.page
+    await stage.inner.unmount(COLLECTOR_URL)
+    assert (await browser.get("/jobs")).status == 503
+    assert "collector" in browser.page
+
+
+async def test_series_and_censuses_are_those_of_the_log(stage: Stage) -> None:
+    _, empty = await stage.call("GET", "/v1/series", status=200)
+    assert empty == {"series": [], "next": None}
+    assert (await stage.call("GET", "/v1/censuses", status=200))[1] == {"censuses": [], "next": None}
+    series = KIT.series()
+    assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
+    for index in (0, 1):
+        assert (await stage.post_leaf(KIT.recipe_leaf(KIT.round(series, index)))).status == 201
+    await stage.clock.advance(stage.admin.config.log.poll_seconds)  # for so long what was read is what is told
+    _, page = await stage.call("GET", "/v1/series", role="viewer", status=200)
+    (shown,) = page["series"]
+    assert (shown["hash"], shown["name"], shown["rounds"]) == (series.hash_text, "training", 3)
+    assert shown["published"] == [{"index": one, "recipe": KIT.round(series, one).hash_text} for one in (0, 1)]
+    assert (await stage.call("GET", f"/v1/series/{series.hash_text}", status=200))[1] == shown
+    assert await stage.refused("GET", "/v1/series/none") == (404, "problem:not-found")
+
+
+async def test_a_census_is_told_with_how_many_it_sums(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = KIT.census()
+    shares = {role: KIT.census_share(recipe, role, 450, [100, 90]) for role in ("leader", "helper")}
+
+    async def live(_whole: Whole) -> LiveLog:
+        return LiveLog(censuses=(Census(recipe, shares, 7),))
+
+    monkeypatch.setattr(Whole, "live", live)
+    _, found = await stage.call("GET", "/v1/censuses", role="viewer", status=200)
+    end = recipe.interval.end
+    told = {"recipe": recipe.hash_text, "name": "census", "index": 7, "report_count": 450, "end": end}
+    assert found == {"censuses": [told], "next": None}
