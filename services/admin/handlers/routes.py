@@ -9,7 +9,6 @@ from services.admin.core.documents import (
     AssertionBody,
     AuditPage,
     AuthorizationDocument,
-    CensusPage,
     CheckDocument,
     CollectionBody,
     CollectionDocument,
@@ -17,7 +16,6 @@ from services.admin.core.documents import (
     DesignDocument,
     EntryPage,
     InvitationDocument,
-    JobList,
     KeyBody,
     KeyList,
     KeysDocument,
@@ -42,14 +40,13 @@ from services.admin.core.documents import (
     RecipeDocument,
     RecipePage,
     ResultList,
-    SeriesDocument,
-    SeriesPage,
     SessionDocument,
     SignatureBody,
     SignInBody,
 )
 from services.admin.core.people import Permission
 from services.admin.core.routing import Route, Storing
+from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
 from services.admin.handlers import (
     acts,
     jobs,
