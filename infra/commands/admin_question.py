@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,20 +18,25 @@ from infra.terminal import answers, notes, print_json
 from tacit.client import Operator, Question
 from tacit.errors import UsageError
 from tacit.operations.publishing import read_leaf
+from tacit.recipe.survey import Survey
 
 question = typer.Typer(help="Write, check, approve, publish and end questions.", no_args_is_help=True)
 
 Asked = Annotated[str, typer.Argument(metavar="ID|NAME", help="The question's id, or its name.", show_default=False)]
 
 
-@question.command("new")
-@asking(
+FLAGS = (
     "name", "text", "metric", "buckets", "categories", "boolean", "population", "rate", "epsilon", "delta",
     "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
     "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
+"""Of a survey, as ``tacit recipe new`` has them."""
+
+
+@question.command("new")
+@asking(*FLAGS)
 @reaching(Speaker.ANALYST)
 def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson = False) -> None:
     """Write a draft; its flags are those of `tacit recipe new`, and what is missing may come later.
@@ -42,6 +48,21 @@ def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson
     _tell(draft, as_json=as_json)
     if survey.missing:
         notes().print(f"missing until it is submitted: {', '.join(said.missing(survey))}")
+
+
+@question.command("edit")
+@asking(*FLAGS)
+@reaching(Speaker.ANALYST)
+def edit(said: Said, operator: Operator, asked: Asked, file: SurveyFile = None, as_json: AsJson = False) -> None:
+    """Change what the flags say of a question; with --file, all of it. It is a draft again, and approvals are void.
+
+    Example: tacit admin question edit weekly --text 'How many visits in a week?'
+    """
+    found = question_of(operator, checked_name(asked))
+    if said.file is None and not said.flags:
+        raise typer.BadParameter("say what changes: a flag of tacit admin question new, or --file")
+    survey = said.survey() if said.file is not None else replace(said, file=Survey.from_body(found.survey)).survey()
+    _tell(operator.questions.edit(found, survey), as_json=as_json)
 
 
 @question.command("list")

@@ -14,9 +14,9 @@ from infra.survey_flags import SurveyFile, amount_of_float, asking
 from infra.survey_said import Said
 from infra.terminal import answers, plain_table, print_json
 from tacit.accounting.alternatives import CENTRAL
-from tacit.accounting.planner import alternatives, proposal
+from tacit.accounting.planner import NO_LOCAL_GUARANTEE, alternatives, proposal
 from tacit.accounting.requirements import Alternative, Requirements
-from tacit.errors import FieldError, UsageError
+from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.flips import Flips
 from tacit.methods.statistics import STATISTICS
 from tacit.operations.design import alternative_document, requirements_of
@@ -62,7 +62,7 @@ def design(
     needs = requirements_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     found = alternatives(needs, wanted)
-    chosen = proposal(found, wanted)
+    chosen = _proposed(found, wanted)
     if plot is not None:
         draw(needs, found, chosen, wanted, plot)
     if as_json:
@@ -76,6 +76,17 @@ def design(
     _show(needs, found, chosen)
     if plot is not None:
         answers().print(f"drawn in {plot}", soft_wrap=True)
+
+
+def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
+    """As ``proposal``, whose refusals name the flag of this command too."""
+    try:
+        return proposal(found, wanted)
+    except Refusal as refusal:
+        if refusal.rule != NO_LOCAL_GUARANTEE:
+            raise
+        words = f"{refusal.detail}, as --allow-unbounded-local does here"
+        raise Refusal(refusal.rule, words) from refusal
 
 
 def compared(said: Said) -> Said:

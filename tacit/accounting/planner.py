@@ -49,12 +49,15 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
     return min(enough, key=lambda one: (one.contributions, one.stderr))
 
 
+NO_LOCAL_GUARANTEE = "no-local-guarantee"
+
+
 def _nothing(found: list[Alternative]) -> Refusal:
     run = [one for one in found if one.inner is not None]
     if run and all(one.is_summed for one in run):
         return Refusal(
-            "no-local-guarantee",
-            "only noise shares answer this here, and they have no local guarantee; allow them with "
-            "--allow-unbounded-local or by a policy with allow_unbounded_local = true",
+            NO_LOCAL_GUARANTEE,
+            "only noise shares answer this here, and they have no local guarantee; a policy with "
+            "allow_unbounded_local = true allows them",
         )
     return Refusal("population-too-small", "no batch that policy accepts comes out of so few devices")

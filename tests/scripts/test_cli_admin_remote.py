@@ -76,6 +76,19 @@ def test_a_question_is_written_checked_approved_by_another_and_published(at: Ter
     assert "ended" in at.give("analyst", "question", "end", draft["id"])
 
 
+def test_a_question_is_edited_by_flags_or_by_a_whole_file_and_is_a_draft_again(at: Terminal, tmp_path: Path) -> None:
+    draft = at.document("analyst", "question", "new", "--name", "weekly", "--population", "1000", *FLAGS)
+    at.give("analyst", "question", "submit", "weekly")
+    edited = at.document("analyst", "question", "edit", draft["id"], "--population", "2000")
+    assert (edited["state"], edited["survey"]) == ("draft", {**draft["survey"], "population": 2000})
+    whole = {**draft["survey"], "population": 3000}
+    (tmp_path / "survey.json").write_text(json.dumps(whole))
+    file = str(tmp_path / "survey.json")
+    assert at.document("analyst", "question", "edit", draft["id"], "--file", file)["survey"] == whole
+    assert "say what changes" in at.give("analyst", "question", "edit", draft["id"], code=USAGE)
+    assert "role" in at.give("viewer", "question", "edit", draft["id"], "--population", "9", code=FAILED)
+
+
 def test_what_a_rule_refuses_is_told_with_the_rule(at: Terminal) -> None:
     low = ["--name", "low", "--population", "100", "--min-batch-size", "20", *FLAGS]
     draft = at.document("analyst", "question", "new", *low)["id"]

@@ -7,7 +7,6 @@ from typing import Final
 from services.admin.core.documents import (
     AuditPage,
     AuthorizationDocument,
-    CensusPage,
     CheckDocument,
     CollectionBody,
     CollectionDocument,
@@ -15,7 +14,6 @@ from services.admin.core.documents import (
     DesignDocument,
     EntryPage,
     InvitationDocument,
-    JobList,
     KeyBody,
     KeyList,
     KeysDocument,
@@ -35,14 +33,13 @@ from services.admin.core.documents import (
     RecipeDocument,
     RecipePage,
     ResultList,
-    SeriesDocument,
-    SeriesPage,
     SessionDocument,
     SignatureBody,
     SignInBody,
 )
 from services.admin.core.people import Permission
 from services.admin.core.routing import Route, Storing
+from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
 from services.admin.handlers import acts, jobs, live, log, openid, people, questions, recipes, series, sessions
 from tacit.recipe.survey import Survey
 from tacit.service.operator_documents import JobDocument
