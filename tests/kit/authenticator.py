@@ -32,7 +32,8 @@ class Authenticator:
 
     def make(self, options: dict[str, Any]) -> dict[str, Any]:
         """A passkey for what a server asks."""
-        public = cbor.encode(dict(ES256.from_cryptography_key(self.key.public_key())))
+        cose: Any = ES256
+        public = cbor.encode(dict(cose.from_cryptography_key(self.key.public_key())))
         attested = bytes(16) + len(self.id).to_bytes(2, "big") + self.id + public
         attestation = cbor.encode({"fmt": "none", "attStmt": {}, "authData": self._data(ATTESTED) + attested})
         client = self._client("webauthn.create", options)

@@ -19,8 +19,9 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from services.admin.core import audit
+from services.admin.core.access_documents import ActBody
 from services.admin.core.config import AdminConfig
-from services.admin.core.documents import ActBody, Nothing
+from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
 from services.admin.core.log import Log
 from services.admin.core.openid import OpenIdClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from services.admin.core import flow
-from services.admin.core.documents import AuthorizationDocument, InvitationDocument
+from services.admin.core.access_documents import AuthorizationDocument, InvitationDocument
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.routing import Admin, Call, Reply, source_of

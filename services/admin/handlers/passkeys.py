@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.admin.core import flow
-from services.admin.core.documents import OptionsDocument, PasskeyDocument, PasskeyList
+from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
 from services.admin.core.passkeys import purpose_of
 from services.admin.core.people import existing
 from services.admin.core.ports import AdminTx
