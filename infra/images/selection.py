@@ -131,12 +131,22 @@ def _distributions(names: Iterable[str]) -> dict[str, Distribution]:
             found[name] = _installed(name)
             waiting += [needed for needed, _ in _requirements(found[name], extras.get(name, ()))]
             waiting += DRIVERS.get(name, ())
+    if unknown := sorted(brought - found.keys() - _ever_asked_for()):
+        raise UsageError(f"{unknown[0]} is imported, but the installed Tacit does not ask for it; install Tacit anew")
     return dict(sorted(found.items()))
 
 
 @cache
 def _own_requirements() -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(_requirements(importlib.metadata.distribution("tacit"), EXTRAS))
+
+
+@cache
+def _ever_asked_for() -> frozenset[str]:
+    """What Tacit asks for with any of its extras, and itself: an installation of before a change asks for less."""
+    metadata = importlib.metadata.metadata("tacit")
+    extras = metadata.get_all("Provides-Extra") or ()
+    return frozenset({"tacit", *(name for name, _ in _requirements(importlib.metadata.distribution("tacit"), extras))})
 
 
 @cache

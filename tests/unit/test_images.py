@@ -21,6 +21,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.commands.serve import MARKED
 from infra.deployables import KINDS
+from infra.images import selection
 from infra.images.bill import FILES_DIGEST, bill_of, named_in
 from infra.images.context import Context, containerfile
 from infra.images.domains import DOMAINS, OWN, Domain, domain_called, domain_of, foreign_to
@@ -231,3 +232,11 @@ def test_the_containerfile_runs_nothing_and_ends_as_nobody_special() -> None:
     assert user == "10001:10001"
     (entry,) = (line.partition(" ")[2] for line in lines if line.startswith("ENTRYPOINT"))
     assert json.loads(entry) == ["python3", "-m", "infra.cli"], "a program, no line for a shell"
+
+
+def test_an_installation_of_before_a_new_requirement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tuple(one for one in selection._own_requirements() if one[0] != "structlog")
+    monkeypatch.setattr(selection, "_own_requirements", lambda: asked)
+    monkeypatch.setattr(selection, "_ever_asked_for", lambda: frozenset(name for name, _ in asked))
+    with pytest.raises(UsageError, match="structlog is imported, but the installed Tacit does not ask for it"):
+        select(domain_called("relay"))

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.admin.core.people import LEAST_PASSWORD, MOST_PASSWORD, NAME, Role
-from tacit.service.operator_documents import JobDocument
 
 Label = Annotated[str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 PosixSeconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="POSIX seconds.")]
@@ -165,36 +164,6 @@ class SignInBody(Document):
     password: Annotated[str | None, Field(max_length=MOST_PASSWORD)] = None
 
 
-class OpenIdBody(Document):
-    """A sign-in at the provider: ``invitation``, where it shall bind the account; ``next``: where to go afterwards."""
-
-    invitation: Annotated[str | None, Field(max_length=128)] = None
-    next: Annotated[str | None, Field(max_length=1024)] = None
-
-
-class AuthorizationDocument(Document):
-    """Where a browser goes to sign in, within ten minutes."""
-
-    url: str
-
-
-class OpenIdReturn(Document):
-    """What the provider sent the browser back with: ``state`` and ``code``, or ``error``."""
-
-    state: Annotated[str, Field(max_length=128)]
-    code: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
-    error: Annotated[str | None, Field(max_length=256)] = None
-    iss: Annotated[str | None, Field(max_length=512)] = None
-
-
-class InvitationDocument(Document):
-    """An invitation, shown this once: by it the person binds an account of the sign-in provider."""
-
-    person: str
-    expires: PosixSeconds
-    invitation: str = Field(repr=False)
-
-
 class SessionDocument(Document):
     """Who is signed in, what the role may, and, of a session, the token that changing requests show in
     ``X-CSRF-Token``."""
@@ -293,59 +262,6 @@ class CollectionList(Document):
     """Every collection."""
 
     collections: list[CollectionDocument]
-
-
-class JobList(Document):
-    """Jobs of this service and of the collector."""
-
-    jobs: list[JobDocument]
-    next: str | None
-
-
-class RoundDocument(Document):
-    """A round of a series that the log has: its number from 0, and its recipe's hash."""
-
-    index: int
-    recipe: str
-
-
-class SeriesDocument(Document):
-    """A series of the log: what all rounds together claim, which rounds are ``published``, and its body."""
-
-    hash: str
-    name: str
-    index: int
-    rounds: int
-    start: PosixSeconds
-    end: PosixSeconds
-    claim: dict[str, Any]
-    published: list[RoundDocument]
-    series: dict[str, Any]
-
-
-class SeriesPage(Document):
-    """Series in the order of the log."""
-
-    series: list[SeriesDocument]
-    next: str | None
-
-
-class CensusDocument(Document):
-    """A census of which the log has all shares: its recipe, and how many reports it sums. ``index``: that of its last
-    share; ``end``: of its interval, from which its age counts."""
-
-    recipe: str
-    name: str
-    index: int
-    report_count: int
-    end: PosixSeconds
-
-
-class CensusPage(Document):
-    """Censuses in the order of the log."""
-
-    censuses: list[CensusDocument]
-    next: str | None
 
 
 class LedgerDocument(Told):
