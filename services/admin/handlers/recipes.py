@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.documents import (
     CollectionDocument,
     CollectionList,
@@ -16,7 +17,6 @@ from services.admin.core.documents import (
 )
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, not_found, refuse
-from services.admin.core.routing import Admin, Call, Reply
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError

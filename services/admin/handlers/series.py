@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from services.admin.core.calls import Call, Reply
 from services.admin.core.problems import not_found
-from services.admin.core.routing import Call, Reply
 from services.admin.core.series_documents import CensusDocument, CensusPage, RoundDocument, SeriesDocument, SeriesPage
 from tacit.recipe.census import Census
 from tacit.recipe.live import LiveLog, LiveSeries

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.core.routing import Admin
+from services.admin.core.calls import Admin
 from services.admin.handlers.recipes import document_of, results_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.visits import Visit
