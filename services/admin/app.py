@@ -13,6 +13,7 @@ from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log
 from services.admin.core.openapi import about
 from services.admin.core.openid import OpenIdClient
+from services.admin.core.passkeys import Passkeys
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
@@ -111,6 +112,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
         config=config,
         deps=deps,
         store=store,
+        passkeys=Passkeys(config.passkeys, config.public_url or "", deps.clock, deps.entropy),
         openid=make_openid(config, deps),
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,

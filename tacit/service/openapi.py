@@ -175,7 +175,7 @@ def _operation(one: Operation, refs: Mapping[type[BaseModel], Any], about: About
     else:
         found["description"] = one.needs
     if one.body is not None:
-        required = bool(one.body.model_fields)
+        required = bool(one.body.model_fields) and not getattr(one.body, "may_be_left_out", False)
         found["requestBody"] = {"required": required, "content": {JSON: {"schema": refs[one.body]}}}
     return found
 

@@ -16,9 +16,12 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from infra.agents import provision_agents
 from infra.lab.kit.entropy import SeededEntropy
+from infra.layout import free_ports
 from services.admin.app import create_app
 from tacit.adapters.system import OsEntropy
 from tacit.service.app import Deps
+from tacit.service.config import Listen
+from tacit.service.run import started
 from tests.conftest import skip_or_fail
 from tests.e2e import test_node_device
 from tests.e2e.test_agent_host import hosting
@@ -190,6 +193,58 @@ async def test_an_account_of_a_provider_is_bound_by_an_invitation_and_opens(tmp_
             await page.get_by_role("button", name="Sign out").click()
             await expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
         await context.close()
+    await stage.inner.close()
+
+
+@asynccontextmanager
+async def with_passkeys(stage: Stage) -> AsyncIterator[str]:
+    """The stage's service where nobody approves without a passkey; its URL, which has a name as passkeys need."""
+    (port,) = free_ports(1)
+    url = f"http://localhost:{port}"
+    config = stage.config(public_url=url, passkeys="required")
+    deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
+    async with started(create_app(config, deps), Listen(port=port), grace_seconds=2):
+        yield url
+
+
+async def test_an_approver_registers_a_passkey_and_approves_with_it(tmp_path: Path, browser: Browser) -> None:
+    stage = Stage(tmp_path)
+    await stage.prepare()
+    await stage.start()
+    question = await stage.draft()
+    await stage.call("POST", f"/v1/questions/{question}/submit", status=200)
+    async with with_passkeys(stage) as url:
+        async with visiting(browser, url, key_of("administrator"), "/people") as page:
+            await page.get_by_role("link", name="approver-1").click()
+            await page.get_by_role("button", name="Make an invitation").click()
+            text = await page.locator("code.secret").inner_text()
+        async with visiting(browser, url, key_of("approver"), f"/questions/{question}") as page:
+            devices = await page.context.new_cdp_session(page)
+            await devices.send("WebAuthn.enable")
+            device = {
+                "protocol": "ctap2", "transport": "internal", "hasUserVerification": True, "isUserVerified": True,
+                "automaticPresenceSimulation": True,
+            }  # fmt: skip
+            made = await devices.send("WebAuthn.addVirtualAuthenticator", {"options": device})
+            approve = page.get_by_role("button", name="Approve with a passkey")
+            await approve.click()
+            await expect(page.get_by_text("you have none")).to_be_visible()
+            await page.get_by_role("link", name="Passkeys").click()
+            await page.get_by_label("Invitation").fill(text)
+            await page.get_by_label("Label").fill(HOSTILE[:40])
+            await page.get_by_label("Label").press("Enter")
+            await expect(page.get_by_role("rowheader")).to_have_text(HOSTILE[:40])
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+            await page.goto(f"{url}/questions/{question}")
+            named = {"authenticatorId": made["authenticatorId"]}
+            await devices.send("WebAuthn.setUserVerified", {**named, "isUserVerified": False})
+            await approve.press("Enter")
+            await expect(page.get_by_text("No passkey was shown; nothing was done.")).to_be_visible()
+            await devices.send("WebAuthn.setUserVerified", {**named, "isUserVerified": True})
+            await approve.press("Enter")
+            await expect(page.get_by_role("button", name="Publish")).to_be_visible()
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 390
     await stage.inner.close()
 
 

@@ -147,7 +147,7 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
         "/questions/new": writers,
         f"/questions/{draft}/edit": writers,
         **{f"/questions/{one}": everybody for one in (draft, approved, published)},
-        **dict.fromkeys(("/results", "/jobs", "/ledger", "/log", "/log/0", "/keys"), everybody),
+        **dict.fromkeys(("/results", "/jobs", "/ledger", "/log", "/log/0", "/keys", "/passkeys"), everybody),
         "/audit": everybody - {"viewer"},
         "/people": {"administrator"},
         f"/people/{person}": {"administrator"},
@@ -159,6 +159,7 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
 
 
 async def test_every_page_is_whole_small_and_for_whom_it_is(stage: Stage) -> None:
+    await stage.start(passkeys="optional", public_url=ADMIN_URL.replace("127.0.0.1", "localhost"))
     pages = await paths_of(stage)
     for role in ROLES:
         browser = await signed_in(stage, role)

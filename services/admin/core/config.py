@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -70,6 +70,9 @@ class OpenIdConfig(Frozen):
         return self
 
 
+PasskeyMode = Literal["off", "optional", "required"]
+
+
 class AdminConfig(ServiceConfig):
     """The admin service of the analyst's organisation."""
 
@@ -98,6 +101,11 @@ class AdminConfig(ServiceConfig):
     """Sessions of browsers, and the pauses after failures to sign in."""
     openid: OpenIdConfig | None = None
     """Sign-in by OpenID Connect; without it keys and local accounts alone open."""
+    passkeys: PasskeyMode = "off"
+    """Whether an approval needs a passkey of its approver, shown over what is approved: never, of those who have
+    registered one, or of everybody. Who needs one approves with no API key alone. It needs ``public_url``."""
+    passkeys_publish: bool = False
+    """Whether publishing needs a passkey just so."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
     """Days for which the answer to a request with an Idempotency-Key is kept."""
     audit_addresses: bool = False
@@ -123,6 +131,8 @@ class AdminConfig(ServiceConfig):
     def _url_for_browsers(self) -> Self:
         if self.openid is not None and self.public_url is None:
             raise ValueError("openid needs public_url, to which the provider sends browsers back")
+        if self.passkeys != "off" and self.public_url is None:
+            raise ValueError("passkeys need public_url, which they are bound to")
         return self
 
     @model_validator(mode="after")

@@ -164,36 +164,6 @@ class SignInBody(Document):
     password: Annotated[str | None, Field(max_length=MOST_PASSWORD)] = None
 
 
-class OpenIdBody(Document):
-    """A sign-in at the provider: ``invitation``, where it shall bind the account; ``next``: where to go afterwards."""
-
-    invitation: Annotated[str | None, Field(max_length=128)] = None
-    next: Annotated[str | None, Field(max_length=1024)] = None
-
-
-class AuthorizationDocument(Document):
-    """Where a browser goes to sign in, within ten minutes."""
-
-    url: str
-
-
-class OpenIdReturn(Document):
-    """What the provider sent the browser back with: ``state`` and ``code``, or ``error``."""
-
-    state: Annotated[str, Field(max_length=128)]
-    code: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
-    error: Annotated[str | None, Field(max_length=256)] = None
-    iss: Annotated[str | None, Field(max_length=512)] = None
-
-
-class InvitationDocument(Document):
-    """An invitation, shown this once: by it the person binds an account of the sign-in provider."""
-
-    person: str
-    expires: PosixSeconds
-    invitation: str = Field(repr=False)
-
-
 class SessionDocument(Document):
     """Who is signed in, what the role may, and, of a session, the token that changing requests show in
     ``X-CSRF-Token``."""

@@ -105,6 +105,19 @@ async def invite(tx: PeopleTx, entropy: Entropy, person_id: str, now: int) -> tu
     return invitation, text
 
 
+async def take_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
+    """The invitation of ``person`` with this text counts no more. Raises ``Abort`` (403) where it does not now."""
+    await require_invitation(tx, text, person, now)
+    await tx.drop_invitations(person_id=person.id, expired_at=now)
+
+
+async def require_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
+    """Raises ``Abort`` (403) unless it is one of ``person`` that holds."""
+    found = await tx.invitation(token_digest(text.encode("utf-8", "surrogateescape")))
+    if found is None or found.person != person.id or now >= found.expires:
+        raise refuse(Problem.INVITATION, "it was used, is over, or was taken back; ask for another one")
+
+
 async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
     """No account opens anything for the person any more, nor does an invitation; whoever signed in by one is out.
     Raises ``Abort`` (404)."""

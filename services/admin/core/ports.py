@@ -9,8 +9,10 @@ from services.admin.core.records import (
     Answer,
     ApiKey,
     AuditRow,
+    Challenge,
     Failures,
     Invitation,
+    Passkey,
     Person,
     Question,
     QuestionState,
@@ -109,7 +111,7 @@ class PeopleTx(Protocol):
         ...
 
     async def drop_access(self) -> None:
-        """Delete every key, session, password, bound account and invitation, and let nobody in any more."""
+        """Delete every key, session, password, passkey, bound account and invitation, and let nobody in any more."""
         ...
 
     async def secret(self, name: str) -> bytes | None:
@@ -161,6 +163,42 @@ class PeopleTx(Protocol):
         ...
 
 
+class PasskeysTx(Protocol):
+    """What passkeys ask of a transaction."""
+
+    async def passkeys(self, person_id: str) -> Sequence[Passkey]:
+        """A person's, the oldest first."""
+        ...
+
+    async def passkey(self, passkey_id: bytes) -> Passkey | None:
+        """One, by the id that its authenticator gave it."""
+        ...
+
+    async def add_passkey(self, passkey: Passkey) -> None:
+        """Keep a new one."""
+        ...
+
+    async def put_passkey(self, passkey: Passkey) -> None:
+        """Replace one."""
+        ...
+
+    async def drop_passkey(self, person_id: str, passkey_id: bytes) -> bool:
+        """Delete a person's; whether there was one."""
+        ...
+
+    async def challenge(self, challenge: bytes) -> Challenge | None:
+        """What it was made of."""
+        ...
+
+    async def add_challenge(self, challenge: Challenge) -> None:
+        """Keep a new one."""
+        ...
+
+    async def drop_challenges(self, *, person_id: str, expired_at: int) -> None:
+        """Delete those of a person, and all that are over at a POSIX second."""
+        ...
+
+
 class AnswersTx(Protocol):
     """What repeated requests ask of a transaction."""
 
@@ -201,5 +239,5 @@ class PublishingTx(QuestionsTx, AuditTx, Protocol):
     """What publishing asks of a transaction."""
 
 
-class AdminTx(QuestionsTx, PeopleTx, AnswersTx, AuditTx, Protocol):
+class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, AnswersTx, AuditTx, Protocol):
     """Everything."""

@@ -114,6 +114,29 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
+class Passkey:
+    """A passkey of a person: ``id`` and ``credential`` (WebAuthn's attested credential data) as its authenticator gave
+    them; ``counter`` as it was last."""
+
+    id: bytes
+    person: str
+    label: str
+    created: int
+    counter: int
+    credential: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a passkey is asked to sign, once, before ``expires``; ``nonce``: the fresh bytes in it."""
+
+    person: str
+    expires: int
+    nonce: bytes = field(repr=False)
+    challenge: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Failures:
     """Failed attempts to sign in to one account, by a digest of its name; ``until``: when the next one is heard."""
 

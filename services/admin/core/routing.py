@@ -19,11 +19,13 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from services.admin.core import audit
+from services.admin.core.access_documents import ActBody
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import Nothing
 from services.admin.core.events import Event, Events
 from services.admin.core.log import Log
 from services.admin.core.openid import OpenIdClient
+from services.admin.core.passkeys import Passkeys
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import PERMISSIONS, People, Permission, Principal, forbidden
 from services.admin.core.planning import Planner
@@ -46,6 +48,8 @@ from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, page_of
 from tacit.service.store import Transactions
 from tacit.tlog.canonical import parse_json
 
+EMPTY: Final = (Nothing, ActBody)
+"""Bodies that may be left out."""
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -67,6 +71,7 @@ class Admin:
     store: Transactions[AdminTx]
     sign_in: SignIn
     openid: OpenIdClient | None
+    passkeys: Passkeys
     passwords: Passwords
     computing: Turns
     """Of what takes long to compute."""
@@ -367,8 +372,8 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
     """The body as the route's model. Raises ``Abort``, ``DecodeError`` and ``FieldError``."""
     if route.body is None:
         return None
-    if not raw and route.body is Nothing:
-        return Nothing()
+    if not raw and route.body in EMPTY:
+        return route.body()
     if not media_types.is_a(request.headers.get("Content-Type", ""), media_types.JSON):
         raise Abort("about:blank", f"the body must be {media_types.JSON}", status=415, title="Unsupported Media Type")
     value = parse_json(raw, "body")

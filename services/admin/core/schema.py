@@ -70,6 +70,25 @@ INVITATIONS = Table(
     Column("person", String(32), nullable=False),
     Column("expires", BigInteger, nullable=False),
 )
+PASSKEYS = Table(
+    "passkeys",
+    METADATA,
+    Column("id", LargeBinary(512), primary_key=True),
+    Column("person", String(32), nullable=False),
+    Column("label", String(64), nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("counter", BigInteger, nullable=False),
+    Column("credential", LargeBinary, nullable=False),
+    Index("passkeys_person", "person"),
+)
+CHALLENGES = Table(
+    "challenges",
+    METADATA,
+    Column("challenge", LargeBinary(32), primary_key=True),
+    Column("person", String(32), nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Column("nonce", LargeBinary(32), nullable=False),
+)
 FLOWS = Table(
     "used_flows",
     METADATA,

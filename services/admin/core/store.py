@@ -17,8 +17,10 @@ from services.admin.core.records import (
     Answer,
     ApiKey,
     AuditRow,
+    Challenge,
     Failures,
     Invitation,
+    Passkey,
     Person,
     Question,
     QuestionState,
@@ -27,12 +29,14 @@ from services.admin.core.records import (
 from services.admin.core.schema import (
     ANSWERS,
     AUDIT,
+    CHALLENGES,
     FAILURES,
     FLOWS,
     INVITATIONS,
     KEYS,
     METADATA,
     MIGRATIONS,
+    PASSKEYS,
     PEOPLE,
     QUESTIONS,
     SECRETS,
@@ -178,7 +182,7 @@ class SqlPeople(_Rows):
 
     async def drop_access(self) -> None:
         """Every way in."""
-        for table in (KEYS, SESSIONS, INVITATIONS):
+        for table in (KEYS, SESSIONS, INVITATIONS, PASSKEYS, CHALLENGES):
             await self._run(sa.delete(table))
         await self._run(sa.update(PEOPLE).values(password="", disabled=True, identity=None))
 
@@ -243,7 +247,48 @@ class SqlPeople(_Rows):
         await self._run(sa.delete(FAILURES).where((FAILURES.c.account == account) | (FAILURES.c.last < last_before)))
 
 
-class SqlAdminTx(SqlQuestions, SqlPeople):
+class SqlPasskeys(_Rows):
+    """``services.admin.core.ports.PasskeysTx``."""
+
+    async def passkeys(self, person_id: str) -> Sequence[Passkey]:
+        """The oldest first."""
+        query = sa.select(PASSKEYS).where(PASSKEYS.c.person == person_id).order_by(PASSKEYS.c.created, PASSKEYS.c.id)
+        return [Passkey(**row) for row in await self._all(query)]
+
+    async def passkey(self, passkey_id: bytes) -> Passkey | None:
+        """By id."""
+        row = await self._one(sa.select(PASSKEYS).where(PASSKEYS.c.id == passkey_id))
+        return None if row is None else Passkey(**row)
+
+    async def add_passkey(self, passkey: Passkey) -> None:
+        """A new row."""
+        await self._run(sa.insert(PASSKEYS).values(asdict(passkey)))
+
+    async def put_passkey(self, passkey: Passkey) -> None:
+        """Replace the row."""
+        await self._run(sa.update(PASSKEYS).where(PASSKEYS.c.id == passkey.id).values(asdict(passkey)))
+
+    async def drop_passkey(self, person_id: str, passkey_id: bytes) -> bool:
+        """Whether there was one."""
+        named = (PASSKEYS.c.id == passkey_id) & (PASSKEYS.c.person == person_id)
+        return await self._run(sa.delete(PASSKEYS).where(named)) == 1
+
+    async def challenge(self, challenge: bytes) -> Challenge | None:
+        """By itself."""
+        row = await self._one(sa.select(CHALLENGES).where(CHALLENGES.c.challenge == challenge))
+        return None if row is None else Challenge(**row)
+
+    async def add_challenge(self, challenge: Challenge) -> None:
+        """A new row."""
+        await self._run(sa.insert(CHALLENGES).values(asdict(challenge)))
+
+    async def drop_challenges(self, *, person_id: str, expired_at: int) -> None:
+        """All that either names."""
+        over = (CHALLENGES.c.person == person_id) | (CHALLENGES.c.expires <= expired_at)
+        await self._run(sa.delete(CHALLENGES).where(over))
+
+
+class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
     """``services.admin.core.ports.AdminTx``."""
 
     async def answer(self, key: bytes) -> Answer | None:

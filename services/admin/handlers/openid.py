@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from services.admin.core import flow
-from services.admin.core.documents import AuthorizationDocument, InvitationDocument
+from services.admin.core.access_documents import AuthorizationDocument, InvitationDocument
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.routing import Admin, Call, Reply, source_of
@@ -75,7 +75,8 @@ def cookie_name(*, secure: bool) -> str:
 
 async def invite(call: Call) -> Reply:
     """An invitation, whose text is shown this once."""
-    client_of(call.admin)
+    if call.admin.openid is None:
+        call.admin.passkeys.require_on()
     made, text = await flow.invite(call.stored, call.admin.deps.entropy, call.part("id"), call.admin.now)
     document = InvitationDocument(person=made.person, expires=made.expires, invitation=text)
     return Reply(document, 201, target=made.person, secret=True)

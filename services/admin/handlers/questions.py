@@ -13,6 +13,7 @@ from services.admin.core.publishing import recipe_document
 from services.admin.core.questions import etag_of, survey_of
 from services.admin.core.records import Question, QuestionState
 from services.admin.core.routing import Call, Reply
+from services.admin.handlers import passkeys
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.recipe.survey import Survey
@@ -65,8 +66,10 @@ async def submit(call: Call) -> Reply:
 
 async def approve(call: Call) -> Reply:
     """Approved by another person than its authors."""
+    before = await call.admin.questions.at(call.stored, call.part("id"), call.tag)
     found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
-    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}")
+    words = await passkeys.shown(call, call.stored, before, passkeys.APPROVE)
+    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}{words}")
 
 
 async def end(call: Call) -> Reply:
@@ -98,6 +101,10 @@ async def design(call: Call) -> Reply:
 
 async def publish(call: Call) -> Reply:
     """In the log; or 202, where its recipe waits for a signature from elsewhere."""
+    if call.admin.config.passkeys_publish:
+        async with call.admin.store.transaction() as tx:
+            before = await call.admin.questions.at(tx, call.part("id"), call.tag)
+            await passkeys.shown(call, tx, before, passkeys.PUBLISH)
     found = await call.admin.publishing.publish(call.part("id"), call.tag)
     return await _published(call, found)
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from services.admin.core.access_documents import (
+    ActBody,
+    AssertionBody,
+    AuthorizationDocument,
+    InvitationDocument,
+    OpenIdBody,
+    OpenIdReturn,
+    OptionsDocument,
+    PasskeyBody,
+    PasskeyDocument,
+    PasskeyList,
+    PasskeyOptionsBody,
+)
 from services.admin.core.documents import (
     AuditPage,
-    AuthorizationDocument,
     CheckDocument,
     CollectionBody,
     CollectionDocument,
     CollectionList,
     DesignDocument,
     EntryPage,
-    InvitationDocument,
     KeyBody,
     KeyList,
     KeysDocument,
@@ -21,8 +32,6 @@ from services.admin.core.documents import (
     LogDocument,
     NewKey,
     Nothing,
-    OpenIdBody,
-    OpenIdReturn,
     PersonBody,
     PersonChange,
     PersonDocument,
@@ -40,7 +49,19 @@ from services.admin.core.documents import (
 from services.admin.core.people import Permission
 from services.admin.core.routing import Route, Storing
 from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
-from services.admin.handlers import acts, jobs, live, log, openid, people, questions, recipes, series, sessions
+from services.admin.handlers import (
+    acts,
+    jobs,
+    live,
+    log,
+    openid,
+    passkeys,
+    people,
+    questions,
+    recipes,
+    series,
+    sessions,
+)
 from tacit.recipe.survey import Survey
 from tacit.service.operator_documents import JobDocument
 
@@ -89,12 +110,12 @@ ROUTES: Final = (
     Route(
         "POST", f"{_QUESTION}/approve", "question.approve",
         "Approve it as it is. Whoever wrote any of it gets 403 `urn:tacit:problem:own-draft`.",
-        questions.approve, _READ, _ONE, body=Nothing, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
+        questions.approve, _READ, _ONE, body=ActBody, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
     ),
     Route(
         "POST", f"{_QUESTION}/publish", "question.publish",
         "Fix its recipe, sign it and put it into the log; 202 where a signature from elsewhere is waited for.",
-        questions.publish, _OPERATE, {200: QuestionDocument, 202: QuestionDocument}, body=Nothing,
+        questions.publish, _OPERATE, {200: QuestionDocument, 202: QuestionDocument}, body=ActBody,
         problems=(404, 409, 412, 502), storing=Storing.NOTHING, tagged=True,
     ),
     Route(
@@ -178,6 +199,29 @@ ROUTES: Final = (
     Route(
         "DELETE", "/v1/people/{id}/keys/{key}", "key.take", "Take a key; it opens nothing any more.", people.take_key,
         Permission.PEOPLE, {204: None}, problems=(404,), storing=Storing.WRITE,
+    ),
+    Route(
+        "POST", f"{_QUESTION}/assertion", "question.assertion",
+        "What a browser shows a passkey by, for an act on the question as it is now.", passkeys.asked, _READ,
+        {200: OptionsDocument}, body=AssertionBody, problems=(404, 412), storing=Storing.NOTHING, tagged=True,
+        computes=True,
+    ),
+    Route("GET", "/v1/passkeys", "passkey.list", "One's own passkeys.", passkeys.own, _READ, {200: PasskeyList}),
+    Route(
+        "POST", "/v1/passkeys/options", "passkey.options", "What a browser makes a passkey by, for an invitation.",
+        passkeys.options, _READ, {200: OptionsDocument}, body=PasskeyOptionsBody, problems=(404,),
+        storing=Storing.NOTHING, computes=True,
+    ),
+    Route(
+        "POST", "/v1/passkeys", "passkey.add", "Register a passkey of one's own, for an invitation.",
+        passkeys.register, _READ, {201: PasskeyDocument}, body=PasskeyBody, problems=(404, 409),
+        storing=Storing.WRITE,
+    ),
+    Route("GET", "/v1/people/{id}/passkeys", "person.passkeys", "A person's passkeys.", passkeys.of_person,
+          Permission.PEOPLE, {200: PasskeyList}, problems=(404,)),
+    Route(
+        "DELETE", "/v1/people/{id}/passkeys/{passkey}", "passkey.take", "Take a passkey; it opens nothing any more.",
+        passkeys.take, Permission.PEOPLE, {204: None}, problems=(404,), storing=Storing.WRITE,
     ),
     Route(
         "POST", "/v1/people/{id}/invitation", "person.invite",

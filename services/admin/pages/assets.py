@@ -14,7 +14,12 @@ from aiohttp import web
 from tacit.codec import b64url
 
 KEPT: Final = "public, max-age=31536000, immutable"
-_TYPES: Final = {"style.css": "text/css", "script.js": "text/javascript", "mark.svg": "image/svg+xml"}
+_TYPES: Final = {
+    "style.css": "text/css",
+    "script.js": "text/javascript",
+    "passkeys.js": "text/javascript",
+    "mark.svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> d
         "csrf": csrf_token(cookie) if cookie else "",
         "once": admin.deps.entropy(16).hex(),
         "here": here,
+        "passkeys_on": admin.passkeys.on,
         "navigation": [
             (path, name, here == path or (path != "/" and here.startswith(f"{path}/")))
             for path, name, permission in NAVIGATION

@@ -13,6 +13,7 @@ from aiohttp import web
 from services.admin.core.people import PERMISSIONS, Permission, Role, existing
 from services.admin.core.records import ApiKey
 from services.admin.pages.visits import Visit
+from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
 from tacit.service.openapi import DEFAULT_LIMIT
 
@@ -84,6 +85,12 @@ async def unbind(visit: Visit) -> web.StreamResponse:
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
 
+async def take_passkey(visit: Visit) -> web.StreamResponse:
+    """The passkey opens nothing any more."""
+    await visit.act("passkey.take")
+    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+
+
 def _day(text: str) -> int:
     """The POSIX second in which a day of UTC is over. Raises ``FieldError``."""
     try:
@@ -138,6 +145,7 @@ async def _person(
     async with visit.admin.store.read() as tx:
         person = await existing(tx, visit.part("id"))
         keys = await tx.keys(person.id)
+        passkeys = await tx.passkeys(person.id)
     return visit.show(
         "person.html",
         status=200 if problem is None else problem.status,
@@ -147,6 +155,7 @@ async def _person(
         new_key=new_key,
         invitation=invitation,
         provider=visit.admin.config.openid,
+        passkeys=[(b64url(one.id), one) for one in passkeys],
         roles=_roles(),
         role=Role(person.role).value,
     )

@@ -17,6 +17,7 @@ from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
 from services.admin.pages.survey_fields import FIELDS, fields_of
+from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort, DecodeError
@@ -94,7 +95,8 @@ async def act(visit: Visit) -> web.StreamResponse:
         elif what == "collect":
             await _collect(visit)
         else:
-            await visit.act(f"question.{what}", {}, tag)
+            shown = answer_of(visit.form.get("passkey", ""))
+            await visit.act(f"question.{what}", {} if shown is None else {"assertion": shown}, tag)
     except Abort as problem:
         if problem.status in {401, 404}:
             raise
@@ -121,6 +123,9 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     async with admin.store.read() as tx:
         question = await admin.questions.at(tx, visit.part("id"), None)
         names = await names_of(tx, [question])
+        by_passkey = ["approve", "publish"] if await admin.passkeys.needed(tx, visit.who.person) else []
+    if not admin.config.passkeys_publish:
+        by_passkey = by_passkey[:1]
     survey = survey_of(question)
     recipe = Recipe.from_body(parse_canonical(question.recipe, "recipe")) if question.recipe else None
     published = question.position is not None
@@ -140,6 +145,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         facts=facts_of(survey),
         steps=_steps(question, names, recipe, admin.now, found),
         buttons=_buttons(visit, question),
+        by_passkey=by_passkey,
         own=visit.who.person.id in question.authors,
         recipe=recipe,
         body=recipe_document(question),

@@ -9,7 +9,18 @@ from aiohttp import web
 from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
-from services.admin.pages.views import audit, editor, entry, jobs, overview, people, published, questions, records
+from services.admin.pages.views import (
+    audit,
+    editor,
+    entry,
+    jobs,
+    overview,
+    passkeys,
+    people,
+    published,
+    questions,
+    records,
+)
 from services.admin.pages.visits import SIGN_IN, Page, refused, serve
 from tacit.service.app import refuse_expect
 
@@ -22,6 +33,8 @@ PAGES: Final = (
     Page("POST", SIGN_IN, entry.enter, None),
     Page("POST", f"{SIGN_IN}/openid", entry.depart, None),
     Page("GET", f"{SIGN_IN}/openid/return", entry.arrive, None),
+    Page("GET", "/passkeys", passkeys.listed),
+    Page("POST", "/passkeys", passkeys.add),
     Page("POST", "/sign-out", entry.leave, home="/"),
     Page("GET", "/questions", questions.listed),
     Page("GET", "/questions/new", editor.new, Permission.WRITE),
@@ -45,6 +58,7 @@ PAGES: Final = (
     Page("POST", _PERSON, people.change, Permission.PEOPLE),
     Page("POST", f"{_PERSON}/invitation", people.invite, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/unbind", people.unbind, Permission.PEOPLE, home=_PERSON),
+    Page("POST", f"{_PERSON}/passkeys/{{passkey}}/take", people.take_passkey, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/keys", people.give_key, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/keys/{{key}}/take", people.take_key, Permission.PEOPLE, home=_PERSON),
 )

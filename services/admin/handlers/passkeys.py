@@ -1,0 +1,92 @@
+"""Passkeys: one's own, what browsers are asked for, and other people's for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.admin.core import flow
+from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
+from services.admin.core.passkeys import purpose_of
+from services.admin.core.people import existing
+from services.admin.core.ports import AdminTx
+from services.admin.core.problems import not_found
+from services.admin.core.records import Passkey, Question
+from services.admin.core.routing import Call, Reply
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+
+APPROVE, PUBLISH = "approve", "publish"
+
+
+async def own(call: Call) -> Reply:
+    """One's own."""
+    return Reply(_list(await call.stored.passkeys(call.who.person.id)))
+
+
+async def of_person(call: Call) -> Reply:
+    """A person's."""
+    await existing(call.stored, call.part("id"))
+    return Reply(_list(await call.stored.passkeys(call.part("id"))))
+
+
+async def options(call: Call) -> Reply:
+    """What a browser makes a passkey by."""
+    admin, who = call.admin, call.who
+    async with admin.store.transaction() as tx:
+        asked = await admin.passkeys.registration(tx, who)
+        await flow.require_invitation(tx, call.body.invitation, who.person, admin.now)
+    return Reply(OptionsDocument(options=asked))
+
+
+async def register(call: Call) -> Reply:
+    """A new passkey, for an invitation."""
+    admin, who, body = call.admin, call.who, call.body
+    admin.passkeys.require_on()
+    await flow.take_invitation(call.stored, body.invitation, who.person, admin.now)
+    made = await admin.passkeys.register(call.stored, who, body.label, body.credential)
+    return Reply(_document(made), 201, {"Location": "/v1/passkeys"}, who.person.id, f"passkey {b64url(made.id[:6])}")
+
+
+async def take(call: Call) -> Reply:
+    """A person's passkey opens nothing any more."""
+    try:
+        found = unb64url(call.part("passkey"))
+    except DecodeError as error:
+        raise not_found("passkey") from error
+    if not await call.stored.drop_passkey(call.part("id"), found):
+        raise not_found("passkey")
+    return Reply(None, 204, target=call.part("id"), detail=f"passkey {b64url(found[:6])}")
+
+
+async def asked(call: Call) -> Reply:
+    """What a browser shows a passkey by, for an act on a question as it is now."""
+    admin = call.admin
+    async with admin.store.transaction() as tx:
+        question = await admin.questions.at(tx, call.part("id"), call.tag)
+        purpose = purpose_for(call, question, call.body.act)
+        return Reply(OptionsDocument(options=await admin.passkeys.request(tx, call.who, purpose)))
+
+
+async def shown(call: Call, tx: AdminTx, question: Question, act: str) -> str:
+    """Words for the audit log of the passkey that was shown for ``act`` on ``question`` as it was. Raises ``Abort``
+    (403) where one is needed."""
+    admin = call.admin
+    if act == PUBLISH and not admin.config.passkeys_publish:
+        return ""
+    purpose = purpose_for(call, question, act)
+    used = await admin.passkeys.shown(tx, call.who, purpose, call.body.assertion)
+    return f", passkey {used}" if used else ""
+
+
+def purpose_for(call: Call, question: Question, act: str) -> dict[str, object]:
+    """What a passkey is shown for."""
+    binding = call.admin.questions.binding(question)
+    return purpose_of(act, call.who.person, question.id, question.state.value, question.revision, binding)
+
+
+def _list(found: Sequence[Passkey]) -> PasskeyList:
+    return PasskeyList(passkeys=[_document(one) for one in found])
+
+
+def _document(passkey: Passkey) -> PasskeyDocument:
+    return PasskeyDocument(id=b64url(passkey.id), label=passkey.label, created=passkey.created, counter=passkey.counter)
