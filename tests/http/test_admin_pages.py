@@ -16,6 +16,7 @@ import pytest
 from infra.lab.kit.recipes import NOW
 from services.admin.core.whole import BESIDE_SECONDS
 from services.admin.pages.assets import assets
+from services.admin.pages.rendering import moment
 from services.admin.pages.views.table import PAGES
 from tacit.ports import HttpResponse
 from tacit.service.config import write_secret
@@ -437,6 +438,27 @@ async def test_what_came_of_a_recipe_stands_on_its_page_and_over_time(stage: Sta
     for path, status in (("/", 200), (f"/questions/{question}", 200), ("/results", 200), ("/keys", 503)):
         assert (await browser.get(path)).status == status
         assert not Html(browser.page).wrong, path
+
+
+async def test_every_round_of_submission_and_approval_keeps_its_time(stage: Stage) -> None:
+    question = await stage.draft()
+    moments: list[str] = []
+    for revision in (3, 6):
+        for role, act in (("analyst", "submit"), ("approver", "approve")):
+            await stage.clock.advance(3600)
+            assert (await stage.refused("POST", f"/v1/questions/{question}/approve"))[0] in {403, 409}
+            await stage.call("POST", f"/v1/questions/{question}/{act}", role=role, status=200)
+            moments.append(str(moment(int(stage.clock.now()))))
+        if revision == 3:
+            await stage.call("PUT", f"/v1/questions/{question}", SURVEY, headers={"If-Match": '"3"'}, status=200)
+    browser = await signed_in(stage, "viewer")
+    await browser.get(f"/questions/{question}")
+    assert not Html(browser.page).wrong
+    steps, _, rounds = browser.page.partition("Submitted 2 times")
+    assert [one in steps for one in moments] == [False, False, True, True]
+    places = [rounds.index(one) for one in moments]
+    assert places == sorted(places)
+    assert rounds.count("by approver-1") >= 2
 
 
 async def test_a_broken_chain_is_told(stage: Stage) -> None:

@@ -234,6 +234,10 @@ class AuditTx(Protocol):
         """At most ``limit`` rows behind number ``after``, in order."""
         ...
 
+    async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
+        """The newest ``limit`` rows of these kinds that were done to ``target``, in order."""
+        ...
+
 
 class PublishingTx(QuestionsTx, AuditTx, Protocol):
     """What publishing asks of a transaction."""

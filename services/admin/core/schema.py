@@ -133,4 +133,5 @@ AUDIT = Table(
     Column("source", String(64), nullable=False),
     Column("outcome", String(64), nullable=False),
     Column("detail", Text, nullable=False),
+    Index("audit_target", "target", "number"),
 )

@@ -46,6 +46,8 @@ from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal
 
+DONE = "done"
+"""Outcome of an act that was not refused."""
 _ACT = ("who", "what", "target", "at", "source", "outcome", "detail")
 
 
@@ -323,6 +325,16 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
         """In order."""
         query = sa.select(AUDIT).where(AUDIT.c.number > after).order_by(AUDIT.c.number).limit(limit)
         return [_audit_row(row) for row in await self._all(query)]
+
+    async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
+        """The newest of one target, in order."""
+        query = (
+            sa.select(AUDIT)
+            .where(AUDIT.c.target == target, AUDIT.c.what.in_(whats), AUDIT.c.outcome == DONE)
+            .order_by(AUDIT.c.number.desc())
+            .limit(limit)
+        )
+        return [_audit_row(row) for row in reversed(await self._all(query))]
 
 
 def _columns(row: Question | Person) -> dict[str, Any]:

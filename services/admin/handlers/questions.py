@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from services.admin.core.calls import Call, Reply
@@ -132,9 +132,9 @@ async def _reply(
     return Reply(document, status, headers, question.id, detail, event=event)
 
 
-async def names_of(tx: PeopleTx, questions: Sequence[Question]) -> dict[str, str]:
-    """The names of all who wrote or approved any of them."""
-    wanted = {person for one in questions for person in (*one.authors, one.approver) if person}
+async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable[str] = ()) -> dict[str, str]:
+    """The names of all who wrote or approved any of them, and of ``others`` (ids)."""
+    wanted = {person for one in questions for person in (*one.authors, one.approver) if person} | set(others)
     found = [await tx.person(one) for one in sorted(wanted)]
     return {person.id: person.name for person in found if person is not None}
 

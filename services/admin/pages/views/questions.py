@@ -12,7 +12,7 @@ from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.publishing import recipe_document
 from services.admin.core.questions import etag_of, survey_of
-from services.admin.core.records import Question, QuestionState
+from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
@@ -26,6 +26,9 @@ from tacit.recipe.survey import Survey
 from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.canonical import parse_canonical
 
+ROUNDS: Final = 50
+"""Submissions and approvals that are told of one question, the newest."""
+SUBMITTED, APPROVED = "question.submit", "question.approve"
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
 
 
@@ -122,7 +125,8 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     admin = visit.admin
     async with admin.store.read() as tx:
         question = await admin.questions.at(tx, visit.part("id"), None)
-        names = await names_of(tx, [question])
+        acts = [row.act for row in await tx.done_to(question.id, (SUBMITTED, APPROVED), ROUNDS)]
+        names = await names_of(tx, [question], {one.who for one in acts})
         by_passkey = ["approve", "publish"] if await admin.passkeys.needed(tx, visit.who.person) else []
     if not admin.config.passkeys_publish:
         by_passkey = by_passkey[:1]
@@ -143,7 +147,8 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         tag=etag_of(question).strip('"'),
         approver=names.get(question.approver, question.approver),
         facts=facts_of(survey),
-        steps=_steps(question, names, recipe, admin.now, found),
+        steps=_steps(question, names, recipe, admin.now, found, acts),
+        rounds=_rounds(acts, names),
         buttons=_buttons(visit, question),
         by_passkey=by_passkey,
         own=visit.who.person.id in question.authors,
@@ -176,20 +181,31 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
 
 
 def _steps(
-    question: Question, names: dict[str, str], recipe: Recipe | None, now: int, releases: Sequence[Mapping[str, Any]]
+    question: Question,
+    names: dict[str, str],
+    recipe: Recipe | None,
+    now: int,
+    releases: Sequence[Mapping[str, Any]],
+    acts: Sequence[Act],
 ) -> list[dict[str, Any]]:
-    """The way from draft to the end: each step with whether it is done, who did it, and when."""
+    """The way from draft to the end: each step with whether it is done, who did it, and when it was last (``acts``)."""
     order = list(QuestionState)
     at = order.index(question.state)
     if question.position is None:
         at = min(at, order.index(QuestionState.APPROVED))
+    last = {one.what: one for one in acts}
+    submitted, approved = (last.get(what) if at >= step else None for step, what in ((1, SUBMITTED), (2, APPROVED)))
     steps: list[dict[str, Any]] = [
         {"name": "written", "by": [names.get(one, one) for one in question.authors], "at": question.created},
-        {"name": "submitted", "by": [], "at": question.changed if at == 1 else None},
+        {
+            "name": "submitted",
+            "by": [names.get(submitted.who, submitted.who)] if submitted else [],
+            "at": submitted.at if submitted else None,
+        },
         {
             "name": "approved",
             "by": [names.get(question.approver, question.approver)] if question.approver else [],
-            "at": question.changed if at == 2 else None,
+            "at": approved.at if approved else None,
         },
         {"name": "published", "by": [], "at": question.changed if at == 3 else None},
     ]
@@ -204,6 +220,17 @@ def _steps(
     if question.state is QuestionState.ENDED:
         steps.append({"name": "ended", "by": [], "at": question.changed, "done": True})
     return steps
+
+
+def _rounds(acts: Sequence[Act], names: dict[str, str]) -> list[dict[str, Any]]:
+    """Every submission with the approval that came of it, if one did, the first one first."""
+    rounds: list[dict[str, Any]] = []
+    for one in acts:
+        told = {"by": names.get(one.who, one.who), "at": one.at}
+        if one.what == SUBMITTED or not rounds or rounds[-1]["approved"]:
+            rounds.append({"submitted": None, "approved": None})
+        rounds[-1]["submitted" if one.what == SUBMITTED else "approved"] = told
+    return rounds
 
 
 def facts_of(survey: Survey) -> list[tuple[str, str]]:
