@@ -12,10 +12,11 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from pydantic import ValidationError
 
@@ -128,7 +129,8 @@ def restore(name: str, config: Path, backup: Path) -> Restored:
     missing = []
     for file in OWN_FILES.get(kind, ()):
         if file in contents.files and not (settings.state_dir / file).exists():
-            write_secret(settings.state_dir / file, (backup / file).read_bytes())
+            with _plain(backup / file) as found:
+                write_secret(settings.state_dir / file, found.read())
             missing.append(file)
     return Restored(contents, before, tuple(missing))
 
@@ -137,7 +139,7 @@ def read_contents(backup: Path) -> Contents:
     """What a backup says that it holds, every file of it compared. Raises ``UsageError``."""
     path = backup / CONTENTS
     try:
-        with path.open("rb") as file:
+        with _plain(path) as file:
             contents = Contents.model_validate_json(file.read(_MOST_BYTES))
         known = {CONTENTS, *DATABASES.values(), *OWN_FILES.get(contents.service, ())}
         strange = sorted(set(contents.files) - known)
@@ -181,7 +183,17 @@ def _own_files(kind: str, settings: ServiceConfig) -> list[Path]:
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with _plain(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _plain(path: Path) -> BinaryIO:
+    """A file of a backup, opened. Raises ``UsageError`` for what is none: a link, a pipe or a device, which would lead
+    elsewhere or never end."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UsageError(f"{path}: not a regular file, so that it is none of a backup")
+    return os.fdopen(file, "rb")

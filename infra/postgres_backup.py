@@ -1,17 +1,23 @@
 """The PostgreSQL database of one service as a file of statements, and back, by the server's own programs.
 
 Whom they trust and what they show is what the URL says (``tacit.adapters.postgres_tls``); the password stands in their
-environment, where other users do not see it.
+environment, where other users do not see it. A dump is statements for the server: what would have ``psql`` do something
+on this machine (``\\!``, ``\\copy``) is refused, whoever wrote it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import secrets
 import shutil
 import ssl
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 from sqlalchemy.engine import URL, make_url
 
@@ -26,6 +32,9 @@ _ALONE = (
     "'tacit') THEN RAISE EXCEPTION 'a service has the database open'; END IF; END $$"
 )
 _EMPTY = "DROP OWNED BY CURRENT_USER CASCADE"
+_RESTRICTS = re.compile(rb"^\\restrict ([0-9A-Za-z]{1,200})$", re.MULTILINE)
+"""What dumps of 2025 and later begin with, and end with ``\\unrestrict``."""
+_HEAD = 4096
 
 
 def dump_database(url: str, target: Path) -> None:
@@ -36,19 +45,44 @@ def dump_database(url: str, target: Path) -> None:
 
 
 def put_dump(dump: Path, url: str) -> None:
-    """Replace everything in the database at ``url`` by what ``dump`` holds, in one transaction. Raises ``UsageError``,
-    with nothing changed, where a service has it open."""
-    steps = ["--command", _ALONE, "--command", _EMPTY, "--file", str(dump)]
-    _run("psql", ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--single-transaction", *steps], url)
+    """Replace everything in the database at ``url`` by what ``dump`` holds, in one transaction, which nothing but the
+    dump's own end completes. Raises ``UsageError``, with nothing changed, where a service has it open."""
+    steps = ["BEGIN", _ALONE, _EMPTY, f"\\restrict {secrets.token_hex(32)}"]
+    commands = [word for step in steps for word in ("--command", step)]
+    _run("psql", ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", *commands, "--file", "-"], url, _lines(dump))
 
 
-def _run(program: str, arguments: Sequence[str], url: str) -> None:
+def _lines(dump: Path) -> Iterator[bytes]:
+    """The dump without its own marks of what is restricted, for they cannot stand within ours, and a last statement."""
+    with dump.open("rb") as file:
+        found = _RESTRICTS.search(file.read(_HEAD))
+        marks = {b"\\%s %s\n" % (word, found[1]) for word in (b"restrict", b"unrestrict")} if found else set()
+        file.seek(0)
+        yield from (line for line in file if line not in marks)
+    yield b"\nCOMMIT;\n"
+
+
+def _run(program: str, arguments: Sequence[str], url: str, told: Iterable[bytes] = ()) -> None:
     command = [_program(program), *arguments]
     environment = {"PATH": os.defpath, "LC_ALL": "C", "PGAPPNAME": "tacit-backup", **_environment(make_url(url))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        complaint = [line for line in done.stderr.strip().splitlines() if "ERROR:" in line or "error:" in line]
-        raise UsageError(f"{program}: {(complaint or [done.stderr.strip() or 'failed'])[0]}")
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, env=environment, stdin=pipe, stdout=nothing, stderr=said) as process,  # noqa: S603
+    ):
+        try:
+            with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stream:
+                for line in told:
+                    stream.write(line)
+        except BaseException:
+            process.kill()
+            raise
+        process.wait()
+        said.seek(0)
+        words = said.read(_HEAD).decode("utf-8", "replace").strip()
+    if process.returncode:
+        complaint = [line for line in words.splitlines() if "ERROR:" in line or "error:" in line]
+        raise UsageError(f"{program}: {(complaint or [words or 'failed'])[0]}")
 
 
 def _program(name: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,18 @@ from tacit.adapters.files import sync_folder
 from tacit.errors import UsageError
 
 WAIT_SECONDS = 30.0
-BESIDE = ("", "-wal", "-shm")
-"""What the files of a database end with."""
+BESIDE = ("-wal", "-shm")
+"""What the names of files end with that a database may have beside it."""
 
 
-def copy_database(source: Path, target: Path) -> None:
+RUNNING, RESTING = "ro", "ro&immutable=1"
+"""A database that a service may have open, and a file that is read as it is, whatever lies beside it."""
+
+
+def copy_database(source: Path, target: Path, mode: str = RUNNING) -> None:
     """Copy ``source`` as it is at one moment into the new file ``target`` (0600), and make sure that the copy can be
     read. Raises ``UsageError``."""
-    with _told(source), contextlib.closing(_connect(source, "ro")) as found:
+    with _told(source), contextlib.closing(_connect(source, mode)) as found:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with contextlib.closing(_connect(target, "rw")) as copy:
             found.backup(copy)
@@ -33,13 +38,14 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def put_database(copy: Path, place: Path) -> Path | None:
-    """Put ``copy`` into ``place``, at once whole; what was there is beside it afterwards, under the name
-    that is returned.
-    Raises ``UsageError``, with nothing changed, where a process has it open."""
+    """Put ``copy`` into ``place``, at once whole; what was there is beside it afterwards, under the name that is
+    returned. At every moment there is the one or the other in ``place``, wherever this ends: a service that found
+    nothing there would begin an empty database. Raises ``UsageError``, with nothing changed, where a process has it
+    open."""
     draft = place.with_name(f".{place.name}.{os.getpid()}.new")
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        copy_database(copy, draft)
+        copy_database(copy, draft, RESTING)
         before = _set_aside(place) if place.exists() else None
         draft.replace(place)
     except OSError as error:
@@ -51,7 +57,8 @@ def put_database(copy: Path, place: Path) -> Path | None:
 
 
 def _set_aside(place: Path) -> Path:
-    """Rename a database that nobody has open, its log moved into it; one that is damaged goes with its log."""
+    """Have a database that nobody has open under another name, too, its log moved into it; one that is damaged keeps
+    its log there alone, which must not meet another database."""
     try:
         with contextlib.closing(_connect(place, "rw")) as found:
             found.execute("PRAGMA busy_timeout = 0")
@@ -62,6 +69,10 @@ def _set_aside(place: Path) -> Path:
         pass
     names = (place.with_name(f"{place.name}.before-{number}") for number in itertools.count(1))
     before = next(name for name in names if not name.exists())
+    try:
+        before.hardlink_to(place)
+    except OSError:  # a file system without links
+        shutil.copy2(place, before)
     for end in BESIDE:
         with contextlib.suppress(FileNotFoundError):
             place.with_name(place.name + end).rename(before.with_name(before.name + end))

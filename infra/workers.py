@@ -104,8 +104,10 @@ def _helper(layout: Layout, number: int) -> Part:
 
 
 def _own_metrics(body: dict[str, Any]) -> dict[str, Any]:
-    """Each process shows its own metrics, also where several share an address."""
-    return {"metrics": {**body["metrics"], "port": free_ports(1)[0]}} if "metrics" in body else {}
+    """Each process shows its own metrics, also where several share an address; the first alone what all have."""
+    if "metrics" not in body:
+        return {}
+    return {"metrics": {**body["metrics"], "port": free_ports(1)[0]}, "metrics_of_database": False}
 
 
 def _part(name: str, path: Path, url: str) -> Part:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from recipe_server.ports import AdmissionTx
@@ -48,8 +49,7 @@ B = TypeVar("B", bound=Body)
 Register = Callable[[AdmissionTx, int], Awaitable[None]]
 """Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
 
-MAX_CENSUS_CELLS = 2048
-"""Conjunctions of all censuses that count, together: every device fetches their shares."""
+MAX_CENSUS_CELLS = 2048  # of all censuses that count, together: every device fetches their shares
 KEY_SET_MARGIN = 8
 """A key set is in the log this part of a period, or more, before its own period begins: devices that look at the log as
 often as that all change keys at one moment."""
@@ -383,12 +383,13 @@ def operator_policy(policy: Policy) -> Policy:
     return policy.model_copy(update=closed)
 
 
+@lru_cache(maxsize=256)
 def stored_recipe(data: bytes) -> Recipe:
     """The recipe of a stored leaf. Raises Fatal where the store holds something else."""
     try:
         return Recipe.from_body(SignedLeaf.decode(data).body)
     except DecodeError as error:
-        raise Fatal("the store holds a recipe leaf that cannot be read") from error
+        raise Fatal("the store holds an unreadable recipe") from error
 
 
 def stored_series(data: bytes) -> Series:

@@ -80,10 +80,10 @@ async def post_leaf(request: web.Request) -> web.Response:
 
 
 async def get_recipes(request: web.Request) -> web.Response:
-    """GET /v1/recipes?after=INDEX: summaries with state; ``next`` is the ``after`` of the next page or null."""
-    after = _number(request, "after", -1)
-    found = await request.app[RECIPES].recipes(after)
-    following = found[-1]["index"] if len(found) == LIST_LIMIT else None
+    """GET /v1/recipes?after=INDEX&limit=N: summaries with state; ``next`` is the ``after`` of the next page or null."""
+    after, limit = _number(request, "after", -1), min(LIST_LIMIT, _number(request, "limit", LIST_LIMIT))
+    found = await request.app[RECIPES].recipes(after, limit)
+    following = found[-1]["index"] if found and len(found) == limit else None
     return _json(request, {"recipes": found, "next": following})
 
 

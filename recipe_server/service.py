@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
@@ -37,6 +38,8 @@ from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
 LIST_LIMIT = 1000
+STATED_KEPT = 2048
+"""Recipes of which what lists say is remembered: about 4 KiB each."""
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
@@ -247,11 +250,11 @@ class RecipeService:
         """The encoded hashes of a block in a tree that the log has had."""
         return await self._answers.hashes(size, block)
 
-    async def recipes(self, after: int = -1) -> list[dict[str, Any]]:
-        """Summaries in the order of the log, at most LIST_LIMIT of those behind index ``after``."""
+    async def recipes(self, after: int = -1, limit: int = LIST_LIMIT) -> list[dict[str, Any]]:
+        """Summaries in the order of the log, at most ``limit`` (and LIST_LIMIT) of those behind index ``after``."""
         now = self._clock.now()
         async with self._store.read() as tx:
-            logged = await tx.recipes(after=after, limit=LIST_LIMIT)
+            logged = await tx.recipes(after=after, limit=min(limit, LIST_LIMIT))
             leaves = await tx.leaves([recipe.index for recipe in logged])
         return [_summary(recipe, leaves[recipe.index], now) for recipe in logged]
 
@@ -316,12 +319,21 @@ def recipe_state(roles: Collection[str], opted_in: Collection[str], ends_at: int
 
 
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
-    recipe = stored_recipe(data)
+    model, stated = _stated(data)
     return {
         "hash": b64url(logged.hash),
-        "name": recipe.name,
         "index": logged.index,
-        "state": recipe_state(form_of(recipe.model).opts_in, logged.opt_ins, logged.ends_at, now),
+        "state": recipe_state(form_of(model).opts_in, logged.opt_ins, logged.ends_at, now),
+        **stated,
+    }
+
+
+@lru_cache(maxsize=STATED_KEPT)
+def _stated(data: bytes) -> tuple[str, dict[str, Any]]:
+    """The model of the recipe in a leaf, and what a summary says of it whatever the time; neither changes ever."""
+    recipe = stored_recipe(data)
+    return recipe.model, {
+        "name": recipe.name,
         "question": recipe.question.text,
         "analyst": recipe.parties.analyst.operator,
         "interval": recipe.interval.model_dump(mode="json"),

@@ -34,10 +34,10 @@ from infra.images.context import DEFAULT_BASE
 from infra.layout import INDEX, Layout, renew_certificates
 from infra.staging import report as reports
 from infra.staging.agents import counted
-from infra.staging.containers.compose import FILE as COMPOSE_FILE
-from infra.staging.containers.compose import compose_document
-from infra.staging.containers.files import hand_over, write_databases
-from infra.staging.containers.running import alone
+from infra.staging.compose import FILE as COMPOSE_FILE
+from infra.staging.compose import compose_document
+from infra.staging.container_files import hand_over, write_databases
+from infra.staging.containers import alone
 from infra.staging.devices import Devices
 from infra.staging.natures import Driver, Natures
 from infra.staging.networks import joined, network_of

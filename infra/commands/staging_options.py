@@ -9,9 +9,9 @@ import typer
 from client_agent.config import MAX_CLOCK_ERROR
 from infra.backends import Wanted, parse_backends
 from infra.backing_servers import BROKER
-from infra.staging.containers.podman_compose import require_containers
 from infra.staging.natures import Driver, Natures
 from infra.staging.networks import require_namespaces
+from infra.staging.podman_compose import require_containers
 from infra.staging.running import Mode
 from tacit.errors import UsageError
 

@@ -23,11 +23,11 @@ from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
-from infra.staging.containers.podman_compose import Compose
-from infra.staging.containers.running import containers_of, devices_at_work, services_at_work
+from infra.staging.containers import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
+from infra.staging.podman_compose import Compose
 from infra.status import lives
 from infra.workers import Part
 from tacit.adapters.folder_lock import alone_in

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.log import Log
@@ -21,7 +22,7 @@ from services.admin.core.ports import AdminTx
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
 from services.admin.core.restored import close_restored
-from services.admin.core.routing import ADMIN, Admin, endpoint
+from services.admin.core.routing import endpoint
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.core.turns import Turns

@@ -28,6 +28,6 @@ def add_leader_metrics(app: web.Application, store: Transactions[LeaderMetricsTx
 
     add_aggregator_metrics(app, store)
     metrics = app[METRICS]
-    metrics.add("tacit_reports_waiting", waiting)
-    metrics.add("tacit_jobs", jobs)
-    metrics.add("tacit_jobs_failing", failing)
+    metrics.add("tacit_reports_waiting", waiting, shared=True)
+    metrics.add("tacit_jobs", jobs, shared=True)
+    metrics.add("tacit_jobs_failing", failing, shared=True)

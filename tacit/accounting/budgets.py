@@ -31,6 +31,8 @@ DEVIATIONS = 9.5
 """The distribution is kept this many standard deviations to both sides of its mean."""
 AT_ONCE = 32
 """Equal responses that are composed in one step."""
+MOST_EXPONENT = 700.0
+"""Above which e^x is no number."""
 NEGLIGIBLE = 1e-18
 """Probability that one composition may cut off; above, it goes to an infinite loss, below, to the smallest one kept."""
 
@@ -83,7 +85,8 @@ class Losses:
     def hockey_stick(self, epsilon: float) -> float:
         """``E[max(0, 1 - e^(epsilon - L))]``, for an epsilon of either sign."""
         at = min(max(math.floor(epsilon / self.grid) + 1 - self.low, 0), len(self.mass))
-        value = float(self._tail[at]) - math.exp(epsilon) * float(self._discounted[at])
+        less = math.exp(epsilon) * float(self._discounted[at]) if epsilon < MOST_EXPONENT else 0.0  # never too small
+        value = float(self._tail[at]) - less
         return max(0.0, value) + self.infinite
 
 

@@ -1,6 +1,6 @@
 """What every aggregator shows of its reports and recipes, over all tasks together.
 
-Several processes on one database each show these counts of the database, not of themselves.
+They are the database's: of several processes on one, one shows them (``Metrics.only_own``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_aggregator_metrics(app: web.Application, store: Transactions[MetricsTx])
             return {(): await tx.all_released()}
 
     metrics = app[METRICS]
-    metrics.add("tacit_reports_counted_total", counted)
-    metrics.add("tacit_reports_rejected_total", rejected)
-    metrics.add("tacit_tasks", tasks)
-    metrics.add("tacit_batches_released", released)
+    metrics.add("tacit_reports_counted_total", counted, shared=True)
+    metrics.add("tacit_reports_rejected_total", rejected, shared=True)
+    metrics.add("tacit_tasks", tasks, shared=True)
+    metrics.add("tacit_batches_released", released, shared=True)

@@ -117,6 +117,9 @@ class ServiceConfig(Frozen):
     """A listener of its own for ``/metrics``, without which there is none; off loopback it needs ``client_ca``, and
     names for ``metrics`` in ``client_names``. Of processes that share a configuration by ``listen.reuse_port`` the
     first has its port, and others one that the system chooses; the READY line names it."""
+    metrics_of_database: bool = True
+    """Whether its metrics show what its database holds: of several processes with one database, let one do so. Of those
+    that share a configuration the first does."""
     operator_token: ConfigPath | None = None
     """File (0600) with the bearer token of the operator of this service alone: it opens the operators' API on the
     listener of ``metrics``, and the exact counts of services that have such; without it nobody may."""

@@ -11,6 +11,8 @@ crossing would tell of anybody else's. ``docs/metrics.md`` says what follows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import resource
 from bisect import bisect_left
@@ -74,6 +76,10 @@ class Coarse:
         """Show a level, rounded, until it is said again."""
         self._shown[series] = self._rounded(amount)
 
+    def show(self, series: Series, rounded: int) -> None:
+        """Show what a level was rounded to before."""
+        self._shown[series] = max(0, rounded) // GRANULARITY * GRANULARITY
+
     def drop(self, series: Series) -> None:
         """Show it no more."""
         self._shown.pop(series, None)
@@ -107,11 +113,13 @@ class Metrics:
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._coarse = Coarse(clock, entropy)
         self._clock = clock
-        self._sources: list[tuple[Shown, Source]] = []
+        self._sources: list[tuple[Shown, Source, bool]] = []
         self._exact: dict[str, Reading] = {}
         self._before: dict[Series, int] = {}
         self._read_in: dict[str, int] = {}
         self._reading = asyncio.Lock()
+        self._own_only = False
+        self._kept: Path | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._own_sources()
@@ -124,14 +132,31 @@ class Metrics:
         """The store took a write of the service's own in ``seconds``."""
         self._coarse.add((STORE_WRITES, (), _bucket(seconds)))
 
-    def add(self, name: str, read: Source) -> None:
+    def add(self, name: str, read: Source, *, shared: bool = False) -> None:
         """Have metric ``name`` read from ``read``, as its rule says: a count since ever, whose growth is shown
-        coarsely; a level; or what is shown as it is. A source that fails is left out that time."""
-        self._sources.append((METRICS[name], read))
+        coarsely; a level; or what is shown as it is. A source that fails is left out that time. ``shared``: whether it
+        reads a database that other processes read, too."""
+        self._sources.append((METRICS[name], read, shared))
+
+    def only_own(self) -> None:
+        """Show nothing that is shared: another process of the same database does, and two roundings of one number say
+        more of it than one."""
+        self._own_only = True
+
+    def keep(self, path: Path) -> None:
+        """Have levels outlive this process in the file ``path``, so that a start is no further look; what cannot be
+        read there is looked at anew."""
+        self._kept = path
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            for name, period, rows in json.loads(path.read_bytes()):
+                if self._is_level(name):
+                    for labels, number in rows:
+                        self._coarse.show((name, tuple(map(str, labels)), 0), int(number))
+                    self._read_in[name] = int(period)
 
     def has(self, name: str) -> bool:
         """Whether metric ``name`` is read from anything."""
-        return any(shown.name == name for shown, _ in self._sources)
+        return any(shown.name == name for shown, *_ in self._sources)
 
     async def page(self) -> bytes:
         """The text format of Prometheus. Counts are read from the store once in a window at most, levels once in
@@ -148,8 +173,9 @@ class Metrics:
             return [sample for family in self.collect() for sample in family.samples]
 
     async def _read_all(self) -> None:
-        for shown, read in self._sources:
-            await self._read(shown, read)
+        for shown, read, shared in self._sources:
+            if not (shared and self._own_only):
+                await self._read(shown, read)
 
     async def _read(self, shown: Shown, read: Source) -> None:
         windows = LEVEL_WINDOWS if shown.rule is Rule.LEVEL else 1
@@ -169,12 +195,34 @@ class Metrics:
         else:
             self._grow(shown, found)
         self._read_in[shown.name] = period
+        if shown.rule is Rule.LEVEL:
+            self._write_levels(shown)
 
     def _look(self, shown: Shown, found: Reading) -> None:
         for series in [one for one in self._coarse.shown() if one[0] == shown.name]:
             self._coarse.drop(series)
         for labels, number in found.items():
             self._coarse.level((shown.name, labels, 0), int(number))
+
+    def _write_levels(self, shown: Shown) -> None:
+        """Keep all levels before the new ones are shown; where that fails, they are not."""
+        if self._kept is None:
+            return
+        rows: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+        for (name, labels, _), number in self._coarse.shown().items():
+            if self._is_level(name):
+                rows.setdefault(name, []).append((labels, number))
+        held = [(name, self._read_in[name], rows.get(name, [])) for name in self._read_in if self._is_level(name)]
+        draft = self._kept.with_suffix(".new")
+        try:
+            draft.write_text(json.dumps(held))
+            draft.replace(self._kept)
+        except OSError:
+            self._look(shown, {})
+
+    @staticmethod
+    def _is_level(name: str) -> bool:
+        return METRICS[name].rule is Rule.LEVEL
 
     def _grow(self, shown: Shown, found: Reading) -> None:
         """What is there at the first reading is of before the start, and is not shown."""

@@ -12,6 +12,8 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -19,7 +21,7 @@ from tacit.adapters.origins import is_loopback
 from tacit.adapters.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.admission import Admission
-from tacit.service.app import SERVICE_NAME, STOPPING
+from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.config import Limits, Listen, ServiceConfig
 from tacit.service.connection import Server
 from tacit.service.listener import TlsSite
@@ -56,13 +58,19 @@ class Site:
     listen: Listen
     metrics: Listen | None = None
     drain_seconds: float = 0.0
+    levels: Path | None = None
+    """The file in which levels that metrics show outlive the process."""
 
     @classmethod
     def of(cls, app: web.Application, config: ServiceConfig) -> Site:
         """The site of a service, with its certificates watched, and for whom it is operated. Raises ``UsageError``."""
         let_operate(app, config.operator_token)
         watch_certificates(app, config.listen.tls_cert, config.client_cert)
-        return cls(app, config.listen, config.metrics, config.drain_seconds)
+        if not config.metrics_of_database:
+            app[METRICS].only_own()
+        port = 0 if config.metrics is None else config.metrics.port
+        levels = config.state_dir / f"metrics-{port}.json" if port else None
+        return cls(app, config.listen, config.metrics, config.drain_seconds, levels)
 
 
 def print_ready(ready: Ready) -> None:
@@ -121,10 +129,12 @@ async def started(
     listen: Listen,
     *,
     metrics: Listen | None = None,
+    levels: Path | None = None,
     insecure_http: bool = False,
     grace_seconds: float = GRACE_SECONDS,
 ) -> AsyncIterator[Ready]:
-    """Run ``app`` while the block runs, and its metrics on a listener of their own. On exit: stop accepting, finish
+    """Run ``app`` while the block runs, and its metrics on a listener of their own, whose levels are kept in the file
+    ``levels``. On exit: stop accepting, finish
     what is in flight within ``grace_seconds``, clean up; the metrics end last. Raises ``UsageError`` for plain HTTP off
     loopback (P7) or an address that cannot be bound.
     """
@@ -133,6 +143,10 @@ async def started(
         if metrics is not None:
             places = [metrics, metrics.model_copy(update={"port": 0})] if listen.reuse_port else [metrics]
             page = await _metrics_page(stack, app, places, insecure_http=insecure_http, grace_seconds=grace_seconds)
+            if len(places) > 1 and urlsplit(page).port != metrics.port:
+                app[METRICS].only_own()
+            elif levels is not None:
+                app[METRICS].keep(levels)
         origin = _listening(app, listen, insecure_http=insecure_http, grace_seconds=grace_seconds)
         yield Ready(app[SERVICE_NAME], await stack.enter_async_context(origin), os.getpid(), page)
 
@@ -212,6 +226,7 @@ async def serve_all(
                     site.app,
                     site.listen,
                     metrics=site.metrics,
+                    levels=site.levels,
                     insecure_http=insecure_http,
                     grace_seconds=grace_seconds,
                 )

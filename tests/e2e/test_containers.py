@@ -15,8 +15,8 @@ import yaml  # type: ignore[import-untyped]
 from infra.images.building import built, podman, podman_environment
 from infra.images.domains import DOMAINS, domain_called
 from infra.stack_options import ORGANISATIONS
-from infra.staging.containers.podman_compose import Compose
 from infra.staging.networks import project_of
+from infra.staging.podman_compose import Compose
 from tacit.errors import Fatal
 from tests.bases import base_images
 from tests.e2e.test_staging import DEVICES, SECONDS, Staging, answered, staging

@@ -15,8 +15,8 @@ from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit
 from recipe_server.app import create_app as create_recipe_server
 from recipe_server.config import RecipeServerConfig
 from services.admin.app import create_app
+from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
-from services.admin.core.routing import ADMIN, Admin
 from tacit import media_types
 from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url

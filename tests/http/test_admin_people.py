@@ -16,8 +16,8 @@ from openapi_spec_validator import validate
 
 from services.admin.app import create_app
 from services.admin.core import audit
+from services.admin.core.calls import ADMIN
 from services.admin.core.events import MOST_LISTENING, MOST_STREAMS
-from services.admin.core.routing import ADMIN
 from services.admin.core.store import SqlAdminTx
 from services.admin.handlers.routes import ROUTES
 from tacit.errors import UsageError

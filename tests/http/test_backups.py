@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +22,8 @@ from infra.backups import CONTENTS, DATABASES, back_up, back_up_into, read_conte
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
+from infra.postgres_backup import dump_database, put_dump
+from infra.sqlite_backup import put_database
 from tacit.adapters.postgres import administer
 from tacit.errors import UsageError
 from tacit.messages import Role
@@ -119,6 +125,62 @@ async def test_a_backup_goes_where_nothing_else_is_and_is_whole_or_refused(
     (backup / CONTENTS).unlink()
     with pytest.raises(UsageError, match="not a whole backup"):
         read_contents(backup)
+
+
+@pytest.mark.parametrize("moment", ["hardlink_to", "replace"])
+def test_wherever_a_restore_is_killed_a_database_is_in_its_place(tmp_path: Path, moment: str) -> None:
+    place, copy = tmp_path / "attester.sqlite3", tmp_path / "copy.sqlite3"
+    for path, number in ((place, 1), (copy, 2)):
+        with contextlib.closing(sqlite3.connect(path)) as made_now:
+            made_now.execute("CREATE TABLE issued (device)")
+            made_now.execute("INSERT INTO issued VALUES (?)", (number,))
+            made_now.commit()
+    killed = (
+        "import os, pathlib, signal, sys; from infra.sqlite_backup import put_database as put\n"
+        f"pathlib.Path.{moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "put(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, str(copy), str(place)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    for expected in (1, 2):
+        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)) as found:
+            assert found.execute("SELECT device FROM issued").fetchall() == [(expected,)]
+        before = put_database(copy, place)
+    assert before is not None
+    with contextlib.closing(sqlite3.connect(before)) as found:
+        assert found.execute("SELECT device FROM issued").fetchall() == [(2,)]
+
+
+def test_what_lies_in_a_backup_and_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / CONTENTS)
+    with pytest.raises(UsageError, match="not a regular file"):
+        read_contents(tmp_path)
+    (tmp_path / CONTENTS).unlink()
+    said = {"service": "leader", "made": 1, "database": "sqlite", "files": {DATABASES["sqlite"]: "0" * 64}}
+    (tmp_path / CONTENTS).write_text(json.dumps(said))
+    (tmp_path / DATABASES["sqlite"]).symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="not a whole backup"):
+        read_contents(tmp_path)
+
+
+def test_a_dump_gives_no_orders_to_the_machine_that_restores_it(
+    tmp_path: Path, make_postgres_url: Callable[[], str]
+) -> None:
+    url, dump, ran = made_url(make_postgres_url), tmp_path / "dump.sql", tmp_path / "ran"
+    owner = make_url(url)
+    asyncio.run(administer(owner, ["CREATE TABLE kept (one integer)"]))
+    for order in (f"\\! touch {ran}", f"SELECT 1 \\g {ran}", f"\\restrict aaaa\n\\unrestrict aaaa\n\\! touch {ran}"):
+        dump.write_text(f"CREATE TABLE new (one integer);\n{order}\n")
+        with pytest.raises(UsageError, match="restricted"):
+            put_dump(dump, url)
+        assert not ran.exists()
+    dump.write_text("CREATE TABLE new (one integer);\nCOPY new FROM stdin;\n1\n")
+    with pytest.raises(UsageError, match="invalid input syntax"):
+        put_dump(dump, url)
+    dump_database(url, tmp_path / "after.sql")
+    after = (tmp_path / "after.sql").read_text()
+    assert "public.kept" in after
+    assert "public.new" not in after
 
 
 def test_what_cannot_be_backed_up_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -24,11 +24,12 @@ from tacit.adapters.system import SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.errors import Unavailable, UsageError
 from tacit.ports import TransportError
+from tacit.service.app import METRICS as METRICS_OF
 from tacit.service.app import STEPS, STOPPING, Deps, add_driver, make_app
 from tacit.service.config import Listen, ServiceConfig
 from tacit.service.log import get_logger
 from tacit.service.metric_names import METRICS
-from tacit.service.metrics import WINDOW_SECONDS
+from tacit.service.metrics import WINDOW_SECONDS, number_of
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.run import Ready, Site, serve_all, started
 
@@ -192,12 +193,19 @@ async def test_off_loopback_only_who_shows_the_right_certificate_reads(certifica
 async def test_of_processes_with_one_configuration_each_has_metrics_of_its_own() -> None:
     port, metrics = free_ports(2)
     shared, watched = Listen(port=port, reuse_port=True), Listen(port=metrics)
-    async with started(_app(_system()), shared, metrics=watched) as one, HttpTransport() as http:
-        async with started(_app(_system()), shared, metrics=watched) as other:
+    apps = [_app(_system()), _app(_system())]
+    for app in apps:
+        app[METRICS_OF].add("tacit_batches_released", number_of(lambda: 5.0), shared=True)
+    async with started(apps[0], shared, metrics=watched) as one, HttpTransport() as http:
+        async with started(apps[1], shared, metrics=watched) as other:
             assert one.url == other.url
             assert one.metrics == f"http://127.0.0.1:{metrics}/metrics" != other.metrics
             for ready in (one, other):
-                assert samples((await http.request("GET", str(ready.metrics))).body)["tacit_ready", ()] == 1
+                found = samples((await http.request("GET", str(ready.metrics))).body)
+                assert found["tacit_ready", ()] == 1
+                assert (("tacit_batches_released", ()) in found) is (ready is one), (
+                    "the first alone shows the database's"
+                )
         with pytest.raises(UsageError, match="cannot bind"):
             await started(_app(_system()), Listen(), metrics=watched).__aenter__()
 

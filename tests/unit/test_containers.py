@@ -19,13 +19,13 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import Layout, StackOptions, create_layout, renew_certificates
 from infra.probe import main as probe
 from infra.stack_options import ORGANISATIONS, organisation_of
-from infra.staging.containers.compose import FILES, compose_document, title
-from infra.staging.containers.files import files_of, hand_over, write_databases
-from infra.staging.containers.places import called_by, legs_of, with_database
-from infra.staging.containers.podman_compose import Compose
+from infra.staging.compose import FILES, compose_document, title
+from infra.staging.container_files import files_of, hand_over, write_databases
+from infra.staging.container_places import called_by, legs_of, with_database
 from infra.staging.devices import Devices
 from infra.staging.natures import Natures
 from infra.staging.networks import SPEAK
+from infra.staging.podman_compose import Compose
 from tacit.service.config import read_database_url
 
 NOW = 1_790_000_000.0

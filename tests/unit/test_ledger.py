@@ -78,6 +78,13 @@ def test_composition_agrees_with_the_library(count: int) -> None:
     assert library * (1 - 1e-3) <= conservative(costs, None, 1e-6) <= 1.15 * library
 
 
+def test_a_sum_beyond_every_float_is_composed_all_the_same() -> None:
+    for each, count in (("1", 1_000), ("10", 500), ("700", 3)):
+        costs = [Cost(Decimal(each), Decimal(0))] * count
+        tight, light = compose(costs, None, 1e-6), conservative(costs, None, 1e-6)
+        assert 0 < tight <= light
+
+
 def test_equal_claims_compose_to_the_optimal_bound() -> None:
     costs = [cost("0.1")] * 200
     optimal = epsilon_composed(0.1, float(DELTA), 200, 1e-6)

@@ -245,6 +245,50 @@ async def test_a_level_is_looked_at_once_in_ten_windows_and_a_failing_source_is_
     assert numbers(await metrics.page(), "tacit_jobs")['{state="formed"}'] == 7000.0
 
 
+async def test_a_restart_is_no_further_look_at_a_level(tmp_path: Path) -> None:
+    clock, looks = SimClock(6_000.0), list[int]()
+
+    async def waiting() -> Reading:
+        looks.append(1)
+        return {(): 250 + len(looks)}
+
+    async def shown(file: Path) -> bytes:
+        metrics = Metrics(clock, SeededEntropy(len(looks)))
+        metrics.keep(file)
+        metrics.add("tacit_reports_waiting", waiting)
+        return next(line for line in (await metrics.page()).splitlines() if line.startswith(b"tacit_reports_waiting "))
+
+    file = tmp_path / "levels.json"
+    first = await shown(file)
+    for _ in range(5):
+        assert (await shown(file), len(looks)) == (first, 1)
+    await clock.advance(600)
+    await shown(file)
+    assert len(looks) == 2
+    for damage in ("", "[[1]]", '[["tacit_reports_waiting", "x", [[[], 7]]]]', "{", '[["none", 1, []]]'):
+        before = len(looks)
+        file.write_text(damage)
+        await shown(file)
+        assert len(looks) == before + 1
+    away = tmp_path / "none" / "levels.json"
+    metrics = Metrics(clock, SeededEntropy(1))
+    metrics.keep(away)
+    metrics.add("tacit_reports_waiting", waiting)
+    assert b"tacit_reports_waiting " not in await metrics.page(), "what cannot be kept is not shown"
+
+
+async def test_what_the_database_holds_is_shown_by_one_process_of_several() -> None:
+    async def read() -> Reading:
+        return {(): 70_000.0}
+
+    for own_only in (False, True):
+        metrics = Metrics(SimClock(0.0), SeededEntropy(1))
+        metrics.add("tacit_batches_released", read, shared=True)
+        if own_only:
+            metrics.only_own()
+        assert (b"tacit_batches_released 70000" in await metrics.page()) is not own_only
+
+
 async def test_two_applications_of_one_process_have_registries_of_their_own() -> None:
     clock = SimClock()
     one, other = Metrics(clock, SeededEntropy(1)), Metrics(clock, SeededEntropy(2))

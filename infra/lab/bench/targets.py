@@ -17,6 +17,7 @@ UPDATE_TIMES, CHOICE_TIMES = "state update, |t|", "choice in it, |t|"
 DECRYPT_SHARE, VERIFY_CELLS = "decrypt a kept share", "verify a kept share"
 OPEN = "open a report"
 STARTED, IDLE, WEIGHT = "agent start, wall time", "agent idle, a second", "agent memory"
+ADMIN_LATENCY, ADMIN_READ, ADMIN_MEMORY = "admin API latency", "admin log latency, first read", "admin memory"
 AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
@@ -81,6 +82,8 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget(DECRYPT, SECOND / 15_000),
     PerformanceTarget(IDLE, 0.0002 * SECOND, paths=(HOST,)),
     PerformanceTarget(WEIGHT, 1 << 20, paths=(HOST,)),
+    PerformanceTarget(ADMIN_LATENCY, 0.05 * SECOND, "p99"),
+    PerformanceTarget(ADMIN_MEMORY, 512 << 20),
 )
 """Microseconds: of CPU time per report or, of accounting, in all, and of an idle agent, in a second; of wall time for
 "wall time" and "latency". Bytes for an agent's memory."""

@@ -16,6 +16,7 @@ from infra.lab.bench.kernels import STAGES, kernel_rows
 from infra.lab.bench.rows import Row, document, machine
 from infra.lab.bench.targets import (
     ACCOUNTING,
+    ADMIN_MEMORY,
     AGENTS,
     CHOICE_TIMES,
     MOST_GROWTH,
@@ -27,6 +28,7 @@ from infra.lab.bench.targets import (
     target_of,
 )
 from infra.terminal import answers, notes, plain_table, print_json
+from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.vdaf.native import level
 
@@ -149,6 +151,28 @@ def agents(
     _deliver(_agents(repetitions, devices, window), as_json=as_json, save=save)
 
 
+@app.command("admin")
+def admin(
+    as_json: AsJson = False,
+    recipes: Annotated[int, typer.Option("--recipes", min=1, help="Recipes of the log.")] = 1000,
+    rows: Annotated[
+        int, typer.Option("--rows", min=10, help="Entries of the log, and acts of the audit log.")
+    ] = 20_000,
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Requests a second.")] = 100.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long they are sent.")] = 30.0,
+    core: Annotated[
+        int | None, typer.Option("--core", min=0, help="Bind the admin service to this core, before all else (root).")
+    ] = None,
+    save: Save = False,
+) -> None:
+    """How long the admin API takes to answer beside many recipes, log entries and acts, and what memory it takes.
+
+    Real processes; requests of twelve kinds, each at its own time. With --rows 1000000 filling takes minutes.
+    Example: tacit bench admin --recipes 20 --rows 200 --seconds 2
+    """
+    _deliver(_admin(recipes, rows, rate, seconds, core), as_json=as_json, save=save)
+
+
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Everything, in a few minutes. Example: tacit bench all --json --save"""
@@ -212,6 +236,17 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     from infra.lab.bench.overload import overload_rows
 
     return overload_rows(repetitions, _names(servers))
+
+
+def _admin(recipes: int, rows: int, rate: float, seconds: float, core: int | None) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.admin import admin_rows
+
+    if rows < 3 * recipes + 2:
+        raise UsageError(
+            f"--rows: {recipes} recipes with their opt-ins and today's keys are {3 * recipes + 2} at least"
+        )
+    return admin_rows(recipes, rows, rate, seconds, core)
 
 
 def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:
@@ -317,7 +352,7 @@ def _figure(row: Row, value: float) -> str:
         return f"{value / 1024:,.0f} KiB"
     if row.stage in AGENTS:
         return f"{value / 1000:,.3g} ms"
-    if row.stage.startswith("memory"):
+    if row.stage.startswith("memory") or row.stage == ADMIN_MEMORY:
         return f"{value / 2**20:.0f} MiB"
     if "latency" in row.stage or row.stage in ACCOUNTING:
         return f"{value / 1000:,.{0 if value >= 1e5 else 1}f} ms"

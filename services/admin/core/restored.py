@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from services.admin.core import audit
+from services.admin.core.calls import Admin
 from services.admin.core.people import first_people
 from services.admin.core.ports import AdminTx
 from services.admin.core.records import Act, AuditRow, QuestionState
-from services.admin.core.routing import Admin
 from tacit.errors import UsageError
 
 ACCEPTED: Final = "store.accept-rollback"

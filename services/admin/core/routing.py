@@ -10,223 +10,31 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiohttp import web
-from pydantic import BaseModel
 
 from services.admin.core import audit
 from services.admin.core.access_documents import ActBody
-from services.admin.core.config import AdminConfig
+from services.admin.core.calls import ADMIN, Admin, Call, Reply, Route, Storing
 from services.admin.core.documents import Nothing
-from services.admin.core.events import Event, Events
-from services.admin.core.log import Log
-from services.admin.core.openid import OpenIdClient
-from services.admin.core.passkeys import Passkeys
-from services.admin.core.passwords import Passwords
-from services.admin.core.people import PERMISSIONS, People, Permission, Principal, forbidden
-from services.admin.core.planning import Planner
+from services.admin.core.people import Principal, forbidden
 from services.admin.core.ports import AdminTx
-from services.admin.core.problems import Problem, not_found, refuse
-from services.admin.core.publishing import Publishing
-from services.admin.core.questions import Questions, field_problem
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.questions import field_problem
 from services.admin.core.records import Act, Answer
-from services.admin.core.sign_in import SignIn
-from services.admin.core.turns import Turns
-from services.admin.core.whole import Whole
 from tacit import media_types
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.operations.results import CollectorAccess
 from tacit.recipe.fields import filled
 from tacit.recipe.survey import Survey
-from tacit.service.app import Deps, read_body
-from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, page_of
-from tacit.service.store import Transactions
+from tacit.service.app import read_body
+from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY
 from tacit.tlog.canonical import parse_json
 
 EMPTY: Final = (Nothing, ActBody)
 """Bodies that may be left out."""
-UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-
-
-class Storing(Enum):
-    """What a handler gets of the store."""
-
-    NOTHING = "nothing"
-    """It opens transactions itself, for it waits for others in between."""
-    READ = "read"
-    WRITE = "write"
-
-
-@dataclass(frozen=True)
-class Admin:
-    """Everything that handlers use."""
-
-    config: AdminConfig
-    deps: Deps
-    store: Transactions[AdminTx]
-    sign_in: SignIn
-    openid: OpenIdClient | None
-    passkeys: Passkeys
-    passwords: Passwords
-    computing: Turns
-    """Of what takes long to compute."""
-    people: People
-    questions: Questions
-    publishing: Publishing
-    log: Log
-    whole: Whole
-    collector: CollectorAccess | None
-    events: Events
-    planner: Planner
-
-    @property
-    def own_collector(self) -> CollectorAccess:
-        """Raises ``Abort`` (404) where the organisation has none."""
-        if self.collector is None:
-            raise refuse(Problem.NOT_FOUND, "this service is configured without a collector")
-        return self.collector
-
-    @property
-    def now(self) -> int:
-        """POSIX seconds."""
-        return int(self.deps.clock.now())
-
-
-ADMIN = web.AppKey("admin", Admin)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request at its handler."""
-
-    admin: Admin
-    request: web.Request
-    principal: Principal | None
-    body: Any
-    tx: AdminTx | None = field(repr=False)
-    prepared: Any = field(default=None, repr=False)
-    """What the route's ``prepare`` returned."""
-
-    @property
-    def who(self) -> Principal:
-        """Whoever sent it, on a route that is not for everybody."""
-        if self.principal is None:
-            raise RuntimeError("this route is for everybody")
-        return self.principal
-
-    @property
-    def stored(self) -> AdminTx:
-        """The transaction, on a route that has one."""
-        if self.tx is None:
-            raise RuntimeError("this route has no transaction")
-        return self.tx
-
-    def part(self, name: str) -> str:
-        """A part of the path. Raises ``Abort`` (404) for text that no database holds."""
-        return part_of(self.request, name)
-
-    @property
-    def tag(self) -> str | None:
-        """``If-Match``, where it was sent."""
-        return self.request.headers.get("If-Match")
-
-    def page(self) -> tuple[int, int]:
-        """The number behind which a page begins, and how much it holds at most. Raises ``DecodeError``."""
-        return page_of(self.request)
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a handler answers. ``target``: the id of what it was about; ``detail``: further words for the audit log;
-    ``secret``: the body is shown this once, so it is kept nowhere."""
-
-    document: BaseModel | None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    target: str = ""
-    detail: str = ""
-    secret: bool = field(default=False, repr=False)
-    who: str = ""
-    """Who acted, where that is not known before the handler says so."""
-    cookie: Callable[[web.Response], None] | None = field(default=None, repr=False)
-    event: Event | None = None
-    """What whoever listens is told of it, once it is stored."""
-    content: bytes | None = field(default=None, repr=False)
-    """The body, where it is no document; its type stands in ``headers``."""
-    stream: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = field(default=None, repr=False)
-    """An answer that goes on."""
-
-
-Handler = Callable[[Call], Awaitable[Reply]]
-
-
-@dataclass(frozen=True)
-class Route:
-    """One row of the table. ``name`` is the operation's, and of its acts; ``answers``: status and model;
-    ``problems``: further statuses that this route answers with problem documents. Without a ``permission`` it is for
-    everybody."""
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    handler: Handler
-    permission: Permission | None
-    answers: Mapping[int, type[BaseModel] | None]
-    body: type[BaseModel] | None = None
-    problems: tuple[int, ...] = ()
-    storing: Storing = Storing.READ
-    paged: bool = False
-    tagged: bool = False
-    """Whether ``If-Match`` is heeded."""
-    query: tuple[str, ...] = ()
-    media: str = media_types.JSON
-    """The type of what it answers."""
-    formats: Mapping[str, str] = field(default_factory=dict)
-    """Further types of what it answers, by the word that asks for one in the query's ``format``."""
-
-    prepare: Callable[[Admin, Any], Awaitable[Any]] | None = None
-    """Work on the body that takes a while, done before the handler's transaction begins."""
-    seen: bool = True
-    """Whether a request of it shows that a person is there, whose session is in use."""
-    computes: bool = False
-    """Whether it only computes, although it is a POST: then it is no act, and done again where it is asked again."""
-
-    @property
-    def takes(self) -> bool:
-        """Whether requests of it may have a body."""
-        return self.method in UNSAFE
-
-    @property
-    def acts(self) -> bool:
-        """Whether requests of it are acts."""
-        return self.takes and not self.computes
-
-    @property
-    def once(self) -> bool:
-        """Whether an ``Idempotency-Key`` is heeded."""
-        return self.method == "POST" and self.acts and self.permission is not None
-
-    @property
-    def needs(self) -> str | None:
-        """The permission, and who has it, in words."""
-        if self.permission is None:
-            return None
-        roles = ", ".join(role.value for role, granted in PERMISSIONS.items() if self.permission in granted)
-        return f"Permission `{self.permission}`: {roles}."
-
-
-def part_of(request: web.Request, name: str) -> str:
-    """A part of the path. Raises ``Abort`` (404) for text that no database holds."""
-    found = request.match_info[name]
-    if "\0" in found:
-        raise not_found(name)
-    return found
 
 
 def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

@@ -40,6 +40,8 @@ from tacit.tlog.merkle import EMPTY_ROOT
 FOLDER: Final = "log"
 WAIT_SECONDS: Final = 8.0
 """How long a request waits for what the log grew by; a long log is read on without it."""
+BESIDE_SECONDS: Final = 30.0
+"""Age up to which the last reading is shown at once, while the next one is under way."""
 CHUNK: Final = 2048
 """Entries that are looked at in one piece of work."""
 SYNCED: Final = 8192
@@ -123,14 +125,17 @@ class Whole:
         self._stack.close()
 
     async def read(self) -> Seen:
-        """The log as it was at most ``poll_seconds`` ago, or while it grows by much as of the last reading. Raises
+        """The log as it was at most ``BESIDE_SECONDS`` ago, or while it grows by much as of the last reading. Raises
         ``Abort``: 502 where it does not verify, 503 where it does not answer or is still being read."""
         async with told("log"):
-            if self._seen is not None and self._deps.clock.now() - self._read_at < self._config.log.poll_seconds:
-                return self._seen
+            seen, age = self._seen, self._deps.clock.now() - self._read_at
+            if seen is not None and age < self._config.log.poll_seconds:
+                return seen
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
+            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size:
+                return seen
             following = self._following
             await asyncio.wait({following}, timeout=WAIT_SECONDS)
             if following.done():

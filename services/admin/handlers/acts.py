@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from services.admin.core.calls import Call, Reply
 from services.admin.core.documents import ActDocument, AuditPage
 from services.admin.core.ports import AdminTx
 from services.admin.core.records import AuditRow
-from services.admin.core.routing import Call, Reply
 from tacit.codec import b64url
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.problems import not_found
-from services.admin.core.routing import Admin, Call, Reply
 from services.admin.core.series_documents import JobList
 from services.admin.handlers.recipes import at_collector
 from tacit.operations.results import RELEASED

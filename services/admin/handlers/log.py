@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.documents import (
     EntryDocument,
     EntryPage,
@@ -13,7 +14,6 @@ from services.admin.core.documents import (
 )
 from services.admin.core.keys import keys_of
 from services.admin.core.problems import not_found
-from services.admin.core.routing import Admin, Call, Reply
 from services.admin.core.whole import Seen
 from tacit import media_types
 from tacit.codec import b64url

@@ -6,9 +6,10 @@ from aiohttp import web
 
 from services.admin.core import flow
 from services.admin.core.access_documents import AuthorizationDocument, InvitationDocument
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.problems import Problem, refuse
-from services.admin.core.routing import Admin, Call, Reply, source_of
+from services.admin.core.routing import source_of
 from services.admin.core.sign_in import SECURE_PREFIX, Shown
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply

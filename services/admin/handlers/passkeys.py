@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from services.admin.core import flow
 from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
+from services.admin.core.calls import Call, Reply
 from services.admin.core.passkeys import purpose_of
 from services.admin.core.people import existing
 from services.admin.core.ports import AdminTx
 from services.admin.core.problems import not_found
 from services.admin.core.records import Passkey, Question
-from services.admin.core.routing import Call, Reply
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 

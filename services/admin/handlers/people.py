@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.documents import (
     KeyDocument,
     KeyList,
@@ -13,7 +14,6 @@ from services.admin.core.documents import (
 )
 from services.admin.core.people import Role, existing
 from services.admin.core.records import ApiKey, Person
-from services.admin.core.routing import Admin, Call, Reply
 from tacit.errors import FieldError
 
 

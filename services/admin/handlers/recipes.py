@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.documents import (
     CollectionDocument,
     CollectionList,
@@ -16,7 +17,6 @@ from services.admin.core.documents import (
 )
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, not_found, refuse
-from services.admin.core.routing import Admin, Call, Reply
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError
@@ -36,7 +36,7 @@ async def listed(call: Call) -> Reply:
     """A page of the log's recipes."""
     after, limit = call.page()
     async with told("log"):
-        url = f"{call.admin.log.url}/v1/recipes" + (f"?after={after - 1}" if after else "")
+        url = f"{call.admin.log.url}/v1/recipes?limit={limit}" + (f"&after={after - 1}" if after else "")
         page = await services.call(call.admin.log.transport, "GET", url)
     found, rest = page["recipes"][:limit], page["recipes"][limit:]
     more = rest or page["next"] is not None

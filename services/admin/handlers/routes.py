@@ -17,6 +17,7 @@ from services.admin.core.access_documents import (
     PasskeyList,
     PasskeyOptionsBody,
 )
+from services.admin.core.calls import Route, Storing
 from services.admin.core.documents import (
     AuditPage,
     CheckDocument,
@@ -47,7 +48,6 @@ from services.admin.core.documents import (
     SignInBody,
 )
 from services.admin.core.people import Permission
-from services.admin.core.routing import Route, Storing
 from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
 from services.admin.handlers import (
     acts,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from services.admin.core.routing import Admin
+from services.admin.core.calls import Admin
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.survey_fields import body_of

@@ -15,9 +15,10 @@ from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
 
+from services.admin.core.calls import ADMIN, Admin, part_of
 from services.admin.core.people import PERMISSIONS, Permission, Principal, Role, forbidden
 from services.admin.core.questions import field_problem
-from services.admin.core.routing import ADMIN, Admin, acted, part_of
+from services.admin.core.routing import acted
 from services.admin.core.sign_in import CSRF_HEADER, csrf_token
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import rendered, response
@@ -34,6 +35,7 @@ NAVIGATION: Final = (
     ("/", "Overview", Permission.READ),
     ("/questions", "Questions", Permission.READ),
     ("/results", "Results", Permission.READ),
+    ("/series", "Series", Permission.READ),
     ("/jobs", "Jobs", Permission.READ),
     ("/ledger", "Ledger", Permission.READ),
     ("/log", "Log", Permission.READ),

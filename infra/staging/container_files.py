@@ -17,7 +17,7 @@ from infra.legs import DEVICES
 from infra.remembered_servers import amend_config
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY, authority_of
-from infra.staging.containers.places import PORT, database_address, database_user, user_of, with_database
+from infra.staging.container_places import PORT, database_address, database_user, user_of, with_database
 from infra.staging.devices import Devices
 from tacit.ports import Entropy
 from tacit.service.config import write_secret
@@ -41,7 +41,7 @@ def write_databases(layout: Layout, entropy: Entropy, now: float) -> None:
         user = database_user(organisation)
         (own / PASSWD).write_text(f"postgres:x:{user}:{user}::/var/lib/tacit:/bin/false\n")
         (own / "state").mkdir(mode=0o700, exist_ok=True)
-    (folder / SCRIPT).write_text((files("infra.staging.containers") / SCRIPT).read_text())
+    (folder / SCRIPT).write_text((files("infra.staging") / SCRIPT).read_text())
     (folder / SCRIPT).chmod(0o644)
 
 

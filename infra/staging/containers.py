@@ -14,10 +14,10 @@ from infra.images.building import podman, podman_environment
 from infra.layout import Layout
 from infra.readiness_watch import ANSWER_SECONDS, until_recipes, watch_readiness
 from infra.staging.agents import Runners, device_logs, until_at_work
-from infra.staging.containers.compose import container_of, device_titles, title
-from infra.staging.containers.places import PORT, database_address, with_database
-from infra.staging.containers.podman_compose import Compose
+from infra.staging.compose import container_of, device_titles, title
+from infra.staging.container_places import PORT, database_address, with_database
 from infra.staging.devices import Devices
+from infra.staging.podman_compose import Compose
 from infra.workers import Part
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError

@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.child import last_words
 from infra.images.building import podman_environment, require_podman
-from infra.staging.containers.compose import FILE
+from infra.staging.compose import FILE
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 

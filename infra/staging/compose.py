@@ -20,8 +20,8 @@ from infra.legs import DEVICES
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY
 from infra.staging.agents import told_host, told_single
-from infra.staging.containers.files import DATABASES, PASSWD, PUBLIC, ROLES, SCRIPT, SUPERUSER, files_of
-from infra.staging.containers.places import (
+from infra.staging.container_files import DATABASES, PASSWD, PUBLIC, ROLES, SCRIPT, SUPERUSER, files_of
+from infra.staging.container_places import (
     data_network,
     database_address,
     database_user,

@@ -1,0 +1,185 @@
+"""How long the admin API takes to answer beside a log and an audit log of many rows, and what memory it takes.
+
+Real processes: the admin service, the recipe server that it asks, and this one, which sends requests of many kinds each
+at its own time, whether or not earlier ones were answered. A latency counts from the time at which a request was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import aiohttp
+import psutil
+
+from infra.lab.bench.admin_fill import KEY, Filled, Filler
+from infra.lab.bench.processes import memory_of_tree
+from infra.lab.bench.rows import Row, Subject, Timing
+from infra.lab.bench.targets import ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_READ
+from infra.layout import free_ports
+from tacit.errors import Fatal
+from tacit.media_types import JSON
+
+READY_SECONDS, READING_SECONDS = 60.0, 900.0
+WARM_SECONDS: Final = 8.0
+"""Of the same requests beforehand, which do not count."""
+FIRST_PRIORITY: Final = -15
+SEED: Final = 1
+_TACIT = (sys.executable, "-c", "from infra.cli import main; main()", "serve")
+SURVEY: Final = {
+    "name": "visits",
+    "text": "How many doctor visits?",
+    "metric": "mdvis",
+    "encoder": {"kind": "boolean"},
+    "population": 1000,
+}
+MIX: Final = (
+    "question.list", "question.show", "question.create", "recipe.list", "recipe.show", "ledger.show", "log.show",
+    "log.entries", "log.proof", "audit.list", "keys.show", "session.show",
+)  # fmt: skip
+"""Kinds of requests, as often each."""
+
+
+@dataclass
+class Measured:
+    """Seconds per answer by kind of request; bytes of the admin service; seconds until it had read the log."""
+
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    memory: float = 0.0
+    read: float = 0.0
+
+
+def admin_rows(recipes: int, rows: int, rate: float, seconds: float, core: int | None = None) -> Iterator[Row]:
+    """The whole measurement. ``core``: to which the admin service is bound, before all else where that is allowed.
+    Raises ``Fatal``."""
+    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder:
+        filled = Filler(Path(folder), free_ports(1)[0]).fill(recipes, rows)
+        found = asyncio.run(_measure(filled, rate, seconds, core))
+    subject = Subject("sqlite", {"recipes": recipes, "rows": rows})
+    everything = [one for several in found.latencies.values() for one in several]
+    for name, share in (("p50", 50), ("p99", 99)):
+        value = _percentile(everything, share)
+        yield subject.row(ADMIN_LATENCY, name, "", Timing(value * 1e6, 0.0, len(everything)), offered_rate=rate)
+    for kind, several in sorted(found.latencies.items()):
+        timing = Timing(_percentile(several, 99) * 1e6, 0.0, len(several))
+        yield subject.row(ADMIN_LATENCY, f"p99 of {kind}", "", timing, offered_rate=rate)
+    yield subject.row(ADMIN_READ, "admin", "", Timing(found.read * 1e6, 0.0, 1))
+    yield subject.row(ADMIN_MEMORY, "admin", "", Timing(found.memory, 0.0, 1))
+
+
+def drawing(seed: int) -> Random:
+    """Which request comes next, the same in every run."""
+    return Random(seed)  # noqa: S311 - of a measurement
+
+
+def _percentile(values: Sequence[float], share: int) -> float:
+    return statistics.quantiles(values, n=100)[share - 1] if len(values) > 1 else values[0]
+
+
+async def _measure(filled: Filled, rate: float, seconds: float, core: int | None) -> Measured:
+    found = Measured()
+    async with _serving("recipe_server", filled.recipe_server), _serving("admin", filled.admin) as (url, pid):
+        _prefer(pid, core)
+        headers = {"Authorization": f"Bearer {KEY}"}
+        async with aiohttp.ClientSession(url, headers=headers, connector=aiohttp.TCPConnector(limit=0)) as session:
+            begun = time.monotonic()
+            await _until_read(session)
+            found.read = time.monotonic() - begun
+            await _load(session, filled, rate, min(seconds, WARM_SECONDS), Measured())  # what is kept is made
+            await _load(session, filled, rate, seconds, found)
+        found.memory = float(memory_of_tree(pid))
+    return found
+
+
+async def _load(session: aiohttp.ClientSession, filled: Filled, rate: float, seconds: float, found: Measured) -> None:
+    random, begin = drawing(SEED), time.perf_counter()
+
+    async def one(number: int, kind: str, drawn: Random) -> None:
+        due = begin + number / rate
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        await _send(session, kind, drawn, filled)
+        found.latencies.setdefault(kind, []).append(time.perf_counter() - due)
+
+    kinds = [random.choice(MIX) for _ in range(int(rate * seconds))]
+    await asyncio.gather(*(one(number, kind, drawing(number)) for number, kind in enumerate(kinds)))
+
+
+async def _send(session: aiohttp.ClientSession, kind: str, random: Random, filled: Filled) -> None:
+    """One request. Raises ``Fatal`` for a refusal."""
+    recipe, place = random.choice(filled.recipes), random.randrange(filled.entries)
+    path = {
+        "question.list": f"/v1/questions?cursor={random.randrange(len(filled.recipes))}",
+        "question.show": f"/v1/questions/{recipe[:24]}",
+        "question.create": "/v1/questions",
+        "recipe.list": f"/v1/recipes?cursor={place}",
+        "recipe.show": f"/v1/recipes/{recipe}",
+        "ledger.show": "/v1/ledger",
+        "log.show": "/v1/log",
+        "log.entries": f"/v1/log/entries?cursor={place}",
+        "log.proof": f"/v1/log/entries/{place}/proof",
+        "audit.list": f"/v1/audit?cursor={place}",
+        "keys.show": "/v1/keys",
+        "session.show": "/v1/session",
+    }[kind]
+    creates = kind == "question.create"
+    body: dict[str, Any] = {"data": json.dumps(SURVEY), "headers": {"Content-Type": JSON}} if creates else {}
+    async with session.request("POST" if creates else "GET", path, **body) as answer:
+        text = await answer.read()
+        if answer.status >= 400:
+            raise Fatal(f"the admin service answered {answer.status} to {kind}: {text[:200]!r}")
+
+
+async def _until_read(session: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(READING_SECONDS):
+        while True:
+            async with session.get("/v1/ledger") as answer:
+                if answer.status == 200:
+                    await answer.read()
+                    return
+                if answer.status != 503:
+                    raise Fatal(f"the admin service cannot read the log: {await answer.text()}")
+            await asyncio.sleep(0.05)
+
+
+def _prefer(pid: int, core: int | None) -> None:
+    if core is None:
+        return
+    process = psutil.Process(pid)
+    os.sched_setaffinity(pid, {core})
+    for thread in process.threads():
+        os.sched_setaffinity(thread.id, {core})
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, thread.id, FIRST_PRIORITY)
+
+
+@contextlib.asynccontextmanager
+async def _serving(name: str, config: Path) -> AsyncIterator[tuple[str, int]]:
+    """A process of ``tacit serve``: its URL and its id. Raises ``Fatal``."""
+    log = config.with_suffix(".log")
+    with log.open("wb") as lines:
+        process = await asyncio.create_subprocess_exec(
+            *_TACIT, name, "--config", str(config), stdout=asyncio.subprocess.PIPE, stderr=lines
+        )
+    try:
+        if process.stdout is None:
+            raise Fatal("a process without its stdout")
+        async with asyncio.timeout(READY_SECONDS):
+            line = await process.stdout.readline()
+        if not line:
+            raise Fatal(f"the {name} did not start: {log.read_text()[-500:]}")
+        yield str(json.loads(line)["url"]), process.pid
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
