@@ -64,6 +64,7 @@ EVERYWHERE = (
     "*.path",
     "*.sql",
     "*.sh",
+    "Containerfile",
 )
 
 
