@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.admin.core.whole import BESIDE_SECONDS, Whole
 from tacit.recipe.census import Census
 from tacit.recipe.live import LiveLog
+from tacit.recipe.series import Series
 from tacit.service.app import STEPS
 from tacit.service.config import write_secret
 from tests.http.admin_stage import KIT, Stage
-from tests.http.test_admin_pages import Html, signed_in
+from tests.http.test_admin_pages import Html, release, signed_in
 from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub, published
 
 
@@ -114,6 +116,55 @@ async def test_series_and_censuses_are_those_of_the_log(stage: Stage) -> None:
     assert shown["published"] == [{"index": one, "recipe": KIT.round(series, one).hash_text} for one in (0, 1)]
     assert (await stage.call("GET", f"/v1/series/{series.hash_text}", status=200))[1] == shown
     assert await stage.refused("GET", "/v1/series/none") == (404, "problem:not-found")
+
+
+def release_of(series: Series, index: int, estimate: float) -> dict[str, Any]:
+    recipe = KIT.round(series, index)
+    return {
+        "name": recipe.name, "recipe_hash": recipe.hash_text, "batch": 0, "statistic": "sum",
+        "report_count": 400 + index,
+        "released_at": recipe.interval.end + 9,
+        "interval": {"start": recipe.interval.start, "duration": 3600},
+        "buckets": [{"label": "<b>all", "estimate": estimate, "stderr": 2.0}],
+    }  # fmt: skip
+
+
+async def test_rounds_of_a_series_stand_over_time_with_their_error_bars(stage: Stage, collector: CollectorStub) -> None:
+    browser = await signed_in(stage, "viewer")
+    await browser.get("/series")
+    assert "The log has no series" in browser.page
+    series = KIT.series()
+    await stage.post_leaf(KIT.series_leaf(series))
+    for index in (0, 1, 2):
+        assert (await stage.post_leaf(KIT.recipe_leaf(KIT.round(series, index)))).status == 201
+    await stage.clock.advance(BESIDE_SECONDS)
+    await browser.get("/series")
+    path = f"/series/{series.hash_text}"
+    assert path in {attrs["href"] for attrs in Html(browser.page).all("a")}
+    await browser.get(path)
+    assert "No round was released yet" in browser.page
+    collector.released = [release_of(series, 1, 20.0), release_of(series, 0, 10.0), release("other", "A" * 43, 1)]
+    await browser.get(path)
+    found = Html(browser.page)
+    assert not found.wrong
+    (drawing,) = found.all("svg")
+    assert drawing["aria-label"] == "<b>all: estimates by time with 95 % intervals"
+    first, second = ({name: float(value or 0) for name, value in one.items() if name != "class"} for one in bars(found))
+    assert first["x1"] < second["x1"]
+    assert first["y1"] > second["y1"] > second["y2"]
+    assert "3 of 3, 2 released" in browser.page
+    assert browser.page.index("20 ± 3.92") < browser.page.index("10 ± 3.92")
+    (entry, *_) = re.findall(r'href="(/log/[0-9]+)"><code>' + KIT.round(series, 2).hash_text[:10], browser.page)
+    await browser.get(entry)
+    assert path in {attrs["href"] for attrs in Html(browser.page).all("a")}
+    assert (await browser.get("/series/none")).status == 404
+    await stage.inner.unmount(COLLECTOR_URL)
+    assert (await browser.get(path)).status == 200
+    assert not Html(browser.page).wrong
+
+
+def bars(page: Html) -> list[dict[str, str | None]]:
+    return [attrs for attrs in page.all("line") if attrs.get("class") == "interval"]
 
 
 async def test_a_census_is_told_with_how_many_it_sums(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from infra.lab.kit.recipes import NOW
+from services.admin.core.whole import BESIDE_SECONDS
 from services.admin.pages.assets import assets
 from services.admin.pages.views.table import PAGES
 from tacit.ports import HttpResponse
@@ -141,13 +142,29 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
     await stage.call("POST", f"/v1/questions/{published}/publish", status=200)
     _, people = await stage.call("GET", "/v1/people", role="administrator")
     person = people["people"][0]["id"]
+    series = KIT.series()
+    assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
+    await stage.clock.advance(BESIDE_SECONDS)
     known = {
         "/": everybody,
         "/questions": everybody,
         "/questions/new": writers,
         f"/questions/{draft}/edit": writers,
         **{f"/questions/{one}": everybody for one in (draft, approved, published)},
-        **dict.fromkeys(("/results", "/jobs", "/ledger", "/log", "/log/0", "/keys", "/passkeys"), everybody),
+        **dict.fromkeys(
+            (
+                "/results",
+                "/series",
+                f"/series/{series.hash_text}",
+                "/jobs",
+                "/ledger",
+                "/log",
+                "/log/0",
+                "/keys",
+                "/passkeys",
+            ),
+            everybody,
+        ),
         "/audit": everybody - {"viewer"},
         "/people": {"administrator"},
         f"/people/{person}": {"administrator"},

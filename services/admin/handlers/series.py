@@ -11,21 +11,12 @@ from tacit.recipe.live import LiveLog, LiveSeries
 
 async def listed(call: Call) -> Reply:
     """A page of series, in the order of the log."""
-    after, limit = call.page()
-    live = await call.admin.whole.live()
-    series = [_document(one, live) for one in live.series]
-    more = len(series) > after + limit
-    return Reply(SeriesPage(series=series[after : after + limit], next=str(after + limit) if more else None))
+    return Reply(page_of(await call.admin.whole.live(), *call.page()))
 
 
 async def shown(call: Call) -> Reply:
     """One series."""
-    live = await call.admin.whole.live()
-    wanted = call.part("hash")
-    found = next((one for one in live.series if one.series.hash_text == wanted), None)
-    if found is None:
-        raise not_found("series")
-    return Reply(_document(found, live))
+    return Reply(document_of(await call.admin.whole.live(), call.part("hash")))
 
 
 async def censuses(call: Call) -> Reply:
@@ -35,6 +26,20 @@ async def censuses(call: Call) -> Reply:
     more = len(found) > after + limit
     page = [_census(one) for one in found[after : after + limit]]
     return Reply(CensusPage(censuses=page, next=str(after + limit) if more else None))
+
+
+def page_of(live: LiveLog, after: int, limit: int) -> SeriesPage:
+    """``limit`` series behind the first ``after``."""
+    page = [_document(one, live) for one in live.series[after : after + limit]]
+    return SeriesPage(series=page, next=str(after + limit) if len(live.series) > after + limit else None)
+
+
+def document_of(live: LiveLog, wanted: str) -> SeriesDocument:
+    """The series of this hash. Raises ``Abort``."""
+    found = next((one for one in live.series if one.series.hash_text == wanted), None)
+    if found is None:
+        raise not_found("series")
+    return _document(found, live)
 
 
 def _document(one: LiveSeries, live: LiveLog) -> SeriesDocument:

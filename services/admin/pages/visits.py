@@ -35,6 +35,7 @@ NAVIGATION: Final = (
     ("/", "Overview", Permission.READ),
     ("/questions", "Questions", Permission.READ),
     ("/results", "Results", Permission.READ),
+    ("/series", "Series", Permission.READ),
     ("/jobs", "Jobs", Permission.READ),
     ("/ledger", "Ledger", Permission.READ),
     ("/log", "Log", Permission.READ),

@@ -25,7 +25,7 @@ SHOWN, POINTS = 20, 60
 async def results(visit: Visit) -> web.StreamResponse:
     """What was released, by name, the newest first: the newest release whole, and all of them over time."""
     found, trouble = await releases_of(visit.admin)
-    groups = sorted(_by_name(found), key=lambda several: several[-1]["released_at"], reverse=True)[:SHOWN]
+    groups = sorted(by_answers(found), key=lambda several: several[-1]["released_at"], reverse=True)[:SHOWN]
     async with visit.admin.store.read() as tx:
         own = await tx.questions_of(sorted({several[-1]["recipe_hash"] for several in groups}))
     shown = [
@@ -67,11 +67,13 @@ def unit_of(document: Mapping[str, Any]) -> str:
     return "devices" if kind is None or kind.counts_devices else kind.name
 
 
-def _by_name(found: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Releases of one name together; apart where their answers have other labels."""
+def by_answers(found: Iterable[dict[str, Any]], *, by_name: bool = True) -> list[list[dict[str, Any]]]:
+    """Releases of one name together, or of any (``by_name``); apart where their answers have other labels."""
     groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for one in found:
-        groups.setdefault((one["name"], *(bucket["label"] for bucket in one["buckets"])), []).append(one)
+        groups.setdefault((one["name"] if by_name else "", *(bucket["label"] for bucket in one["buckets"])), []).append(
+            one
+        )
     return list(groups.values())
 
 

@@ -12,7 +12,7 @@ from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
 from tacit.errors import DecodeError
 from tacit.service.openapi import DEFAULT_LIMIT
-from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
 
 
 async def log(visit: Visit) -> web.StreamResponse:
@@ -35,7 +35,9 @@ async def entry(visit: Visit) -> web.StreamResponse:
     with contextlib.suppress(DecodeError):
         leaf = SignedLeaf.decode(whole.tree.entries[index])
     body = "" if leaf is None else json.dumps(leaf.body, indent=1, ensure_ascii=False)
-    return visit.show("entry.html", proof=proof_of(whole, index), leaf=leaf, body=body)
+    series = leaf.body.get("series") if leaf is not None and leaf.type is LeafType.RECIPE else None
+    found = series.get("hash") if isinstance(series, dict) else None
+    return visit.show("entry.html", proof=proof_of(whole, index), leaf=leaf, body=body, series=found)
 
 
 async def ledger(visit: Visit) -> web.StreamResponse:

@@ -20,6 +20,7 @@ from services.admin.pages.views import (
     published,
     questions,
     records,
+    series,
 )
 from services.admin.pages.visits import SIGN_IN, Page, refused, serve
 from tacit.service.app import refuse_expect
@@ -45,6 +46,8 @@ PAGES: Final = (
     Page("POST", f"{_QUESTION}/edit", editor.save, Permission.WRITE),
     Page("POST", f"{_QUESTION}/{{act}}", questions.act, home=_QUESTION),
     Page("GET", "/results", published.results),
+    Page("GET", "/series", series.listed),
+    Page("GET", "/series/{hash}", series.shown),
     Page("GET", "/jobs", jobs.listed),
     Page("POST", "/jobs/{id}/retry", jobs.retry, Permission.OPERATE, home="/jobs"),
     Page("GET", "/ledger", records.ledger),
