@@ -175,6 +175,52 @@ class Collection(Document):
     detail: str = ""
 
 
+class Job(Document):
+    """Work that does not end by itself, of ``kind``, ``about`` something (of a collection: its recipe's hash).
+    ``stuck``: it failed last time, or was refused, and ``detail`` says why; ``next_attempt``: POSIX second."""
+
+    id: str
+    kind: str
+    about: str
+    state: str
+    stuck: bool | None = None
+    detail: str = ""
+    next_attempt: int | None = None
+
+
+class SeriesRound(Document):
+    """A round that the log has: its number from 0, and its recipe's hash."""
+
+    index: int
+    recipe: str
+
+
+class LoggedSeries(Document):
+    """A series of the log, of at most ``rounds`` rounds from ``start`` until ``end``. ``claim``: what all of them
+    together cost; ``published``: those that the log has; ``series``: its body."""
+
+    hash: str
+    name: str
+    index: int
+    rounds: int
+    start: int
+    end: int
+    claim: dict[str, Any]
+    published: tuple[SeriesRound, ...]
+    series: dict[str, Any]
+
+
+class Census(Document):
+    """A census: its recipe's hash, and how many reports it sums. ``index``: of its last share in the log; ``end``: of
+    its interval (POSIX second), from which its age counts."""
+
+    recipe: str
+    name: str
+    index: int
+    report_count: int
+    end: int
+
+
 class Checkpoint(Document):
     """The log's newest checkpoint, verified with every entry behind it. ``root``: base64url; ``checkpoint``: the signed
     note."""

@@ -16,10 +16,12 @@ from tacit.client.audit import AsyncAudit
 from tacit.client.caller import Caller
 from tacit.client.documents import Session, read
 from tacit.client.events import Event, listened
+from tacit.client.jobs import AsyncJobs
 from tacit.client.log import AsyncLog
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
+from tacit.client.series import AsyncSeries
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
 from tacit.service.config import read_secret
@@ -71,6 +73,10 @@ class AsyncOperator:
         """Questions, from draft to end."""
         self.recipes = AsyncRecipes(caller)
         """Recipes of the log, their batches and results."""
+        self.series = AsyncSeries(caller)
+        """Series and censuses of the log."""
+        self.jobs = AsyncJobs(caller)
+        """Work of the service and of the collector, and what of it is stuck."""
         self.log = AsyncLog(caller)
         """The log and the accounts."""
         self.people = AsyncPeople(caller)

@@ -8,11 +8,13 @@ from typing import Self
 from tacit.adapters.tls import ClientTls
 from tacit.client.audit import AsyncAudit
 from tacit.client.blocking import Blocking, Loop, blocking, iterating
+from tacit.client.jobs import AsyncJobs
 from tacit.client.log import AsyncLog
 from tacit.client.operator import AsyncOperator
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
+from tacit.client.series import AsyncSeries
 from tacit.ports import Clock, Entropy, Transport
 
 
@@ -26,6 +28,21 @@ class Recipes(Blocking):
     collection = blocking(AsyncRecipes.collection)
     results = blocking(AsyncRecipes.results)
     wait_for_release = blocking(AsyncRecipes.wait_for_release)
+
+
+class SeriesOf(Blocking):
+    """``AsyncSeries``, waiting."""
+
+    all = iterating(AsyncSeries.all)
+    get = blocking(AsyncSeries.get)
+    censuses = iterating(AsyncSeries.censuses)
+
+
+class Jobs(Blocking):
+    """``AsyncJobs``, waiting."""
+
+    all = iterating(AsyncJobs.all)
+    retry = blocking(AsyncJobs.retry)
 
 
 class LogOf(Blocking):
@@ -105,6 +122,10 @@ class Operator(Blocking):
         """Questions, from draft to end."""
         self.recipes = Recipes(awaited.recipes, self._loop)
         """Recipes of the log, their batches and results."""
+        self.series = SeriesOf(awaited.series, self._loop)
+        """Series and censuses of the log."""
+        self.jobs = Jobs(awaited.jobs, self._loop)
+        """Work of the service and of the collector, and what of it is stuck."""
         self.log = LogOf(awaited.log, self._loop)
         """The log and the accounts."""
         self.people = People(awaited.people, self._loop)

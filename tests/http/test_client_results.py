@@ -17,14 +17,26 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
 from services.admin.core import documents as served
+from services.admin.core.series_documents import CensusDocument, RoundDocument, SeriesDocument
+from services.admin.core.whole import BESIDE_SECONDS
 from services.admin.handlers.routes import ROUTES
 from tacit.adapters.http import HttpTransport
-from tacit.client import AsyncOperator, Event, NotYetError, Operator, RuleError, UnauthorizedError, documents
+from tacit.client import (
+    AsyncOperator,
+    Event,
+    NotFoundError,
+    NotYetError,
+    Operator,
+    RuleError,
+    UnauthorizedError,
+    documents,
+)
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
 from tacit.service.config import Listen, write_secret
+from tacit.service.operator_documents import JobDocument
 from tacit.service.run import started
 from tests.http.admin_stage import ADMIN_URL, KIT, Stage, key_of
 from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
@@ -175,6 +187,28 @@ async def test_who_listens_is_told_what_happens_and_when_something_may_have_been
     assert [one.kind for one in heard] == ["question"] * 2
 
 
+async def test_jobs_are_listed_and_tried_again_and_series_are_read(stage: Stage, collector: Collector) -> None:
+    collector.looks, collector.opt_ins_missing = 100, 0
+    analyst = operator_of(stage)
+    question = await published(stage, analyst)
+    collection = await analyst.recipes.collect(question)
+    (job,) = [one async for one in analyst.jobs.all() if one.kind == "collection"]
+    assert (job.id, job.about, job.stuck) == (collection.id, question.hash, False)
+    assert (await analyst.jobs.retry(job)).id == job.id
+    with pytest.raises(NotFoundError):
+        await analyst.jobs.retry("other")
+    series = KIT.series()
+    await stage.post_leaf(KIT.series_leaf(series))
+    assert (await stage.post_leaf(KIT.recipe_leaf(KIT.round(series, 0)))).status == 201
+    await stage.clock.advance(BESIDE_SECONDS)
+    (found,) = [one async for one in analyst.series.all()]
+    assert (found.hash, [one.index for one in found.published]) == (series.hash_text, [0])
+    assert await analyst.series.get(found) == found
+    assert [one async for one in analyst.series.censuses()] == []
+    with pytest.raises(NotFoundError):
+        await analyst.series.get("none")
+
+
 async def test_the_client_knows_every_member_of_recipes_and_the_log() -> None:
     pairs: list[tuple[type[BaseModel], type[BaseModel]]] = [
         (documents.RecipeSummary, served.RecipeSummary),
@@ -188,6 +222,10 @@ async def test_the_client_knows_every_member_of_recipes_and_the_log() -> None:
         (documents.AnalystKey, served.AnalystKeyDocument),
         (documents.Certificate, served.CertificateDocument),
         (documents.Design, served.DesignDocument),
+        (documents.Job, JobDocument),
+        (documents.LoggedSeries, SeriesDocument),
+        (documents.SeriesRound, RoundDocument),
+        (documents.Census, CensusDocument),
     ]
     for ours, theirs in pairs:
         assert names(ours) == names(theirs)
@@ -213,6 +251,11 @@ METHODS = {
     "collection.ask": "recipes.collect",
     "collection.list": "recipes.collections",
     "collection.show": "recipes.collection",
+    "job.list": "jobs.all",
+    "job.retry": "jobs.retry",
+    "series.list": "series.all",
+    "series.show": "series.get",
+    "census.list": "series.censuses",
     "ledger.show": "log.ledger",
     "keys.show": "log.keys",
     "event.stream": "events",
@@ -222,17 +265,24 @@ METHODS = {
     "person.list": "people.all",
     "person.add": "people.add",
     "person.change": "people.change",
+    "person.invite": "people.invite",
+    "person.unbind": "people.unbind",
     "key.list": "people.keys",
     "key.give": "people.give_key",
     "key.take": "people.take_key",
     "session.show": "session",
     "audit.list": "audit.all",
 }
-"""Operation of the API -> method of the client. A browser alone signs in and out."""
+"""Operation of the API -> method of the client."""
+OF_BROWSERS = {
+    "session.begin", "session.end", "session.openid", "session.return", "question.assertion", "passkey.list",
+    "passkey.options", "passkey.add", "passkey.take", "person.passkeys",
+}  # fmt: skip
+"""Signing in and out, and passkeys, of which a browser alone makes use."""
 
 
 def test_every_operation_has_a_method_that_awaits_and_one_that_waits() -> None:
-    assert set(METHODS) == {route.name for route in ROUTES} - {"session.begin", "session.end"}
+    assert set(METHODS) == {route.name for route in ROUTES} - OF_BROWSERS
     awaiting, waiting = AsyncOperator("http://127.0.0.1:1", key="k"), Operator("http://127.0.0.1:1", key="k")
     try:
         for path in (*METHODS.values(), "recipes.wait_for_release", "audit.verify"):

@@ -1,0 +1,31 @@
+"""Series and censuses of the log, as the organisation's service has verified them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tacit.client.caller import Caller, part
+from tacit.client.documents import Census, LoggedSeries, read
+from tacit.client.pages import items
+
+ROOT = "/v1/series"
+
+
+class AsyncSeries:
+    """Recipes that are asked round by round and charged as one."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def all(self) -> AsyncIterator[LoggedSeries]:
+        """Series in the order of the log, page by page."""
+        return items(self._caller, ROOT, "series", LoggedSeries)
+
+    async def get(self, series: LoggedSeries | str) -> LoggedSeries:
+        """One, given as such or by hash, as it is now. ``recipes.results`` has what was released of its rounds."""
+        wanted = series.hash if isinstance(series, LoggedSeries) else series
+        return read(LoggedSeries, await self._caller.get(f"{ROOT}/{part(wanted)}"))
+
+    def censuses(self) -> AsyncIterator[Census]:
+        """Censuses of which the log has all shares, in its order, page by page."""
+        return items(self._caller, "/v1/censuses", "censuses", Census)
