@@ -22,6 +22,8 @@ from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
 """A base URL without a slash at its end."""
 
+MAX_CLOCK_ERROR = 366 * 86400.0
+
 
 class IssuerPin(Frozen):
     """The token issuer."""
@@ -169,3 +171,6 @@ class AgentConfig(Frozen):
     """PEM file of a further authority to trust for relay and attester."""
     insecure_http: bool = False
     """Plain connections to other machines are allowed. For tests; never with people's data."""
+    clock_error_seconds: float = Field(default=0.0, ge=-MAX_CLOCK_ERROR, le=MAX_CLOCK_ERROR, allow_inf_nan=False)
+    """The agent takes the time for so much later than the machine says (negative: earlier). For staging, to see what
+    wrong clocks do; never with people's data."""

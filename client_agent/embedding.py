@@ -16,7 +16,7 @@ from client_agent.config import AgentConfig
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
 from client_agent.panprivate.listening import kept
-from client_agent.runner import Report, Watch, keep_running, opened_agent
+from client_agent.runner import Report, Watch, clock_of, keep_running, opened_agent
 from client_agent.sources import DataSource
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import Clock
@@ -44,7 +44,7 @@ async def at_work(
     agent: Agent, store: AgentStore, config: AgentConfig, clock: Clock, stop: asyncio.Event, report: Report
 ) -> None:
     """Keep an opened agent going until ``stop`` is set; ``report`` hears of what changes from now on."""
-    watch = Watch(store, report)
+    clock, watch = clock_of(config, clock), Watch(store, report)
     await watch.recall()
 
     def in_trouble(words: str) -> None:

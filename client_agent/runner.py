@@ -27,7 +27,7 @@ from client_agent.sources import DataSource, open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.origins import require_secure_url
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.adapters.waiting import first_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
@@ -89,6 +89,12 @@ async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
         await store.close()
 
 
+def clock_of(config: AgentConfig, clock: Clock) -> Clock:
+    """The clock of the device, of which ``clock`` is the machine's."""
+    error = config.clock_error_seconds
+    return ShiftedClock(clock, clock.now() + error) if error else clock
+
+
 @contextlib.asynccontextmanager
 async def opened_agent(
     config: AgentConfig,
@@ -118,9 +124,10 @@ async def opened_agent(
         policy = shared.policy(config.policy, _read)
         check_broker(config, policy)
         transport = await shared.transport(config)
-        store = RememberedStore(await open_store(config, clock or SystemClock()))
+        own_clock = clock_of(config, clock or SystemClock())
+        store = RememberedStore(await open_store(config, own_clock))
         stack.push_async_callback(store.close)
-        deps = Deps(clock or SystemClock(), entropy or OsEntropy(), transport)
+        deps = Deps(own_clock, entropy or OsEntropy(), transport)
         watches = Watches(config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work)
         stack.callback(watches.close)
         try:

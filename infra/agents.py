@@ -11,10 +11,13 @@ import json
 import math
 import os
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from client_agent.config import AgentConfig
+from client_agent.config import AgentConfig, Announcements
 from infra.layout import ATTRIBUTES, Layout
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import uniform
@@ -32,6 +35,29 @@ SHARES = {"locale": (0.5, 0.3, 0.2), "os": (0.6, 0.4)}
 """How common the values of each of a stack's attributes are, in their order."""
 
 
+@dataclass(frozen=True)
+class Nature:
+    """What a device is like: by how many seconds its clock is wrong (ahead where positive), the broker that it listens
+    to, and how often it looks at the log at most (a pause in seconds)."""
+
+    clock_error: float = 0.0
+    announcements: Announcements | None = None
+    least_poll_seconds: float = 0.0
+
+    def upon(self, config: AgentConfig) -> AgentConfig:
+        """``config`` for such a device."""
+        poll = max(config.timing.poll_seconds, self.least_poll_seconds)
+        changes = {
+            "clock_error_seconds": self.clock_error,
+            "announcements": self.announcements,
+            "timing": config.timing.model_copy(update={"poll_seconds": poll}),
+        }
+        return config.model_copy(update=changes)
+
+
+PLAIN = Nature()
+
+
 def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -> list[Path]:
     """Configuration files of ``count`` devices below ``{state_dir}/agents``; devices that exist already stay."""
     folders = [layout.state_dir / "agents" / str(number) for number in range(count)]
@@ -39,14 +65,20 @@ def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -
     return [folder / CONFIG_NAME for folder in folders]
 
 
-def provision_devices(layout: Layout, folders: Sequence[Path], entropy: Entropy, now: float) -> None:
+def provision_devices(
+    layout: Layout,
+    folders: Sequence[Path],
+    entropy: Entropy,
+    now: float,
+    natures: Mapping[Path, Nature] = MappingProxyType({}),
+) -> None:
     """A device in each of ``folders``, named after it, where there is none yet; it belongs to whom the folder above
-    belongs to, and its configuration is there last."""
+    belongs to, and its configuration is there last. ``natures``: of those that are not plain."""
     missing = [folder for folder in folders if not (folder / CONFIG_NAME).exists()]
     if missing:
         authority = _authority(layout.device_authority)
         for folder in missing:
-            _provision(layout, authority, folder, entropy, now)
+            _provision(layout, authority, folder, natures.get(folder, PLAIN), entropy, now)
 
 
 def _authority(path: Path) -> SoftwareRoot:
@@ -56,7 +88,9 @@ def _authority(path: Path) -> SoftwareRoot:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: Entropy, now: float) -> None:
+def _provision(
+    layout: Layout, authority: SoftwareRoot, folder: Path, nature: Nature, entropy: Entropy, now: float
+) -> None:
     device = authority.issue(f"device-{folder.name}", entropy, now)
     owner = folder.parent.stat() if folder.parent.exists() else None
     write_secret(folder / "identity.pem", device.to_pem())
@@ -64,20 +98,22 @@ def _provision(layout: Layout, authority: SoftwareRoot, folder: Path, entropy: E
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
     attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
     config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
-    write_secret(folder / DRAFT_NAME, json.dumps(_relative(config, folder), indent=1).encode())
+    write_secret(folder / DRAFT_NAME, json.dumps(_relative(nature.upon(config), folder), indent=1).encode())
     if owner is not None and owner.st_uid != os.geteuid():
         for path in (folder, *folder.iterdir()):
             os.chown(path, owner.st_uid, owner.st_gid)
     (folder / DRAFT_NAME).rename(folder / CONFIG_NAME)
 
 
-def _relative(config: AgentConfig, folder: Path) -> dict[str, object]:
+def _relative(config: AgentConfig, folder: Path) -> dict[str, Any]:
     """``config`` as JSON with its paths taken from ``folder``, so that a stack's folder can be moved."""
-    document: dict[str, object] = config.model_dump(mode="json", exclude_none=True)
+    document: dict[str, Any] = config.model_dump(mode="json", exclude_none=True)
     document["state_dir"] = "."
     document["attestation"] = {"identity": os.path.relpath(config.attestation.identity, folder)}
     if config.tls_ca is not None:
         document["tls_ca"] = os.path.relpath(config.tls_ca, folder)
+    if config.announcements is not None and config.announcements.tls_ca is not None:
+        document["announcements"]["tls_ca"] = os.path.relpath(config.announcements.tls_ca, folder)
     document["policy"] = os.path.relpath(config.policy, folder)
     document["source"] = {"kind": "csv", "path": DATA_NAME}
     return document

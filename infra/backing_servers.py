@@ -16,24 +16,29 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from client_agent.config import Announcements
 from infra.certificates import CA_FILE, certify
 from infra.child import PrivateServer
 from infra.layout import Layout, free_ports
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer, RedisUser
 from infra.remembered_servers import amend_config, has_server, own_port, remember
-from infra.stack_tls import authority_of
+from infra.stack_tls import AUTHORITY, authority_of
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.backends import AnnouncerConfig, RedisConfig
-from tacit.service.config import write_secret
+from tacit.service.config import read_secret, write_secret
 
 REDIS, BROKER = "redis", "mosquitto"
 REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"
 REDIS_SERVICES = {"leader": "queue", "gateway": "replay_window"}
 PUBLISHER = "recipe_server"
+BROKER_OPERATOR = "broker.example"
+SECURE_PORT, PLAIN_PORT = 8883, 1883
+DEVICE_DELAY_SECONDS = 2.0
+"""Within how many seconds of an announcement a stack's devices look at the log: its epochs are short."""
 LISTENERS = ("leader", "helper", "analyzer", "collector")
 
 Server = TypeVar("Server", RedisServer, MosquittoServer)
@@ -78,6 +83,22 @@ def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entr
     folder = layout.state_dir / BROKER
     load = partial(_loaded, layout, MosquittoServer)
     yield from _provided(folder, own, load, operators, wanted=wanted, url_file=url_file)
+
+
+def announcements_of(layout: Layout) -> Announcements | None:
+    """What a device of this stack that listens to its broker is told; None where there is no broker."""
+    if not has_server(layout.state_dir / BROKER):
+        return None
+    url = urlsplit(read_secret(layout.configs[LISTENERS[0]].parent / BROKER_FILE).decode().strip())
+    secure, trust = url.scheme == "mqtts", layout.state_dir / AUTHORITY / CA_FILE
+    return Announcements(
+        operator=BROKER_OPERATOR,
+        host=url.hostname or "",
+        port=url.port or (SECURE_PORT if secure else PLAIN_PORT),
+        tls=secure,
+        tls_ca=trust if secure and own_port(layout.state_dir / BROKER) is not None else None,
+        delay_seconds=DEVICE_DELAY_SECONDS,
+    )
 
 
 def _provided(

@@ -64,6 +64,7 @@ LONG = {
     "tacit collect visits --wait 60": "tests/e2e/test_up.py",
     "tacit results visits --html visits.html --format csv --out answers.csv": "tests/scripts/test_cli_recipe.py",
     "tacit serve relay --config .tacit/relay/config.json": "tests/e2e/test_serve.py",
+    "tacit restore leader backups/leader --config .tacit/leader/config.json": "tests/http/test_backups.py",
     "tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out": "tests/e2e/test_fleet.py",
     "tacit fleet run --state-dir .tacit-load --devices 100000 --recipe m --workers 2 --oracle --out fleet-out": "tests/"
     "e2e/test_fleet.py",
@@ -97,8 +98,8 @@ LONG = {
     "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
     "tacit bench plot": "tests/scripts/test_cli_bench.py",
 }
-"""Command that takes long, or waits for a released result -> where ``make test`` covers what it does or, where that is
-long itself, ``make test-all``, which also gives it as printed."""
+"""Command that takes long, waits for a released result or needs a stopped service -> where ``make test`` covers what it
+does or, where that is long itself, ``make test-all``, which also gives it as printed."""
 
 SHORTER = {"tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0"}
 """Command -> the form that ``make test`` gives, beside whatever else runs on this machine."""

@@ -12,11 +12,21 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.text import Text
 
-from infra.backends import Wanted, backends, parse_backends
+from infra.backends import Wanted, backends
 from infra.command_options import AsJson, layout_of
 from infra.commands.images import Base
 from infra.commands.images import images as images_command
 from infra.commands.results import collector_access
+from infra.commands.staging_options import (
+    ClockSkew,
+    DatabaseImage,
+    DrivenBy,
+    ModeName,
+    Skewed,
+    mode_of,
+    natures_of,
+    wanted_for,
+)
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.deployment import Deployment, deploy
 from infra.images.building import built
@@ -29,9 +39,9 @@ from infra.staging.compose import compose_document
 from infra.staging.container_files import hand_over, write_databases
 from infra.staging.containers import alone
 from infra.staging.devices import Devices
-from infra.staging.networks import joined, network_of, require_namespaces
+from infra.staging.natures import Driver, Natures
+from infra.staging.networks import joined, network_of
 from infra.staging.orders import Act, Order, give_order
-from infra.staging.podman_compose import require_containers
 from infra.staging.running import (
     Mode,
     Running,
@@ -64,17 +74,6 @@ app.command("images")(images_command)
 StagingDir = Annotated[
     Path, typer.Option("--state-dir", help=f"The deployment's folder (default {DEFAULT_STATE_DIR}).")
 ]
-ModeName = Annotated[
-    str,
-    typer.Option(
-        "--mode",
-        help="processes, all on loopback; namespaces, a network for each organisation (root); or containers, each with "
-        "its organisation's network and database (root, Podman).",
-    ),
-]
-DatabaseImage = Annotated[
-    str, typer.Option("--database-image", help="For containers: the image of PostgreSQL, which needs a shell.")
-]
 
 
 @app.command("up")
@@ -93,6 +92,9 @@ def up(
     ] = None,
     batch_floor: BatchFloor = None,
     backends_named: Backends = None,
+    clock_skew: ClockSkew = 0.0,
+    skewed: Skewed = None,
+    driven_by: DrivenBy = Driver.POLLING,
     base: Base = DEFAULT_BASE,
     database_image: DatabaseImage = DEFAULT_DATABASE_IMAGE,
     state_dir: StagingDir = DEFAULT_STATE_DIR,
@@ -103,11 +105,11 @@ def up(
     A new folder gets fresh keys; devices that exist already stay. Example:
     tacit staging up --agents 500 --mode processes
     """
-    wanted, folder, kind = parse_backends(backends_named or [], {}), state_dir.absolute(), _mode(mode)
-    _require(kind, wanted)
+    folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
+    wanted = wanted_for(kind, backends_named or [], driven_by)
     fresh = not (folder / INDEX).exists()
     seconds = epoch_seconds or (DEFAULT_EPOCH_SECONDS if fresh else None)
-    crowd = Crowd(agents, single, per_host)
+    crowd = Crowd(agents, single, per_host, natures)
     tell = _print_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         network = network_of(folder) if kind is not Mode.PROCESSES else ""
@@ -121,11 +123,13 @@ def up(
 
 
 class Crowd(NamedTuple):
-    """How many devices, how many of them at most with a process of their own, and how many of the others in one."""
+    """How many devices, how many of them at most with a process of their own, how many of the others in one, and what
+    new ones are like."""
 
     agents: int
     single: int
     per_host: int
+    natures: Natures
 
 
 def _up_as_processes(
@@ -154,23 +158,6 @@ def _up_in_containers(
         hand_over(layout, devices)
         compose.write(compose_document(layout, devices, images, database_image))
         asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))
-
-
-def _require(kind: Mode, wanted: Wanted) -> None:
-    """Raise ``UsageError`` where this machine or user cannot run a deployment so."""
-    if kind is Mode.NAMESPACES:
-        require_namespaces()
-    if kind is Mode.CONTAINERS:
-        require_containers()
-    if kind is not Mode.PROCESSES and wanted.names:
-        raise UsageError(f"--with starts its servers on loopback, where {kind} do not reach them; leave it out")
-
-
-def _mode(text: str) -> Mode:
-    try:
-        return Mode(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text}: no such mode; there are {', '.join(Mode)}") from error
 
 
 def _print_line(document: dict[str, Any]) -> None:
@@ -344,6 +331,16 @@ def _show_report(document: dict[str, Any]) -> None:
         count = "not yet" if row["released"] is None else str(row["released"])
         table.add_row(Text(row["recipe"]), str(row["journalled"].get("sent", 0)), count)
     console.print(table)
+    wrong = document["wrong_clocks"]
+    if wrong["devices"]:
+        ends = {
+            "answered": wrong["answered"],
+            "late": wrong["late"],
+            **wrong["refused"],
+            "not asked": wrong["not_asked"],
+        }
+        words = ", ".join(f"{count} {name}" for name, count in ends.items())
+        console.print(f"{wrong['devices']} devices with a wrong clock; to released recipes: {words}", markup=False)
     for one in document["mismatches"]:
         console.print(f"{one['recipe'][:8]}: {one['count']} {one['cause']}: {one['detail']}", markup=False)
     if not document["released"]:

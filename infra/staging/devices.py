@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.agents import CONFIG_NAME, provision_devices
+from infra.backing_servers import announcements_of
 from infra.layout import Layout
+from infra.staging.natures import Natures, natures_in
 from tacit.adapters.folder_lock import alone_in
 from tacit.errors import UsageError
 from tacit.ports import Entropy
@@ -65,28 +67,32 @@ class Devices:
         """How many there are now."""
         return len(self.hosted) + len(self.single)
 
-    def populate(self, layout: Layout, agents: int, single: int, per_host: int, entropy: Entropy, now: float) -> None:
+    def populate(
+        self,
+        layout: Layout,
+        agents: int,
+        single: int,
+        per_host: int,
+        natures: Natures,
+        entropy: Entropy,
+        now: float,
+    ) -> None:
         """Make devices until there are ``agents``, of which at most ``single`` have a process of their own, and as many
-        hosts as ``per_host`` of the others take; those that there are stay."""
-        alone = min(max(0, single - len(self.single)), max(0, agents - self.present))
-        provision_devices(layout, self._fresh([self.folder / SINGLE] * alone), entropy, now)
-        more = max(0, agents - self.present)
+        hosts as ``per_host`` of the others take; those that there are stay.
+        ``natures``: what new ones are like, those that join later too. Raises ``UsageError``."""
+        natures.write(self.folder)
+        missing = max(0, agents - self.present)
+        alone = min(max(0, single - len(self.single)), missing)
+        more = missing - alone
         for number in range(1, math.ceil((len(self.hosted) + more) / per_host) + 1):
             (self.folder / HOST.format(number)).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.join(layout, more, entropy, now)
+        with self._alone():
+            self._add(layout, [*[self.folder / SINGLE] * alone, *self._in_hosts(more)], entropy, now)
 
     def join(self, layout: Layout, count: int, entropy: Entropy, now: float) -> None:
         """Add ``count`` devices to the hosts that have the fewest. Raises ``UsageError`` where there is no host."""
         with self._alone():
-            load = {host: len(list(host.glob(f"*/{CONFIG_NAME}"))) for host in self.hosts}
-            if count and not load:
-                raise UsageError("no host runs here to take devices in; start with more of them than --single")
-            places = []
-            for _ in range(count):
-                host = min(load, key=lambda one: load[one])
-                load[host] += 1
-                places.append(host)
-            provision_devices(layout, self._fresh(places), entropy, now)
+            self._add(layout, self._in_hosts(count), entropy, now)
 
     def leave(self, count: int, entropy: Entropy) -> None:
         """Let ``count`` devices go, drawn at random. Raises ``UsageError``."""
@@ -99,6 +105,24 @@ class Devices:
         with self._alone():
             for folder in self._some(count, "start again", entropy):
                 (folder / CONFIG_NAME).touch()
+
+    def _in_hosts(self, count: int) -> list[Path]:
+        """The hosts that take in ``count`` devices, those first that have the fewest. Raises ``UsageError``."""
+        load = {host: len(list(host.glob(f"*/{CONFIG_NAME}"))) for host in self.hosts}
+        if count and not load:
+            raise UsageError("no host runs here to take devices in; start with more of them than --single")
+        places = []
+        for _ in range(count):
+            host = min(load, key=lambda one: load[one])
+            load[host] += 1
+            places.append(host)
+        return places
+
+    def _add(self, layout: Layout, places: Sequence[Path], entropy: Entropy, now: float) -> None:
+        """A new device in each of ``places``, as the natures say that are remembered here."""
+        folders = self._fresh(places)
+        natures = natures_in(self.folder).of(folders, announcements_of(layout), entropy)
+        provision_devices(layout, folders, entropy, now, natures)
 
     def _some(self, count: int, what: str, entropy: Entropy) -> Sequence[Path]:
         present = [*self.hosted, *self.single]

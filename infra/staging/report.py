@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from client_agent.journal import State
+from client_agent.journal import Entry, State
 from client_agent.runner import database_of, journal_of
 from client_agent.sources import open_source
 from tacit.codec import b64url
@@ -34,16 +34,51 @@ READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Journals:
-    """What all journals say: ``devices`` that have one, those that ``answered`` any recipe, and by recipe the entries
-    in each state, the folders of the devices that were charged, and by ``refusals`` what was said of the answers that
-    were refused for good."""
+class Crowd:
+    """Some of the devices: how many have a journal, and how many ``answered`` any recipe."""
 
     devices: int = 0
     answered: int = 0
-    states: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How it went with one recipe: journal entries in each state, and by ``refusals`` what was said of the answers that
+    were refused for good."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def late(self) -> int:
+        """Answers whose time passed, of a recipe that was released."""
+        after = sum(count for why, count in self.refusals.items() if why in TOO_LATE)
+        return self.states[State.EXPIRED] + self.states[State.SCHEDULED] + after
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Answers that were refused for another reason, by what was said."""
+        return Counter({why: count for why, count in self.refusals.items() if why not in TOO_LATE})
+
+
+@dataclass(frozen=True)
+class Journals:
+    """What all journals say: how many ``all`` are, those with a ``wrong`` clock and those that are driven by ``mqtt``;
+    by recipe how it went with all (``ends``) and with those of a wrong clock (``wrong_ends``), and the configurations
+    of the devices that were charged."""
+
+    all: Crowd = Crowd()
+    wrong: Crowd = Crowd()
+    mqtt: Crowd = Crowd()
+    ends: Mapping[str, Ends] = field(default_factory=dict)
+    wrong_ends: Mapping[str, Ends] = field(default_factory=dict)
     asked: Mapping[str, Sequence[AgentConfig]] = field(default_factory=dict)
-    refusals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def accountable(self, recipe: str) -> Ends:
+        """What has to agree with a release: all that was sent, and of the rest what no wrong clock explains."""
+        ends, wrong = self.ends.get(recipe, Ends()), self.wrong_ends.get(recipe, Ends())
+        sent = Counter({State.SENT.value: wrong.states[State.SENT]})
+        return Ends(ends.states - wrong.states + sent, ends.refusals - wrong.refusals)
 
 
 @dataclass(frozen=True)
@@ -67,24 +102,21 @@ class Mismatch:
     detail: str
 
 
-def mismatches(
-    recipe: str, states: Mapping[str, int], served: Served, refusals: Mapping[str, int] | None = None
-) -> list[Mismatch]:
-    """Why the answers of journals in ``states`` are not those that were released: nothing before a release, and nothing
-    where each was sent and counted once. ``refusals``: what was said of those that failed."""
+def mismatches(recipe: str, ends: Ends, served: Served) -> list[Mismatch]:
+    """Why the answers of journals, which ended so, are not those that were released: nothing before a release, and
+    nothing where each was sent and counted once."""
     if served.released is None:
         return []
     rejected = sum(served.rejected.values())
-    missing = states.get(State.SENT, 0) - served.released - rejected - served.waiting
-    failed, said = states.get(State.FAILED, 0), refusals or {}
-    after = sum(count for why, count in said.items() if why in TOO_LATE)
-    why = {name: count for name, count in said.items() if name not in TOO_LATE}
+    states = ends.states
+    missing = states[State.SENT] - served.released - rejected - served.waiting
+    after = sum(count for why, count in ends.refusals.items() if why in TOO_LATE)
     found = [
-        Mismatch(recipe, LATE, states.get(State.EXPIRED, 0), "their time passed before anybody took them"),
-        Mismatch(recipe, LATE, states.get(State.SCHEDULED, 0), "still on devices when the batch was released"),
+        Mismatch(recipe, LATE, states[State.EXPIRED], "their time passed before anybody took them"),
+        Mismatch(recipe, LATE, states[State.SCHEDULED], "still on devices when the batch was released"),
         Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
         Mismatch(recipe, LATE, after, "sent after the server had closed the batch"),
-        Mismatch(recipe, REFUSED, failed - after, f"refused when they were sent{_listed(why)}"),
+        Mismatch(recipe, REFUSED, states[State.FAILED] - after, f"refused when they were sent{_listed(ends.refused)}"),
         Mismatch(recipe, REFUSED, rejected, f"rejected after they were taken{_listed(served.rejected)}"),
         Mismatch(recipe, LOST, max(0, missing), "sent, and neither counted nor rejected"),
         Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, and no journal says that it sent them"),
@@ -100,7 +132,8 @@ def report(
     journals: Journals, results: Iterable[Mapping[str, Any]], tasks: Iterable[TaskStatus], recipes: Iterable[Recipe]
 ) -> dict[str, Any]:
     """The document of ``tacit staging report --json``; ``results``: what was released; ``tasks``: what servers say of
-    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` devices."""
+    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` devices. How it
+    went with wrong clocks stands in ``wrong_clocks``, and is no mismatch."""
     by_hash: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         by_hash.setdefault(result["recipe_hash"], []).append(result)
@@ -108,12 +141,12 @@ def report(
     rows, found, sent = list[dict[str, Any]](), list[Mismatch](), 0
     for recipe in recipes:
         name = recipe.hash_text
-        released, states = by_hash.get(name, []), journals.states.get(name, {})
+        released, states = by_hash.get(name, []), journals.ends.get(name, Ends()).states
         count = sum(one["report_count"] for one in released) if released else None
         page = pages.get(name, {})
         served = Served(count, page.get("rejected_by_cause", {}), int(page.get("pending", 0)))
-        found += mismatches(name, states, served, journals.refusals.get(name))
-        sent += 0 if count is None else states.get(State.SENT, 0)
+        found += mismatches(name, journals.accountable(name), served)
+        sent += 0 if count is None else states[State.SENT]
         rows.append(
             {
                 "recipe": recipe.name,
@@ -125,12 +158,30 @@ def report(
             }
         )
     return {
-        "devices": journals.devices,
-        "answered": journals.answered,
+        "devices": journals.all.devices,
+        "answered": journals.all.answered,
         "released": sum(row["released"] or 0 for row in rows),
         "journalled": sent,
         "mismatches": [asdict(one) for one in found],
+        "wrong_clocks": _wrong_clocks(journals, by_hash),
+        "driven_by_mqtt": asdict(journals.mqtt),
         "recipes": rows,
+    }
+
+
+def _wrong_clocks(journals: Journals, released: Iterable[str]) -> dict[str, Any]:
+    """How many ``devices`` had a wrong clock, and how their part in the recipes that were ``released`` ended:
+    ``answered``, ``late``, ``refused`` with what was said, and ``not_asked`` (met too late, refused or not drawn)."""
+    states, refused, late = Counter[str](), Counter[str](), 0
+    for name in released:
+        ends = journals.wrong_ends.get(name, Ends())
+        states, refused, late = states + ends.states, refused + ends.refused, late + ends.late
+    return {
+        "devices": journals.wrong.devices,
+        "answered": states[State.SENT],
+        "late": late,
+        "refused": dict(refused),
+        "not_asked": sum(states[state] for state in (State.REFUSED, State.INELIGIBLE, State.NOT_SAMPLED)),
     }
 
 
@@ -157,26 +208,39 @@ def compared(
 async def read_journals(configs: Sequence[Path]) -> Journals:
     """What the journals of these devices say; a device that never started has none. Raises ``UsageError``."""
     room = asyncio.Semaphore(READ_AT_ONCE)
-    states: dict[str, Counter[str]] = {}
-    asked: dict[str, list[AgentConfig]] = {}
-    refusals: dict[str, Counter[str]] = {}
 
-    async def read(path: Path) -> bool | None:
+    async def read(path: Path) -> tuple[AgentConfig, list[Entry]] | None:
         config = load_config(path, AgentConfig)
         if not database_of(config).exists():
             return None
         async with room, journal_of(config) as store:
-            entries = await store.entries()
-        for entry in entries:
-            name = b64url(entry.recipe_hash)
-            states.setdefault(name, Counter())[entry.state.value] += 1
-            if entry.state is State.FAILED:
-                refusals.setdefault(name, Counter())[entry.detail] += 1
-            if entry.state in ASKED:
-                asked.setdefault(name, []).append(config)
-        return any(entry.state is State.SENT for entry in entries)
+            return config, await store.entries()
 
     if not configs:
         raise UsageError("no device was ever here; start with: tacit staging up --agents 20")
     found = [one for one in await asyncio.gather(*map(read, configs)) if one is not None]
-    return Journals(len(found), sum(found), states, asked, refusals)
+    wrong = [one for one in found if one[0].clock_error_seconds]
+    asked: dict[str, list[AgentConfig]] = {}
+    for config, entries in found:
+        for entry in entries:
+            if entry.state in ASKED:
+                asked.setdefault(b64url(entry.recipe_hash), []).append(config)
+    listening = [one for one in found if one[0].announcements is not None]
+    return Journals(_crowd(found), _crowd(wrong), _crowd(listening), _ends(found), _ends(wrong), asked)
+
+
+def _crowd(journals: Sequence[tuple[AgentConfig, list[Entry]]]) -> Crowd:
+    answered = sum(any(entry.state is State.SENT for entry in entries) for _, entries in journals)
+    return Crowd(len(journals), answered)
+
+
+def _ends(journals: Iterable[tuple[AgentConfig, list[Entry]]]) -> dict[str, Ends]:
+    """How it went with each recipe."""
+    found: dict[str, Ends] = {}
+    for _, entries in journals:
+        for entry in entries:
+            ends = found.setdefault(b64url(entry.recipe_hash), Ends())
+            ends.states[entry.state.value] += 1
+            if entry.state is State.FAILED:
+                ends.refusals[entry.detail] += 1
+    return found

@@ -62,7 +62,7 @@ class FileTree:
         if not 0 <= index < self.size:
             raise IndexError(index)
         start = self._end(index - 1) if index else 0
-        found = self._text.span(start, self._end(index) - start)
+        found = self._text.span(start, max(0, self._end(index) - start))
         if leaf_hash(found) != self.read(0, index):
             raise Fatal("the log as it was kept has changed on the disk; remove the folder and start again")
         return found

@@ -92,13 +92,13 @@ class HsmKey:
         require_extra("a key in a PKCS#11 token", EXTRA, "pkcs11")
         import pkcs11
 
-        pin = read_pin(self._place)
-        shown = hashlib.sha256(pin.encode()).digest()
-        if shown == self._refused:
-            raise UsageError(
-                f"token {self._place.token}: it has refused this PIN before; correct {self._place.pin_file}"
-            )
-        with _ONE_AT_A_TIME:
+        with _ONE_AT_A_TIME:  # whoever waited is not to show the token what it has refused meanwhile
+            pin = read_pin(self._place)
+            shown = hashlib.sha256(pin.encode()).digest()
+            if shown == self._refused:
+                raise UsageError(
+                    f"token {self._place.token}: it has refused this PIN before; correct {self._place.pin_file}"
+                )
             try:
                 token = token_of(self._place)
                 with token.open(user_pin=pin) as session:

@@ -33,8 +33,10 @@ Serve = Callable[..., ReadyProcess]
 def relay_config(layout: Layout, folder: Path, **listen: Any) -> Path:
     """A relay's configuration in ``folder``, on a port of its own."""
     document = json.loads(layout.configs["relay"].read_text())
-    bearer = layout.configs["relay"].parent / document["gateway_bearer"]
-    document |= {"gateway_bearer": str(bearer), "listen": {"host": "127.0.0.1", "port": 0, **listen}}
+    secrets = {
+        name: str(layout.configs["relay"].parent / document[name]) for name in ("gateway_bearer", "operator_token")
+    }
+    document |= {**secrets, "listen": {"host": "127.0.0.1", "port": 0, **listen}}
     path = folder / "relay.json"
     path.write_text(json.dumps(document))
     return path

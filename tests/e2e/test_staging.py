@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from infra.legs import DEVICES as OF_DEVICES
+from infra.mosquitto import find_mosquitto
 from infra.processes import tacit_command
 from infra.stack_options import ORGANISATIONS
 from infra.staging.networks import HUB, namespaces_of
@@ -59,18 +60,18 @@ class Staging:
 
 @contextmanager
 def staging(
-    folder: Path, mode: str, *more: str, ready_seconds: float = START_SECONDS
+    folder: Path, mode: str, *more: str, ready_seconds: float = START_SECONDS, devices: int = DEVICES
 ) -> Iterator[tuple[Staging, dict[str, Any], ReadyProcess]]:
-    options = ["--agents", str(DEVICES), "--epoch-seconds", "60", "--mode", mode, "--json"]
+    options = ["--agents", str(devices), "--epoch-seconds", "60", "--mode", mode, "--json"]
     command = tacit_command("staging", "up", *options, "--per-host", "15", *more, "--state-dir", str(folder))
     with ReadyProcess(command, folder.with_suffix(".log")) as process:
         yield Staging(folder), process.ready(ready_seconds), process
 
 
-def answered(site: Staging, folder: Path) -> dict[str, Any]:
+def answered(site: Staging, folder: Path, devices: int = DEVICES) -> dict[str, Any]:
     """The report after a recipe that every device is asked."""
     recipe = str(folder / "visits.json")
-    population = ["--population", str(DEVICES), "--min-batch-size", "20"]
+    population = ["--population", str(devices), "--min-batch-size", "20"]
     site.json("recipe", "new", "--name", "visits", *QUESTION, *population, "--out", recipe)
     site.json("recipe", "publish", recipe)
     site.json("collect", "visits", "--wait", "110")
@@ -101,6 +102,26 @@ def test_real_devices_that_come_and_go_answer_and_their_journals_are_what_was_re
         assert site.run("staging", "down").returncode == 0
         assert process.wait() == 0
         assert site.run("staging", "status").returncode == 1
+
+
+def test_devices_with_wrong_clocks_and_those_that_a_broker_wakes_answer_beside_the_others(tmp_path: Path) -> None:
+    if find_mosquitto() is None:
+        skip_or_fail("mosquitto", "a broker needs Mosquitto (apt-get install mosquitto)")
+    devices, wrong = 36, 6
+    given = ["--clock-skew", "12", "--skewed", str(wrong / devices), "--driven-by", "both"]
+    with staging(tmp_path / "stack", "processes", *given, devices=devices) as (site, _, process):
+        found = answered(site, tmp_path, devices)
+        assert found["mismatches"] == []
+        assert found["answered"] == found["released"] == found["journalled"] >= 20
+        clocks = found["wrong_clocks"]
+        assert clocks["devices"] == wrong
+        assert 20 <= found["released"] - clocks["answered"] <= devices - wrong
+        ends = clocks["answered"] + clocks["late"] + sum(clocks["refused"].values()) + clocks["not_asked"]
+        assert ends <= wrong
+        assert found["driven_by_mqtt"]["devices"] == devices / 2
+        assert found["driven_by_mqtt"]["answered"] > 0
+        assert site.run("staging", "down").returncode == 0
+        assert process.wait() == 0
 
 
 def test_every_organisation_in_a_network_of_its_own_reaches_those_it_speaks_with_alone(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ RETURN = "/sign-in/openid/return"
 @dataclass
 class OwnProvider:
     """Honest, until a test changes what it does. ``claims`` and ``discovery`` are laid over what it would say;
-    ``signer`` makes a token of claims; ``slow``: seconds before the token endpoint answers."""
+    ``signer`` makes a token of claims; ``slow``: seconds before the token endpoint answers;
+    ``silent``: whether its discovery document does not come."""
 
     clock: Clock
     port: int = 0
@@ -47,6 +48,7 @@ class OwnProvider:
     signer: Callable[[dict[str, Any]], str] | None = None
     token_answer: Callable[[], web.StreamResponse] | None = None
     slow: float = 0.0
+    silent: bool = False
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -92,6 +94,8 @@ class OwnProvider:
 
     async def _discovery(self, _request: web.Request) -> web.Response:
         self.asked.append("discovery")
+        if self.silent:
+            await asyncio.sleep(30)
         said = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",

@@ -333,6 +333,37 @@ async def test_a_provider_that_is_away_slow_huge_or_strange_leaves_nothing_half_
         assert await visitor.post("/sign-in", name="nobody", password="x" * 12) == 401  # others still sign in
 
 
+async def test_another_account_for_the_same_person_ends_what_the_first_one_opened(
+    stage: Stage, provider: OwnProvider, url: str
+) -> None:
+    async with Visitor(url) as thief, Visitor(url) as owner:
+        assert await thief.sign_in(provider, await invited(stage, "viewer")) == 200
+        assert await thief.get("/") == 200
+        provider.subject = "subject-2"
+        assert await owner.sign_in(provider, await invited(stage, "viewer")) == 200
+        assert await thief.get("/") == 303
+        assert await owner.get("/") == 200
+        assert await owner.sign_in(provider, await invited(stage, "viewer")) == 200
+        provider.subject = "subject-1"
+        assert await thief.sign_in(provider) == 403
+
+
+async def test_many_at_a_time_wait_for_a_silent_provider_as_long_as_one(
+    stage: Stage, provider: OwnProvider, url: str
+) -> None:
+    provider.silent = True
+    async with ClientSession() as session:
+
+        async def asked(_number: int) -> int:
+            async with session.post(f"{url}/v1/session/openid", json={}) as answer:
+                return answer.status
+
+        assert await asyncio.gather(*map(asked, range(12))) == [503] * 12
+        assert provider.asked.count("discovery") == 1
+        provider.silent = False
+        assert await asked(0) == 200, "and whoever comes later asks again"
+
+
 async def test_nothing_secret_is_told(
     stage: Stage, provider: OwnProvider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,17 +80,20 @@ async def device(world: World, folder: Path, root: SoftwareRoot, value: int) -> 
     return config_at(world, folder)
 
 
-def config_at(world: World, folder: Path) -> AgentConfig:
+def config_at(world: World, folder: Path, error: float = 0.0) -> AgentConfig:
     return world.config(
+        clock_error_seconds=error,
         state_dir=folder,
         attestation={"identity": folder / "identity.pem"},
         source={"kind": "csv", "path": folder / "data.csv"},
     )
 
 
-async def lived(world: World, folder: Path, common: Common) -> tuple[list[Entry], list[Prefetch], list[bytes], float]:
+async def lived(
+    world: World, folder: Path, common: Common, error: float = 0.0
+) -> tuple[list[Entry], list[Prefetch], list[bytes], float]:
     """What one device has decided, holds, believes, and when it would come back, after some steps of its life."""
-    entropy, config = SeededEntropy(folder.name.encode()), config_at(world, folder)
+    entropy, config = SeededEntropy(folder.name.encode()), config_at(world, folder, error)
     async with opened_agent(config, world.clock, common=common, entropy=entropy) as (agent, store):
         due = [await agent.step() for _ in range(3)]
         return await store.entries(), await store.prefetches(), [await store.fact(fact) for fact in Fact], due[-1]
@@ -116,6 +119,41 @@ async def test_hosted_devices_decide_to_the_byte_what_each_decides_alone(world: 
     assert len(set(times)) == len(times) > 1, "no two of a host are planned for one moment"
     reports = [entry.report for entries, *_ in alone for entry in entries if entry.report]
     assert len(set(reports)) == len(reports)
+
+
+async def test_a_clock_wrong_within_a_minute_changes_no_byte_and_no_wrong_clock_leads_into_another_interval(
+    world: World, tmp_path: Path
+) -> None:
+    world.log.add(*leaves_of(SOMETIMES))
+    root = SoftwareRoot.create(SeededEntropy(b"root"), world.clock.now())
+    for number in range(4):
+        await device(world, tmp_path / "right" / str(number), root, number)
+    world.clock.jump(150)
+    wire, interval = Wire(world), SOMETIMES.interval
+
+    async def with_error(error: float) -> tuple[list[Entry], Counter[tuple[str, str, bytes]]]:
+        folder, wire.sent = tmp_path / f"{error}", Counter()
+        shutil.copytree(tmp_path / "right", folder)
+        async with Network(wire) as common:
+            lives = [await lived(world, folder / str(number), common, error) for number in range(4)]
+        return [entry for life in lives for entry in life[0]], wire.sent
+
+    right, sent = await with_error(0.0)
+    assert {entry.state.value for entry in right} == {"scheduled", "not-sampled"}
+    wire.only_known = True
+    for error in (25.0, -25.0):  # of the same minute, which the gateway reads in every request
+        entries, wrong = await with_error(error)
+        assert wrong == sent, "servers are asked for the same, to the byte"
+        assert [(one.state, one.report, one.send_at) for one in entries] == [
+            (one.state, one.report, one.send_at) for one in right
+        ]
+    wire.only_known = False
+    for error in (2.0 * interval.duration, -2.0 * interval.duration):
+        entries, _ = await with_error(error)
+        assert all(interval.start <= one.send_at <= interval.end for one in entries if one.report), "by its own clock"
+        assert not [one for one in entries if one.attempts], "nobody sends before its own clock says so"
+        if error > 0:
+            assert not [one for one in entries if one.report or one.charged_epsilon], "after it nobody is asked"
 
 
 # A host of real folders, whose stack does not run

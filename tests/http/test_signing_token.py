@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pkcs11
@@ -128,6 +129,22 @@ def test_what_cannot_be_used_is_told_in_one_line(tokens: list[Token], token: Tok
     second = tokens[1].place
     assert "another type" in refused(other(second, key="rsa"))
     assert "2 private keys have the label twice" in refused(other(second, key="twice"))
+
+
+def test_many_who_sign_at_a_time_show_a_wrong_pin_once(token: Token) -> None:
+    key = HsmKey(token.place)
+    token.set_pin("wrong-pin")
+
+    def refused(_number: int) -> str:
+        with pytest.raises(TransportError) as caught:
+            key.sign(b"label", b"data")
+        return str(caught.value)
+
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(refused, range(8)))
+    token.set_pin(token.pin)
+    assert sum("the PIN is wrong" in one for one in told) == 1
+    assert sum("has refused this PIN before" in one for one in told) == 7
 
 
 def test_a_pin_that_was_refused_is_not_shown_again(token: Token) -> None:

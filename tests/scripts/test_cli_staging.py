@@ -48,3 +48,17 @@ def test_a_mode_that_is_none_or_cannot_be_is_refused_in_one_line(
     assert run(["staging", "up", "--mode", "namespaces", "--with", "postgres", *folder]) == 1
     assert "namespaces do not reach them" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("given", [["--clock-skew", "0", "--skewed", "0.5"], ["--clock-skew", "9", "--skewed", "0"]])
+def test_wrong_clocks_need_both_how_many_and_by_how_much(given: list[str], tmp_path: Path, capsys: Capture) -> None:
+    assert run(["staging", "up", *given, "--state-dir", str(tmp_path / "none")]) == 1
+    assert "--skewed SHARE says how many clocks are wrong" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_devices_driven_by_a_broker_that_they_cannot_reach_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    given = ["--mode", "namespaces", "--driven-by", "mqtt", "--state-dir", str(tmp_path / "none")]
+    assert run(["staging", "up", *given]) == 1
+    assert "--driven-by mqtt needs a broker on loopback" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

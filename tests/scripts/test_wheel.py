@@ -45,7 +45,27 @@ STORES = (
     *(f"services.{name}.schema" for name in ("admin", "collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
 )
-EVERYWHERE = ("*.py", "*.c", "*.h", "py.typed", "*.html", "*.css", "*.js", "*.svg", "*.json", "*.yml")
+EVERYWHERE = (
+    "*.py",
+    "*.c",
+    "*.h",
+    "py.typed",
+    "*.html",
+    "*.css",
+    "*.js",
+    "*.svg",
+    "*.json",
+    "*.yml",
+    "*.yaml",
+    "*.toml",
+    "*.conf",
+    "*.service",
+    "*.timer",
+    "*.path",
+    "*.sql",
+    "*.sh",
+    "Containerfile",
+)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from infra.staging.compose import FILES, compose_document, title
 from infra.staging.container_files import files_of, hand_over, write_databases
 from infra.staging.container_places import called_by, legs_of, with_database
 from infra.staging.devices import Devices
+from infra.staging.natures import Natures
 from infra.staging.networks import SPEAK
 from infra.staging.podman_compose import Compose
 from tacit.service.config import read_database_url
@@ -36,7 +37,7 @@ Capture = pytest.CaptureFixture[str]
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     options = StackOptions(epoch_seconds=600, tls=True, network="10.77.9", containers=True, witnesses=2)
     made = create_layout(tmp_path_factory.mktemp("containers") / "stack", options, SeededEntropy(1), NOW)
-    Devices.of(made.state_dir).populate(made, 7, 2, 3, SeededEntropy(2), NOW)
+    Devices.of(made.state_dir).populate(made, 7, 2, 3, Natures(), SeededEntropy(2), NOW)
     write_databases(made, SeededEntropy(3), NOW)
     return made
 

@@ -26,6 +26,8 @@ async def test_a_statement_keeps_behind_a_wait_that_was_cancelled_on_the_same_co
         await asyncio.gather(waiting, return_exceptions=True)
         following = asyncio.ensure_future(call(threading.get_ident))
         closing = asyncio.ensure_future(connection.close())
+        for _ in range(5):
+            await asyncio.sleep(0)  # both are in the thread's queue now
         holder.execute("COMMIT")
         assert await following != here
         await closing

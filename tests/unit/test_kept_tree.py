@@ -94,6 +94,19 @@ def test_an_entry_that_somebody_changed_is_not_believed(tmp_path: Path, name: st
     tree.close()
 
 
+@pytest.mark.parametrize("end", [0, 2**64 - 1])
+def test_an_entry_that_ends_before_it_begins_is_not_believed(tmp_path: Path, end: int) -> None:
+    written(tmp_path)
+    path = tmp_path / "ends"
+    changed = bytearray(path.read_bytes())
+    changed[40:48] = end.to_bytes(8, "big")
+    path.write_bytes(changed)
+    tree = FileTree(tmp_path)
+    with pytest.raises(Fatal, match="has changed on the disk"):
+        list(tree.entries)
+    tree.close()
+
+
 def written(folder: Path) -> None:
     tree = FileTree(folder)
     for entry in ENTRIES:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -14,30 +15,36 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from client_agent.config import AgentConfig
+from client_agent.hints import check_broker
 from client_agent.host import CONFIG_NAMES
 from client_agent.journal import Entry, State
 from client_agent.runner import open_store
 from infra.agents import CONFIG_NAME
+from infra.backing_servers import BROKER, BROKER_FILE
 from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, StackOptions, create_layout
 from infra.legs import DEVICES
+from infra.remembered_servers import remember
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
 from infra.staging.devices import LEFT, Devices
+from infra.staging.natures import Driver, Natures, natures_in
 from infra.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
-from infra.staging.report import Served, mismatches, read_journals, report
+from infra.staging.report import Ends, Served, mismatches, read_journals, report
 from infra.staging.running import Mode, describe
 from infra.workers import service_part
 from tacit.errors import UsageError
 from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
-from tacit.service.config import load_config
+from tacit.recipe.policy import parse_policy
+from tacit.service.config import load_config, write_secret
 
 NOW = 1_790_000_000.0
 AGENTS = 7
+PLAIN = Natures()
 AGENTS_OF = {"hosts": 2, "single": 2, "devices": 500, "working": 500}
 
 
@@ -65,14 +72,14 @@ def recipe(layout: Layout) -> Recipe:
     return propose(survey, layout.parties)
 
 
-def devices_of(layout: Layout, folder: Path, agents: int = AGENTS) -> Devices:
+def devices_of(layout: Layout, folder: Path, agents: int = AGENTS, natures: Natures = PLAIN) -> Devices:
     found = Devices(folder)
-    found.populate(layout, agents, 2, 3, SeededEntropy(2), NOW)
+    found.populate(layout, agents, 2, 3, natures, SeededEntropy(2), NOW)
     return found
 
 
 def found(states: dict[str, int], served: Served) -> list[tuple[str, int]]:
-    return [(one.cause, one.count) for one in mismatches("r", states, served)]
+    return [(one.cause, one.count) for one in mismatches("r", Ends(Counter(states)), served)]
 
 
 def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
@@ -84,12 +91,13 @@ def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
     assert found({"sent": 30}, Served(27, {"token-spent": 1})) == [("refused", 1), ("lost", 2)]
     assert found({"sent": 30}, Served(31)) == [("unjournalled", 1)]
     assert found({"sent": 30, "expired": 2}, Served(None)) == [], "nothing was released yet"
-    failed = mismatches("r", {"sent": 28, "failed": 3}, Served(28), {"task_expired": 1, "hpke_decrypt_error": 2})
+    ends = Ends(Counter(sent=28, failed=3), Counter(task_expired=1, hpke_decrypt_error=2))
+    failed = mismatches("r", ends, Served(28))
     assert [(one.cause, one.count, one.detail) for one in failed] == [
         ("late", 1, "sent after the server had closed the batch"),
         ("refused", 2, "refused when they were sent: 2 hpke_decrypt_error"),
     ]
-    (one,) = mismatches("r", {"sent": 30}, Served(28, {"token-spent": 1, "internal": 1}))
+    (one,) = mismatches("r", Ends(Counter(sent=30)), Served(28, {"token-spent": 1, "internal": 1}))
     assert one.detail == "rejected after they were taken: 1 internal, 1 token-spent"
 
 
@@ -124,19 +132,43 @@ def test_the_report_adds_up_journals_and_releases_and_knows_what_is_true(
         asyncio.run(read_journals([]))
 
 
+def test_what_wrong_clocks_missed_is_told_apart_and_no_mismatch(layout: Layout, recipe: Recipe, tmp_path: Path) -> None:
+    devices = devices_of(layout, tmp_path, 8, Natures(clock_skew=30, skewed=0.5))
+    configs = {path: load_config(path, AgentConfig) for path in devices.configs}
+    wrong = [path for path, config in configs.items() if config.clock_error_seconds]
+    right = [path for path in configs if path not in wrong]
+    fates = [(State.SENT, ""), (State.EXPIRED, ""), (State.FAILED, "batch_collected"), (State.FAILED, "odd")]
+    for path, (state, detail) in zip(wrong, fates, strict=True):
+        asyncio.run(journalled(path, recipe, state, detail))
+    for path, state in zip(right, [State.SENT, State.SENT, State.SENT, State.INELIGIBLE], strict=True):
+        asyncio.run(journalled(path, recipe, state))
+    journals = asyncio.run(read_journals(devices.configs))
+    results = [{"recipe_hash": recipe.hash_text, "report_count": 4, "buckets": buckets(0.5, 2.5, 2.0)}]
+    document = report(journals, results, [], [recipe])
+    assert (document["released"], document["journalled"], document["mismatches"]) == (4, 4, [])
+    ends = {"devices": 4, "answered": 1, "late": 2, "refused": {"odd": 1}, "not_asked": 0}
+    assert document["wrong_clocks"] == ends
+    assert document["recipes"][0]["journalled"] == {"sent": 4, "expired": 1, "failed": 2, "ineligible": 1}
+    before = report(journals, [], [], [recipe])["wrong_clocks"]
+    assert before == {**ends, "answered": 0, "late": 0, "refused": {}}, "only of what was released"
+    results[0]["report_count"] = 3
+    (lost,) = report(journals, results, [], [recipe])["mismatches"]
+    assert (lost["cause"], lost["count"]) == ("lost", 1), "a wrong clock excuses no answer that was sent"
+
+
 def buckets(*estimates: float) -> list[dict[str, Any]]:
     labels = ("0", "1", "2 or more")
     return [{"label": label, "estimate": one, "stderr": 1.0} for label, one in zip(labels, estimates, strict=True)]
 
 
-async def journalled(path: Path, recipe: Recipe, state: State) -> None:
+async def journalled(path: Path, recipe: Recipe, state: State, detail: str = "") -> None:
     """Have the journal of a device say that it met the recipe."""
     store = await open_store(load_config(path, AgentConfig))
     try:
-        start = State.SCHEDULED if state in {State.SENT, State.EXPIRED} else state
+        start = State.SCHEDULED if state in {State.SENT, State.EXPIRED, State.FAILED} else state
         await store.decide(Entry(recipe.hash, recipe.name, start, NOW))
         if start is not state:
-            await store.update(Entry(recipe.hash, recipe.name, state, NOW))
+            await store.update(Entry(recipe.hash, recipe.name, state, NOW, detail))
     finally:
         await store.close()
 
@@ -162,8 +194,38 @@ def test_devices_join_leave_and_start_again_as_files(layout: Layout, tmp_path: P
     assert max(int(path.parent.name) for path in devices.configs) == 10, "no number is given twice"
     with pytest.raises(UsageError, match="9 devices cannot leave: there are 7"):
         devices.leave(9, entropy)
-    devices.populate(layout, 7, 2, 3, entropy, NOW)
+    devices.populate(layout, 7, 2, 3, PLAIN, entropy, NOW)
     assert devices.present == 7, "those that are there stay, and none is too many"
+
+
+def test_some_devices_have_wrong_clocks_and_some_listen_to_the_broker(tmp_path: Path) -> None:
+    options = StackOptions(epoch_seconds=600, tls=True, witnesses=2)
+    layout = create_layout(tmp_path / "stack", options, SeededEntropy(6), NOW)
+    natures = Natures(clock_skew=90, skewed=0.4, driven_by=Driver.BOTH)
+    with pytest.raises(UsageError, match="devices driven by both need a broker; start with --with mosquitto"):
+        devices_of(layout, tmp_path / "none", 10, natures)
+    remember(layout.state_dir / BROKER, 1883)
+    write_secret(layout.configs["leader"].parent / BROKER_FILE, b"mqtts://127.0.0.1:1883")
+    devices = devices_of(layout, tmp_path / "devices", 10, natures)
+    configs = [load_config(path, AgentConfig) for path in devices.configs]
+    errors = Counter(config.clock_error_seconds for config in configs)
+    assert errors == {90.0: 2, -90.0: 2, 0.0: 6}, "as many ahead as behind"
+    heard = [config for config in configs if config.announcements is not None]
+    assert len(heard) == 5
+    for config in heard:
+        assert config.announcements is not None
+        assert (config.announcements.port, config.announcements.tls) == (1883, True)
+        assert config.announcements.tls_ca is not None
+        assert config.announcements.tls_ca.is_file()
+        assert config.timing.poll_seconds == 60
+        check_broker(config, parse_policy(layout.policy_path.read_bytes(), layout.policy_path.name))
+    assert all(config.timing.poll_seconds == 10 for config in configs if config not in heard)
+    devices.join(layout, 5, SeededEntropy(7), NOW)
+    joined = [load_config(path, AgentConfig) for path in devices.configs[10:]]
+    assert sum(bool(config.clock_error_seconds) for config in joined) == 2, "those that join are alike"
+    (devices.folder / "natures.json").write_text('{"clock_skew": 5}')
+    with pytest.raises(UsageError, match="a wrong clock needs both"):
+        natures_in(devices.folder)
 
 
 def stamps(devices: Devices) -> dict[Path, int]:

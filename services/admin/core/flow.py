@@ -140,7 +140,10 @@ async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: st
             raise refuse(Problem.INVITATION, "it was used, is over, or was taken back; ask for another one")
         if person is not None and person.id != invitation.person:
             raise refuse(Problem.IDENTITY_TAKEN, "sign out at the provider, and sign in there as yourself")
-        person = replace(await existing(tx, invitation.person), identity=identity)
+        invited = await existing(tx, invitation.person)
+        if invited.identity is not None and invited.identity != identity:
+            await tx.drop_sessions(person_id=invited.id)  # the account of before opens nothing any more
+        person = replace(invited, identity=identity)
         await tx.put_person(person)
         await tx.drop_invitations(person_id=person.id, expired_at=now)
         await audit.record(

@@ -9,11 +9,12 @@ nowhere; no token, code or secret is in an error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -107,6 +108,7 @@ class OpenIdClient:
         self._provider_at = self._keys_at = 0.0
         self._keys: list[dict[str, Any]] = []
         self._reading = asyncio.Lock()
+        self._failed = 0
 
     @property
     def issuer(self) -> str:
@@ -219,7 +221,7 @@ class OpenIdClient:
     async def _published(self, *, anew: bool) -> list[dict[str, Any]]:
         """The provider's public keys; ``anew``: read again, unless that was done just now."""
         provider = await self._discovered()
-        async with self._reading:
+        async with self._alone():
             age = self._clock.now() - self._keys_at
             if self._keys and age < (LOOK_SECONDS if anew else KEPT_SECONDS):
                 return self._keys
@@ -232,7 +234,7 @@ class OpenIdClient:
             return self._keys
 
     async def _discovered(self) -> Provider:
-        async with self._reading:
+        async with self._alone():
             now = self._clock.now()
             if self._provider is not None and now - self._provider_at < KEPT_SECONDS:
                 return self._provider
@@ -242,6 +244,20 @@ class OpenIdClient:
                 raise odd("its discovery document is not of the configured issuer")
             self._provider, self._provider_at = self._read(document), now
             return self._provider
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """One reads what the provider publishes; whoever waited for it meanwhile shares what came of it, a failure,
+        too, so that many at a time wait no longer than one. Raises ``Abort`` (503)."""
+        before = self._failed
+        async with self._reading:
+            if self._failed != before:
+                raise away(PROVIDER, "it did not answer others who asked at the same time")
+            try:
+                yield
+            except Abort:
+                self._failed += 1
+                raise
 
     def _read(self, document: Mapping[str, Any]) -> Provider:
         ways = document.get("code_challenge_methods_supported")

@@ -1,0 +1,90 @@
+"""What new devices of a staging deployment are like: how many have wrong clocks, and what has them look at the log.
+
+Which devices those are is drawn, each choice apart from the other. It is remembered beside the devices, so that those
+that join later are alike.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from client_agent.config import MAX_CLOCK_ERROR, Announcements
+from infra.agents import Nature
+from tacit.errors import UsageError
+from tacit.pauses import uniform
+from tacit.ports import Entropy
+from tacit.service.config import Frozen, load_config, write_secret
+
+FILE = "natures.json"
+MQTT_POLL_SECONDS = 60.0
+"""A device that listens to a broker looks at the log by itself no more often than this."""
+
+
+class Driver(enum.StrEnum):
+    """What has devices look at the log."""
+
+    POLLING = "polling"
+    MQTT = "mqtt"
+    BOTH = "both"
+
+
+class Natures(Frozen):
+    """Of devices that are made from now on."""
+
+    clock_skew: float = Field(default=0.0, ge=0, le=MAX_CLOCK_ERROR, allow_inf_nan=False)
+    """Seconds by which wrong clocks are wrong, half of them ahead and half behind."""
+    skewed: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    """The share of the devices that have one."""
+    driven_by: Driver = Driver.POLLING
+    """``both``: half of the devices each."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Natures:
+        if bool(self.clock_skew) != bool(self.skewed):
+            raise ValueError("a wrong clock needs both, by how much and how many")
+        return self
+
+    def write(self, folder: Path) -> None:
+        """Remember them in ``folder``."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_secret(folder / FILE, self.model_dump_json().encode())
+
+    def of(self, folders: Sequence[Path], announcements: Announcements | None, entropy: Entropy) -> dict[Path, Nature]:
+        """What the devices in ``folders`` are to be like; ``announcements``: those of the broker, where there is one.
+        Raises ``UsageError`` where there has to be."""
+        wrong = _some(folders, self.skewed, entropy)
+        ahead = set(_some(wrong, 0.5, entropy))
+        errors = {folder: self.clock_skew if folder in ahead else -self.clock_skew for folder in wrong}
+        share = {Driver.POLLING: 0.0, Driver.MQTT: 1.0, Driver.BOTH: 0.5}[self.driven_by]
+        if share and announcements is None:
+            raise UsageError(f"devices driven by {self.driven_by} need a broker; start with --with mosquitto")
+        listening = set(_some(folders, share, entropy))
+        return {
+            folder: Nature(
+                clock_error=errors.get(folder, 0.0),
+                announcements=announcements if folder in listening else None,
+                least_poll_seconds=MQTT_POLL_SECONDS if folder in listening else 0.0,
+            )
+            for folder in folders
+        }
+
+
+def natures_in(folder: Path) -> Natures:
+    """Those remembered in ``folder``. Raises ``UsageError`` for a file that is none."""
+    path = folder / FILE
+    return load_config(path, Natures) if path.exists() else Natures()
+
+
+def _some(folders: Sequence[Path], share: float, entropy: Entropy) -> list[Path]:
+    """That share of ``folders``, drawn; what is left of a number that is not whole is drawn too."""
+    if share == 0:
+        return []
+    exact = share * len(folders)
+    whole = math.floor(exact)
+    count = whole + (uniform(entropy, 0.0, 1.0) < exact - whole)
+    return sorted(folders, key=lambda _folder: entropy(8))[:count]
