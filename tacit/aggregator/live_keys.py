@@ -37,8 +37,9 @@ class LiveHpkeKeys(Sequence[HpkeKey]):
             self._seen = state
             try:
                 self._keys, self._trouble = read_hpke_keys(self._files()), ""
-            except UsageError as error:
-                self._trouble = f"HPKE keys: new files are not used, the old ones are: {error}"
+            except (UsageError, OSError) as error:
+                why = error if isinstance(error, UsageError) else f"{error.filename}: {error.strerror}"
+                self._trouble = f"HPKE keys: new files are not used, the old ones are: {why}"
         return self._keys
 
     def trouble(self) -> str:

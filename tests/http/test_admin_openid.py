@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import math
 import re
 import subprocess
 import sys
@@ -254,6 +255,7 @@ async def test_a_token_that_is_not_fresh_ours_and_the_providers_opens_nothing(
     lies: list[dict[str, Any]] = [
         {"iss": "https://elsewhere.example"}, {"iss": f"{provider.issuer}/"}, {"iss": None}, {"aud": "another"},
         {"aud": [CLIENT, "another"]}, {"aud": None}, {"azp": "another"}, {"nonce": "another"}, {"nonce": None},
+        {"nonce": "\u00e9"}, {"iat": math.nan}, {"exp": math.nan},
         {"exp": now - 61}, {"exp": None}, {"exp": "soon"}, {"iat": now + 3600}, {"iat": now - 3600},
         {"nbf": now + 3600}, {"sub": None}, {"sub": ""}, {"sub": 7}, {"sub": "x" * 256},
     ]  # fmt: skip

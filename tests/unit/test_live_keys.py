@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,13 @@ def test_a_key_beside_the_old_ones_is_taken_up_and_the_last_by_name_is_preferred
     assert (len(keys), keys[1], keys.trouble()) == (2, new, "")
 
 
-def test_files_that_cannot_be_used_leave_the_keys_as_they_were_and_are_told(tmp_path: Path) -> None:
+def unreadable(folder: Path) -> Iterator[Path]:
+    raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+
+def test_files_that_cannot_be_used_leave_the_keys_as_they_were_and_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "keys"
     old = made(folder / "1.key", 1)
     keys = LiveHpkeKeys([folder])
@@ -44,6 +52,12 @@ def test_files_that_cannot_be_used_leave_the_keys_as_they_were_and_are_told(tmp_
     (folder / "1.key").unlink()
     assert list(keys) == [old]
     assert "at least one key" in keys.trouble()
+    monkeypatch.setattr(Path, "iterdir", unreadable)
+    (folder / "1.key").touch()
+    assert list(keys) == [old]
+    assert keys.trouble().endswith(f"{folder}: Permission denied")
+    monkeypatch.undo()
+    (folder / "1.key").unlink()
     folder.rmdir()
     assert list(keys) == [old]
     with pytest.raises(UsageError):

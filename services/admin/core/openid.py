@@ -192,9 +192,9 @@ class OpenIdClient:
         alone = claims["aud"] in (self._config.client_id, [self._config.client_id])
         if (party is not None or not alone) and party != self._config.client_id:
             raise unauthorized()
-        if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), proof.nonce.encode()):
+        if not isinstance(nonce, str) or not nonce.isascii() or not hmac.compare_digest(nonce, proof.nonce):
             raise unauthorized()
-        if claims["iat"] < now - OLDEST:
+        if not claims["iat"] >= now - OLDEST:  # so that no number, which is neither, is refused
             raise unauthorized()
         if (longest := self._config.max_age_seconds) is not None:
             signed_in = claims.get("auth_time")
