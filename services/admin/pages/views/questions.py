@@ -16,6 +16,7 @@ from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
+from services.admin.pages.rendering import plain
 from services.admin.pages.survey_fields import FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
@@ -235,5 +236,9 @@ def _rounds(acts: Sequence[Act], names: dict[str, str]) -> list[dict[str, Any]]:
 
 def facts_of(survey: Survey) -> list[tuple[str, str]]:
     """What a survey says, member by member, as a person reads it."""
-    said = fields_of(survey)
-    return [(field.label, said[field.path].replace("\n", ", ")) for field in FIELDS if said.get(field.path)]
+    said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
+    return [
+        (field.label, plain(said[field.path]) if field.choices else said[field.path])
+        for field in FIELDS
+        if field.path in said
+    ]
