@@ -75,7 +75,7 @@ class RedisServer(PrivateServer):
         return ["--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no", *named]
 
     def answers(self) -> bool:
-        """Whether it has loaded its data: until then it says -LOADING, afterwards that a password is needed."""
+        """Whether it asks for a password. It may be loading its data then, and says so to whoever has one."""
         try:
             with self.connect(ANSWER_SECONDS) as connection:
                 connection.sendall(b"PING\r\n")
