@@ -18,6 +18,7 @@ from services.admin.core.whole import BESIDE_SECONDS
 from services.admin.pages.assets import assets
 from services.admin.pages.rendering import moment
 from services.admin.pages.views.table import PAGES
+from tacit.codec import unb64url
 from tacit.ports import HttpResponse
 from tacit.service.config import write_secret
 from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, ROLES, SURVEY, Stage, key_of
@@ -459,6 +460,18 @@ async def test_every_round_of_submission_and_approval_keeps_its_time(stage: Stag
     places = [rounds.index(one) for one in moments]
     assert places == sorted(places)
     assert rounds.count("by approver-1") >= 2
+
+
+async def test_the_newest_hash_of_the_audit_page_is_one_that_a_later_look_takes(stage: Stage) -> None:
+    await stage.draft()
+    browser = await signed_in(stage, "approver")
+    await browser.get("/audit")
+    found = re.search(r"Newest hash: <code>([^<]+)</code>", browser.page)
+    async with stage.admin.store.read() as tx:
+        last = await tx.last_act()
+    assert found is not None
+    assert last is not None
+    assert unb64url(found[1], length=32) == last.hash
 
 
 async def test_a_broken_chain_is_told(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from aiohttp import web
 from services.admin.core.audit import follows, verify
 from services.admin.handlers.acts import page_of
 from services.admin.pages.visits import Visit
+from tacit.codec import b64url
 from tacit.operations.audit_chain import FIRST, Chain
 from tacit.service.openapi import DEFAULT_LIMIT
 
@@ -27,6 +28,6 @@ async def listed(visit: Visit) -> web.StreamResponse:
         await verify(visit.admin.store) if whole else follows(Chain(after, rows[0].previous if rows else FIRST), rows)
     )
     return visit.show(
-        "audit.html", page=page, chain=chain, whole=whole, newest="" if last is None else last.hash.hex(),
+        "audit.html", page=page, chain=chain, whole=whole, newest="" if last is None else b64url(last.hash),
         first=not after, latest=max(0, count - DEFAULT_LIMIT),
     )  # fmt: skip
