@@ -49,10 +49,13 @@ check-imports: $(STAMP)
 	$(BIN)/lint-imports
 
 # One worker more than processors, since tests also wait for servers and disks, at most four; a module's tests stay
-# together, so that each worker makes its fixtures once. A worker whose process dies ends the run: pytest-xdist would
-# start another one and then wait for ever for tests that nobody has.
+# together, so that each worker makes its fixtures once, and in the order of their folders: by their number, the few long
+# ones would come last, when most workers have nothing left. A worker whose process dies ends the run: pytest-xdist would
+# start another one and then wait for ever for tests that nobody has. Tests start hundreds of processes: what is compiled
+# once is kept, whatever the environment says.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
-PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0
+PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+test test-all test-flaky: export PYTHONDONTWRITEBYTECODE =
 
 test: $(STAMP)
 	$(PYTEST) -m "not slow"

@@ -168,7 +168,7 @@ def admin(
     """How long the admin API takes to answer beside many recipes, log entries and acts, and what memory it takes.
 
     Real processes; requests of twelve kinds, each at its own time. With --rows 1000000 filling takes minutes.
-    Example: tacit bench admin --recipes 20 --rows 200 --seconds 2
+    Example: tacit bench admin --rows 200 --recipes 20 --seconds 2
     """
     _deliver(_admin(recipes, rows, rate, seconds, core), as_json=as_json, save=save)
 
