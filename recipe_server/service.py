@@ -7,8 +7,7 @@ checkpoint never runs ahead of what is stored nor behind what was acknowledged.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,13 +23,11 @@ from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.models.forms.registry import form_of
 from tacit.ports import Announcer, Clock
-from tacit.recipe.charges import cost_of
-from tacit.recipe.derive import task_id
+from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
 from tacit.service.readiness import Durable
-from tacit.states import Move, States
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
@@ -41,27 +38,6 @@ LIST_LIMIT = 1000
 STATED_KEPT = 2048
 """Recipes of which what lists say is remembered: about 4 KiB each."""
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
-
-
-class RecipeState(enum.StrEnum):
-    """What a reader may do with a recipe: wait for opt-ins, answer, or look at results."""
-
-    PENDING = "pending"
-    ACTIVE = "active"
-    OVER = "over"
-
-
-RECIPE_STATES = States(
-    "a recipe in the log",
-    RecipeState,
-    [
-        Move(None, RecipeState.PENDING, "it is published"),
-        Move(RecipeState.PENDING, RecipeState.ACTIVE, "the last of the opt-ins that it needs is in the log"),
-        Move(RecipeState.PENDING, RecipeState.OVER, "its interval has ended"),
-        Move(RecipeState.ACTIVE, RecipeState.OVER, "its interval has ended"),
-    ],
-)
-"""What ``recipe_state`` answers as the log grows and time goes on. Nothing of it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +243,8 @@ class RecipeService:
             logged = found[0]
             leaves = await tx.leaves([logged.index, *logged.opt_ins.values()])
         data = leaves[logged.index]
-        recipe = stored_recipe(data)
-        return {
-            **_summary(logged, data, self._clock.now()),
-            "task_id": b64url(task_id(recipe)),
-            "recipe": recipe.body(),
-            "leaf": b64url(data),
-            "opt_ins": {
-                role: {"index": index, "leaf": b64url(leaves[index])} for role, index in logged.opt_ins.items()
-            },
-        }
+        opt_ins = {role: (index, leaves[index]) for role, index in logged.opt_ins.items()}
+        return {**_summary(logged, data, self._clock.now()), **in_full(stored_recipe(data), data, opt_ins)}
 
     async def publish_result(self, data: bytes) -> bool:
         """Store a released result; False: it was stored before. Raises DecodeError, or Refusal
@@ -310,35 +278,14 @@ async def _checkpoint(tx: PagesTx) -> tuple[int, bytes]:
     return stored
 
 
-def recipe_state(roles: Collection[str], opted_in: Collection[str], ends_at: int, now: float) -> RecipeState:
-    """The state at ``now`` of a recipe that needs the opt-ins of ``roles``, of whom ``opted_in`` are in the log, and
-    whose interval ends at ``ends_at`` (POSIX seconds)."""
-    if now >= ends_at:
-        return RecipeState.OVER
-    return RecipeState.ACTIVE if set(roles) <= set(opted_in) else RecipeState.PENDING
-
-
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
-    model, stated = _stated(data)
-    return {
-        "hash": b64url(logged.hash),
-        "index": logged.index,
-        "state": recipe_state(form_of(model).opts_in, logged.opt_ins, logged.ends_at, now),
-        **stated,
-    }
+    model, said = _stated(data)
+    state = recipe_state(form_of(model).opts_in, logged.opt_ins, logged.ends_at, now)
+    return summary(b64url(logged.hash), logged.index, state, said)
 
 
 @lru_cache(maxsize=STATED_KEPT)
 def _stated(data: bytes) -> tuple[str, dict[str, Any]]:
-    """The model of the recipe in a leaf, and what a summary says of it whatever the time; neither changes ever."""
+    """The model of the recipe in a leaf, and what a summary says of it."""
     recipe = stored_recipe(data)
-    return recipe.model, {
-        "name": recipe.name,
-        "question": recipe.question.text,
-        "analyst": recipe.parties.analyst.operator,
-        "interval": recipe.interval.model_dump(mode="json"),
-        "min_batch_size": recipe.batch.min_batch_size,
-        "token": recipe.token.model_dump(mode="json"),
-        "epsilon": f"{cost_of(recipe).epsilon:f}",
-        "delta": recipe.privacy.delta,
-    }
+    return recipe.model, stated(recipe)

@@ -15,13 +15,13 @@ from typing import Any
 
 from client_agent.journal import ENTRY_STATES
 from infra.documents.configuration import CONFIGURATION, configured
-from recipe_server.service import RECIPE_STATES
 from services.admin.core.records import QUESTION_STATES
 from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
 from tacit.aggregator.records import TASK_STATES
 from tacit.errors import UsageError
+from tacit.recipe.logged import RECIPE_STATES
 from tacit.states import States
 
 MACHINES: Mapping[str, States[Any]] = {

@@ -101,7 +101,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
 def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) -> Admin:
     """Everything that handlers use, over ``store``. Raises ``UsageError``."""
     questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
-    log = Log(config, deps)
+    log, whole = Log(config, deps), Whole(config, deps)
     passwords = Passwords(deps.entropy)
     computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
     collector, events = None, Events()
@@ -130,9 +130,10 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
             analyst_key(config),
             computing,
             events.tell,
+            whole.grew,
         ),
         log=log,
-        whole=Whole(config, deps),
+        whole=whole,
         collector=collector,
         events=events,
         planner=Planner(config.policy, computing),

@@ -139,6 +139,8 @@ class LiveRecipe:
     recipe: Recipe
     opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
     """By role: who has opted in."""
+    opt_in_entries: Mapping[str, VerifiedEntry] = field(default_factory=dict)
+    """By role: the entry of the log that says so."""
     voids: Mapping[str, Void] = field(default_factory=dict)
     """By role: who has closed the recipe's task for good without a release."""
     shares: Mapping[str, CensusShare] = field(default_factory=dict)
@@ -257,7 +259,7 @@ class LiveJoin:
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
         self.series: dict[str, LiveSeries] = {}
-        self.opt_ins: dict[str, dict[str, OptIn]] = {}
+        self.opt_ins: dict[str, dict[str, tuple[VerifiedEntry, OptIn]]] = {}
         self.voids: dict[str, dict[str, Void]] = {}
         self.shares: dict[str, dict[str, tuple[int, CensusShare]]] = {}
         self.directories: dict[tuple[str, int], IssuerDirectory] = {}
@@ -289,7 +291,7 @@ class LiveJoin:
                 self.series.setdefault(series.hash_text, LiveSeries(entry.index, leaf, series))
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
-                self.opt_ins.setdefault(opt_in.recipe_hash, {}).setdefault(opt_in.role, opt_in)
+                self.opt_ins.setdefault(opt_in.recipe_hash, {}).setdefault(opt_in.role, (entry, opt_in))
             elif leaf.type is LeafType.VOID:
                 void = leaf.body_as(Void)
                 self.voids.setdefault(void.recipe_hash, {}).setdefault(void.role, void)
@@ -331,9 +333,11 @@ class LiveJoin:
     def live_recipes(self) -> Iterable[LiveRecipe]:
         """Recipes with what the log says about them."""
         for text, live in self.recipes.items():
+            opt_ins = self.opt_ins.get(text, {})
             yield replace(
                 live,
-                opt_ins=dict(self.opt_ins.get(text, {})),
+                opt_ins={role: opt_in for role, (_, opt_in) in opt_ins.items()},
+                opt_in_entries={role: entry for role, (entry, _) in opt_ins.items()},
                 voids=self._voids(live.recipe),
                 shares={role: share for role, (_, share) in self.shares.get(text, {}).items()},
             )

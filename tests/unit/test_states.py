@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.documents.states import MACHINES, drawn
-from recipe_server.service import RECIPE_STATES, recipe_state
 from tacit.errors import Fatal, UsageError
+from tacit.recipe.logged import RECIPE_STATES, recipe_state
 from tacit.states import Move, States
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "data_model.md"

@@ -24,9 +24,9 @@ import aiohttp
 import psutil
 
 from infra.lab.bench.admin_fill import KEY, Filled, Filler
-from infra.lab.bench.processes import memory_of_tree
+from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
-from infra.lab.bench.targets import ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_READ
+from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_READ
 from infra.layout import free_ports
 from tacit.errors import Fatal
 from tacit.media_types import JSON
@@ -53,9 +53,11 @@ MIX: Final = (
 
 @dataclass
 class Measured:
-    """Seconds per answer by kind of request; bytes of the admin service; seconds until it had read the log."""
+    """Seconds per answer by kind of request; processor time of the admin service for all of them; its bytes; seconds
+    until it had read the log."""
 
     latencies: dict[str, list[float]] = field(default_factory=dict)
+    cpu: float = 0.0
     memory: float = 0.0
     read: float = 0.0
 
@@ -74,6 +76,7 @@ def admin_rows(recipes: int, rows: int, rate: float, seconds: float, core: int |
     for kind, several in sorted(found.latencies.items()):
         timing = Timing(_percentile(several, 99) * 1e6, 0.0, len(several))
         yield subject.row(ADMIN_LATENCY, f"p99 of {kind}", "", timing, offered_rate=rate)
+    yield subject.row(ADMIN_CPU, "admin", "", Timing(found.cpu * 1e6 / len(everything), 0.0, len(everything)))
     yield subject.row(ADMIN_READ, "admin", "", Timing(found.read * 1e6, 0.0, 1))
     yield subject.row(ADMIN_MEMORY, "admin", "", Timing(found.memory, 0.0, 1))
 
@@ -97,7 +100,9 @@ async def _measure(filled: Filled, rate: float, seconds: float, core: int | None
             await _until_read(session)
             found.read = time.monotonic() - begun
             await _load(session, filled, rate, min(seconds, WARM_SECONDS), Measured())  # what is kept is made
+            before = cpu_of_tree(pid)
             await _load(session, filled, rate, seconds, found)
+            found.cpu = cpu_of_tree(pid) - before
         found.memory = float(memory_of_tree(pid))
     return found
 

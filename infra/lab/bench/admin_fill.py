@@ -9,45 +9,47 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from infra.lab.bench.bulk import Bulk, filling
 from infra.lab.kit.recipes import RecipeKit
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import CHARGES, CHECKPOINT, DIRECTORIES, ENTRIES, NODES, OPT_INS, RECIPES
 from recipe_server.store import SqlRecipeStore
-from services.admin.core.audit import chained
 from services.admin.core.config import AdminConfig
 from services.admin.core.questions import text_of
-from services.admin.core.records import Act, QuestionState
+from services.admin.core.records import QuestionState
 from services.admin.core.schema import AUDIT, QUESTIONS
 from services.admin.core.store import SqlAdminStore
-from tacit.adapters.kept_tree import FileTree
 from tacit.codec import b64url
+from tacit.errors import Fatal
 from tacit.ledger.account import ChargeState
-from tacit.operations.audit_chain import FIRST
+from tacit.operations.audit_chain import FIRST, row_hash
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.service.auth import token_digest
 from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
+from tacit.signing import SIGNATURE_SIZE, SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, leaf_label
 from tacit.tlog.log import nodes_of_append
+from tacit.tlog.merkle import root_hash
 
 EPOCH_SECONDS: Final = 86_400
 SLOTS: Final = 4
-BATCH: Final = 5_000
 KEY: Final = "tacit-key-of-the-bench"
 ACCOUNT: Final = {"default": {"epsilon": "1000", "delta": "0.001", "window_seconds": 366 * EPOCH_SECONDS}}
-Rows = dict[sa.Table, list[dict[str, Any]]]
+Values = tuple[sa.Table, dict[str, Any]]
+"""A row of a table."""
 
 
 @dataclass(frozen=True)
@@ -102,62 +104,57 @@ class Filler:
 
     def fill(self, recipes: int, rows: int) -> Filled:
         """``recipes`` of a log of ``rows`` entries, with as many acts and ``recipes`` questions."""
-        server = RecipeServerConfig.model_validate(self._server)
-        admin = AdminConfig.model_validate(self._admin)
-        with _Opened(SqlRecipeStore, server.database_url("recipe_server")) as engine:
-            self._fill_log(engine, recipes, rows)
-        with _Opened(SqlAdminStore, admin.database_url("admin")) as engine:
-            _insert(engine, AUDIT, self._acts(rows))
-            _insert(engine, QUESTIONS, map(self._question, self._recipes))
+        asyncio.run(self._fill(recipes, rows))
         paths = []
         for name, body in (("admin", self._admin), ("recipe-server", self._server)):
             paths.append(self._folder / f"{name}.json")
             paths[-1].write_text(json.dumps(body))
         return Filled(paths[0], paths[1], [one.hash_text for one in self._recipes], rows)
 
-    def _fill_log(self, engine: sa.Engine, recipes: int, rows: int) -> None:
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder, engine.begin() as connection:
-            tree, waiting = FileTree(Path(folder)), Rows()
-            for leaf, further in self._leaves(recipes, rows):
-                data, index = leaf.encode(), tree.size
-                digest = hashlib.sha256(data).digest()
-                entry = {"position": index, "type": leaf.type.value, "leaf": data, "digest": digest}
-                waiting.setdefault(ENTRIES, []).append(entry)
-                for node in nodes_of_append(tree.read, index, data):
-                    row = {"level": node.level, "position": node.index, "hash": node.hash}
-                    waiting.setdefault(NODES, []).append(row)
-                for table, values in further:
-                    position = {} if table is CHARGES else {"position": index}
-                    waiting.setdefault(table, []).append({**values, **position})
-                tree.append(data)
-                if tree.size % BATCH == 0 or tree.size == rows:
-                    for table in (ENTRIES, NODES, RECIPES, OPT_INS, CHARGES, DIRECTORIES):
-                        if waiting.get(table):
-                            connection.execute(sa.insert(table), waiting[table])
-                    waiting.clear()
-            root = Checkpoint(self._kit.log_policy.origin, tree.size, tree.root())
-            note = sign_checkpoint(root, self._kit.keys["log"])
-            connection.execute(sa.delete(CHECKPOINT))
-            connection.execute(sa.insert(CHECKPOINT).values(only=1, size=tree.size, note=note))
-            tree.close()
+    async def _fill(self, recipes: int, rows: int) -> None:
+        url = RecipeServerConfig.model_validate(self._server).database_url("recipe_server")
+        async with filling(SqlRecipeStore(url), url) as bulk:
+            await self._fill_log(bulk, recipes, rows)
+        url = AdminConfig.model_validate(self._admin).database_url("admin")
+        async with filling(SqlAdminStore(url), url) as bulk:
+            await self._fill_acts(bulk, rows)
+            for recipe in self._recipes:
+                await bulk.put(QUESTIONS, self._question(recipe))
 
-    def _leaves(self, recipes: int, rows: int) -> Iterator[tuple[SignedLeaf, list[tuple[sa.Table, dict[str, Any]]]]]:
+    async def _fill_log(self, bulk: Bulk, recipes: int, rows: int) -> None:
+        edge: dict[int, bytes] = {}
+        size = 0
+        for kind, data, further in self._leaves(recipes, rows):
+            await bulk.put(
+                ENTRIES,
+                {"position": size, "type": kind.value, "leaf": data, "digest": hashlib.sha256(data).digest()},
+            )
+            for node in nodes_of_append(lambda level, _: edge[level], size, data):
+                edge[node.level] = node.hash
+                await bulk.put(NODES, {"level": node.level, "position": node.index, "hash": node.hash})
+            for table, values in further:
+                await bulk.put(table, values if table is CHARGES else {**values, "position": size})
+            size += 1
+        root = Checkpoint(self._kit.log_policy.origin, size, root_hash(lambda level, _: edge[level], size))
+        await bulk.put(CHECKPOINT, {"only": 1, "size": size, "note": sign_checkpoint(root, self._kit.keys["log"])})
+
+    def _leaves(self, recipes: int, rows: int) -> Iterator[tuple[LeafType, bytes, list[Values]]]:
         """Every entry with the rows that the recipe server keeps of it: recipes with their opt-ins spread over key sets
         of a gateway, and last the token keys of today and tomorrow."""
-        plain = self._kit.ohttp_leaf()
+        key_set = _key_sets(self._kit.ohttp_leaf(), self._kit.keys["gateway"])
         others = rows - 3 * recipes - 2
         for number in range(others):
             if number * recipes // others != (number - 1) * recipes // others or not number:
                 yield from self._recipe(len(self._recipes), recipes)
-            body = {**plain.body, "period": number}
-            yield sign_leaf(LeafType.OHTTP_CONFIG, body, plain.signer, self._kit.keys["gateway"]), []
+            yield LeafType.OHTTP_CONFIG, key_set(number), []
         while len(self._recipes) < recipes:
             yield from self._recipe(len(self._recipes), recipes)
         for epoch in (self._epoch, self._epoch + 1):
             row = {"issuer": "issuer.example", "epoch": epoch, "epoch_seconds": EPOCH_SECONDS}
-            yield self._kit.directory_leaf(epoch, SLOTS), [(DIRECTORIES, row)]
+            leaf = self._kit.directory_leaf(epoch, SLOTS)
+            yield leaf.type, leaf.encode(), [(DIRECTORIES, row)]
 
-    def _recipe(self, number: int, recipes: int) -> Iterator[tuple[SignedLeaf, list[tuple[sa.Table, dict[str, Any]]]]]:
+    def _recipe(self, number: int, recipes: int) -> Iterator[tuple[LeafType, bytes, list[Values]]]:
         if number >= recipes:
             return
         before = (recipes - number) // SLOTS
@@ -185,9 +182,10 @@ class Filler:
             "refundable": True,
             "epsilon_with_relay": f"{charge.with_relay().cost.epsilon:f}",
         }
-        yield self._kit.recipe_leaf(recipe), [(RECIPES, kept), (CHARGES, charged)]
+        yield LeafType.RECIPE, self._kit.recipe_leaf(recipe).encode(), [(RECIPES, kept), (CHARGES, charged)]
         for role in ("leader", "helper"):
-            yield self._kit.opt_in_leaf(recipe, role), [(OPT_INS, {"recipe_hash": recipe.hash, "role": role})]
+            leaf = self._kit.opt_in_leaf(recipe, role)
+            yield leaf.type, leaf.encode(), [(OPT_INS, {"recipe_hash": recipe.hash, "role": role})]
 
     def _question(self, recipe: Recipe) -> dict[str, Any]:
         survey = self._kit.survey(name=recipe.name)
@@ -207,41 +205,40 @@ class Filler:
             "position": None,
         }
 
-    def _acts(self, rows: int) -> Iterator[dict[str, Any]]:
+    async def _fill_acts(self, bulk: Bulk, rows: int) -> None:
         previous = FIRST
         for number in range(1, rows + 1):
-            act = Act("somebody", "question.edit", f"{number:024x}", self._now - rows + number, "loopback", "done")
-            row = chained(number, previous, act)
-            previous = row.hash
-            yield {"number": number, "previous": row.previous, "hash": row.hash, **asdict(act)}
+            act: dict[str, Any] = {
+                "who": "somebody",
+                "what": "question.edit",
+                "target": f"{number:024x}",
+                "at": self._now - rows + number,
+                "source": "loopback",
+                "outcome": "done",
+                "detail": "",
+            }
+            own = row_hash(number, previous, act)
+            await bulk.put(AUDIT, {"number": number, "previous": previous, "hash": own, **act})
+            previous = own
 
 
-class _Opened:
-    """A service's empty database, migrated, for bulk."""
+def _key_sets(plain: SignedLeaf, key: SigningKey) -> Callable[[int], bytes]:
+    """What makes the leaf of a gateway's key set by its period, as ``plain`` is of its own. Between one and the next
+    differ the period and the signature alone, so that the text around them is written once. Raises ``Fatal``."""
+    signer, label = Ed25519PrivateKey.from_private_bytes(key.private), leaf_label(plain.type)
+    mark, blank = 2**52 + 1, bytes(SIGNATURE_SIZE)
+    pattern = SignedLeaf(plain.type, {**plain.body, "period": mark}, plain.signer, blank)
+    first, found, last = pattern.encode().partition(b"%d" % mark)
+    inside = pattern.body_bytes().partition(found)
+    between, _, end = last.partition(b64url(blank).encode())
 
-    def __init__(self, store: Any, url: str) -> None:
-        self._store = store(url)
-        self._engine = sa.create_engine(url.replace("+aiosqlite", ""))
+    def made(period: int) -> bytes:
+        digits = b"%d" % period
+        signature = signer.sign(label + inside[0] + digits + inside[2])
+        return first + digits + between + b64url(signature).encode() + end
 
-    def __enter__(self) -> sa.Engine:
-        async def migrate() -> None:
-            await self._store.open()
-            await self._store.close()
-
-        asyncio.run(migrate())
-        return self._engine
-
-    def __exit__(self, *_error: object) -> None:
-        self._engine.dispose()
-
-
-def _insert(engine: sa.Engine, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
-    waiting: list[dict[str, Any]] = []
-    with engine.begin() as connection:
-        for row in rows:
-            waiting.append(row)
-            if len(waiting) == BATCH:
-                connection.execute(sa.insert(table), waiting)
-                waiting = []
-        if waiting:
-            connection.execute(sa.insert(table), waiting)
+    leaf = SignedLeaf.decode(made(1))
+    leaf.verify(key.public)
+    if leaf.encode() != made(1) or leaf.body["period"] != 1:
+        raise Fatal("the leaf of a key set is not canonical")
+    return made

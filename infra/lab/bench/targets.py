@@ -18,6 +18,7 @@ DECRYPT_SHARE, VERIFY_CELLS = "decrypt a kept share", "verify a kept share"
 OPEN = "open a report"
 STARTED, IDLE, WEIGHT = "agent start, wall time", "agent idle, a second", "agent memory"
 ADMIN_LATENCY, ADMIN_READ, ADMIN_MEMORY = "admin API latency", "admin log latency, first read", "admin memory"
+ADMIN_CPU = "admin API request"
 AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)

@@ -189,6 +189,12 @@ class Route:
         return self.takes and not self.computes
 
     @property
+    def looks(self) -> bool:
+        """Whether requests of it look at what is stored and do nothing else: whoever sends one is looked up in the
+        same view."""
+        return self.storing is Storing.READ and not self.takes and self.permission is not None
+
+    @property
     def once(self) -> bool:
         """Whether an ``Idempotency-Key`` is heeded."""
         return self.method == "POST" and self.acts and self.permission is not None

@@ -94,8 +94,8 @@ class PeopleTx(Protocol):
         """Replace one."""
         ...
 
-    async def key_of(self, digest: bytes) -> ApiKey | None:
-        """The key with this digest."""
+    async def key_holder(self, digest: bytes) -> tuple[ApiKey, Person] | None:
+        """The key with this digest, and whose it is."""
         ...
 
     async def keys(self, person_id: str) -> Sequence[ApiKey]:
@@ -124,6 +124,10 @@ class PeopleTx(Protocol):
 
     async def session(self, digest: bytes) -> Session | None:
         """The session of this cookie."""
+        ...
+
+    async def session_holder(self, digest: bytes) -> tuple[Session, Person] | None:
+        """The same with whose it is."""
         ...
 
     async def put_session(self, session: Session) -> None:

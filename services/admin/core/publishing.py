@@ -65,8 +65,10 @@ class Publishing:
         key: Signer | None,
         turns: Turns,
         tell: Callable[[Event], None],
+        grew: Callable[[int], None],
     ) -> None:
         self._tell = tell
+        self._grew = grew
         self._turns = turns
         self._store = store
         self._questions = questions
@@ -243,6 +245,8 @@ class Publishing:
             moved = await self._questions.move(tx, before, after)
             if act is not None:
                 await audit.record(tx, act)
+        if moved.position is not None:
+            self._grew(moved.position + 1)
         if act is not None or moved.state is QuestionState.MISSED:  # else the request's own answer tells of it
             self._tell(question_event(moved.id, moved.state, moved.revision))
         return moved

@@ -49,12 +49,28 @@ def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 async def acted(route: Route, request: web.Request, raw: bytes | None = None) -> web.StreamResponse:
     """The answer of a route to ``request``, whose body is ``raw`` where that is given."""
     admin = request.app[ADMIN]
-    principal = None if route.permission is None else await admin.sign_in.principal(request, seen=route.seen)
+    if route.looks and admin.sign_in.shows_key(request):
+        async with admin.store.read() as tx:
+            principal = await admin.sign_in.principal(request, seen=route.seen, tx=tx)
+            return await _tried(admin, route, request, principal, b"", tx)
+    found = None if route.permission is None else await admin.sign_in.principal(request, seen=route.seen)
+    return await _tried(admin, route, request, found, raw)
+
+
+async def _tried(
+    admin: Admin,
+    route: Route,
+    request: web.Request,
+    principal: Principal | None,
+    raw: bytes | None,
+    tx: AdminTx | None = None,
+) -> web.StreamResponse:
+    """The answer to whoever ``principal`` is; ``tx``: the view that they were looked up in, if there is one."""
     try:
         _require(route, principal)
         if raw is None:
             raw = await read_body(request, admin.config.max_body) if route.takes else b""
-        return await _answered(admin, route, request, principal, raw)
+        return await _answered(admin, route, request, principal, raw, tx)
     except UsageError as error:
         await _record_refusal(admin, route, request, principal, abort := field_problem(error))
         raise abort from error
@@ -79,10 +95,12 @@ async def _again(admin: Admin, tx: AdminTx, route: Route, before: Principal | No
 
 
 async def _answered(
-    admin: Admin, route: Route, request: web.Request, principal: Principal | None, raw: bytes
+    admin: Admin, route: Route, request: web.Request, principal: Principal | None, raw: bytes, view: AdminTx | None
 ) -> web.StreamResponse:
     key = _idempotency(route, request, principal, raw)
     body = _body(route, request, raw)
+    if view is not None:
+        return _told(admin, await route.handler(Call(admin, request, principal, body, view)))
     prepared = None if route.prepare is None else await route.prepare(admin, body)
     if route.storing is Storing.WRITE:
         async with admin.store.transaction() as tx:

@@ -56,6 +56,10 @@ def csrf_token(cookie: str) -> str:
     return b64url(hashlib.sha256(b"tacit csrf v1\0" + cookie.encode("utf-8", "surrogateescape")).digest())
 
 
+def _digest(key: str) -> bytes:
+    return token_digest(key.encode("utf-8", "surrogateescape"))
+
+
 class SignIn:
     """Sessions and keys over a store. ``secure``: whether browsers come by https. ``open`` before use."""
 
@@ -84,12 +88,12 @@ class SignIn:
         await self._lockout.open()
         await self._passwords.open()
 
-    async def principal(self, request: web.Request, *, seen: bool = True) -> Principal:
-        """Whoever sent ``request``. ``seen``: whether their session is in use now. Raises ``Abort``: 401, and 403 where
-        a session shows no CSRF token."""
+    async def principal(self, request: web.Request, *, seen: bool = True, tx: PeopleTx | None = None) -> Principal:
+        """Whoever sent ``request``. ``seen``: whether their session is in use now; ``tx``: what a key is looked up in
+        (default: a view of its own). Raises ``Abort``: 401, and 403 where a session shows no CSRF token."""
         values = request.headers.getall("Authorization", [])
         seen = seen and BY_ITSELF not in request.headers
-        found = await (self._by_key(values) if values else self._by_session(request, seen=seen))
+        found = await (self._by_key(values, tx) if values else self._by_session(request, seen=seen))
         vouch(request)
         return found
 
@@ -97,32 +101,38 @@ class SignIn:
         """Whoever ``before`` is by now, in the transaction of what they do. Raises ``Abort`` (401) where what they
         showed opens nothing any more."""
         if before.by == BY_KEY:
-            person = self._holder(*await self._keyed(tx, before.proof))
+            person = self._holder(await tx.key_holder(before.proof))
         else:
             person, _ = await self._session(tx, before.proof)
         return replace(before, person=person)
 
-    async def _by_key(self, values: list[str]) -> Principal:
+    @staticmethod
+    def shows_key(request: web.Request) -> bool:
+        """Whether ``request`` comes by key, if by anything."""
+        return "Authorization" in request.headers
+
+    async def _by_key(self, values: list[str], tx: PeopleTx | None) -> Principal:
         scheme, _, presented = values[0].partition(" ") if len(values) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not presented:
             raise unauthorized()
-        found = await self.by_key(presented)
-        return Principal(found.person, BY_KEY, found.key)
+        if tx is None:
+            found = await self.by_key(presented)
+            return Principal(found.person, BY_KEY, found.key)
+        digest = _digest(presented)
+        return Principal(self._holder(await tx.key_holder(digest)), BY_KEY, digest)
 
     async def by_key(self, presented: str) -> Shown:
         """Whose key it is. Raises ``Abort`` (401)."""
-        digest = token_digest(presented.encode("utf-8", "surrogateescape"))
+        digest = _digest(presented)
         async with self._store.read() as tx:
-            key, person = await self._keyed(tx, digest)
-        return Shown(self._holder(key, person), None if key is None else key.expires, digest)
+            found = await tx.key_holder(digest)
+        return Shown(self._holder(found), None if found is None else found[0].expires, digest)
 
-    async def _keyed(self, tx: PeopleTx, digest: bytes) -> tuple[ApiKey | None, Person | None]:
-        key = await tx.key_of(digest)
-        return key, None if key is None else await tx.person(key.person)
-
-    def _holder(self, key: ApiKey | None, person: Person | None) -> Person:
-        late = key is not None and key.expires is not None and key.expires <= self._clock.now()
-        if key is None or person is None or person.disabled or late:
+    def _holder(self, found: tuple[ApiKey, Person] | None) -> Person:
+        if found is None:
+            raise unauthorized()
+        key, person = found
+        if person.disabled or (key.expires is not None and key.expires <= self._clock.now()):
             raise unauthorized()
         return person
 
@@ -144,10 +154,10 @@ class SignIn:
 
     async def _session(self, tx: PeopleTx, digest: bytes) -> tuple[Person, Session]:
         now, config = self._clock.now(), self._config
-        session = await tx.session(digest)
-        person = None if session is None else await tx.person(session.person)
-        if session is None or person is None or person.disabled:
+        found = await tx.session_holder(digest)
+        if found is None or found[1].disabled:
             raise unauthorized()
+        session, person = found
         if now >= session.began + config.session_seconds or now >= session.seen + config.idle_seconds:
             raise unauthorized()
         return person, session
@@ -174,7 +184,7 @@ class SignIn:
         """The cookie of a new session, which lasts no longer than what was shown for it. Raises ``Abort`` (401) where
         that opens nothing any more."""
         if shown.key:
-            person: Person | None = self._holder(*await self._keyed(tx, shown.key))
+            person: Person | None = self._holder(await tx.key_holder(shown.key))
         else:
             person = await tx.person(shown.person.id)
         if person is None or person.disabled or person.password != shown.person.password:

@@ -51,6 +51,15 @@ DONE = "done"
 _ACT = ("who", "what", "target", "at", "source", "outcome", "detail")
 
 
+def _with_person(table: sa.Table) -> sa.Select[Any]:
+    """A row of ``table`` by its digest, with its person's; made once, for every request asks it."""
+    joined = table.join(PEOPLE, PEOPLE.c.id == table.c.person)
+    return sa.select(table, PEOPLE).select_from(joined).where(table.c.digest == sa.bindparam("digest"))
+
+
+_KEYED, _BEGUN = _with_person(KEYS), _with_person(SESSIONS)
+
+
 class _Rows:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -164,10 +173,10 @@ class SqlPeople(_Rows):
         if await self._run(sa.update(PEOPLE).where(PEOPLE.c.id == person.id).values(_columns(person))) != 1:
             raise Fatal("no person has this id")
 
-    async def key_of(self, digest: bytes) -> ApiKey | None:
-        """By digest."""
-        row = await self._one(sa.select(KEYS).where(KEYS.c.digest == digest))
-        return None if row is None else ApiKey(**row)
+    async def key_holder(self, digest: bytes) -> tuple[ApiKey, Person] | None:
+        """In one query."""
+        row = (await self._connection.execute(_KEYED, {"digest": digest})).first()
+        return None if row is None else (ApiKey(**_taken(KEYS, row)), Person(**_taken(PEOPLE, row[len(KEYS.c) :])))
 
     async def keys(self, person_id: str) -> Sequence[ApiKey]:
         """The oldest first."""
@@ -201,6 +210,13 @@ class SqlPeople(_Rows):
         """By the digest of its cookie."""
         row = await self._one(sa.select(SESSIONS).where(SESSIONS.c.digest == digest))
         return None if row is None else Session(**row)
+
+    async def session_holder(self, digest: bytes) -> tuple[Session, Person] | None:
+        """In one query."""
+        row = (await self._connection.execute(_BEGUN, {"digest": digest})).first()
+        if row is None:
+            return None
+        return Session(**_taken(SESSIONS, row)), Person(**_taken(PEOPLE, row[len(SESSIONS.c) :]))
 
     async def put_session(self, session: Session) -> None:
         """Replace the row, if there is one."""
@@ -335,6 +351,11 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
             .limit(limit)
         )
         return [_audit_row(row) for row in reversed(await self._all(query))]
+
+
+def _taken(table: sa.Table, values: Sequence[Any]) -> dict[str, Any]:
+    """The first of ``values`` by the names of the table's columns."""
+    return dict(zip(table.c.keys(), values, strict=False))
 
 
 def _columns(row: Question | Person) -> dict[str, Any]:

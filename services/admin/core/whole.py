@@ -23,6 +23,7 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.documents import LedgerDocument
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
+from services.admin.core.recipe_index import RecipeIndex
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.kept_tree import FileTree
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
@@ -67,6 +68,7 @@ class Seen:
     note: bytes
     tree: Tree = field(repr=False)
     live: LiveLog = field(repr=False)
+    recipes: RecipeIndex = field(repr=False)
     version: int
 
 
@@ -91,6 +93,7 @@ class Whole:
         self._stack = contextlib.ExitStack()
         self._seen: Seen | None = None
         self._read_at = -math.inf
+        self._told = 0
         self._following: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._reckoning = asyncio.Lock()
@@ -124,25 +127,37 @@ class Whole:
         self._tree.sync()
         self._stack.close()
 
+    def grew(self, size: int) -> None:
+        """Be told that the log has ``size`` entries by now: whoever asks next is shown them, if the log shows them."""
+        if self._seen is not None and self._seen.size < size:
+            self._told = max(self._told, size)
+
     async def read(self) -> Seen:
         """The log as it was at most ``BESIDE_SECONDS`` ago, or while it grows by much as of the last reading. Raises
         ``Abort``: 502 where it does not verify, 503 where it does not answer or is still being read."""
+        found = await self.look(WAIT_SECONDS)
+        if found is None:
+            raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
+        return found
+
+    async def look(self, patience: float) -> Seen | None:
+        """The same, None where it is still being read after ``patience`` seconds."""
         async with told("log"):
             seen, age = self._seen, self._deps.clock.now() - self._read_at
-            if seen is not None and age < self._config.log.poll_seconds:
+            if seen is not None and age < self._config.log.poll_seconds and not self._told:
                 return seen
+            if self._told and self._following is not None:  # what it reads may be of before
+                await asyncio.wait({self._following}, timeout=patience)
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
-            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size:
+            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size and not self._told:
                 return seen
             following = self._following
-            await asyncio.wait({following}, timeout=WAIT_SECONDS)
+            await asyncio.wait({following}, timeout=patience)
             if following.done():
                 following.result()
-            if self._seen is None or self._tree.size < self._seen.size:
-                raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
-            return self._seen
+            return self._seen if self._seen is not None and self._tree.size >= self._seen.size else None
 
     def _followed(self, task: asyncio.Task[None]) -> None:
         self._following = None
@@ -150,7 +165,7 @@ class Whole:
             task.exception()  # whoever waits is told
 
     async def _follow(self) -> None:
-        now = self._deps.clock.now()
+        now, expected = self._deps.clock.now(), self._told
         try:
             checkpoint = await self._log.checkpoint()
             note = self._log.note
@@ -164,12 +179,19 @@ class Whole:
             self._tree.clear()  # the disk lost some of it: it is read from the log again
             raise
         if self._seen is None or self._seen.size != checkpoint.size or before is not self._leaves:
-            live = await asyncio.to_thread(self._leaves.live)
+            recipes = None if self._seen is None or before is not self._leaves else self._seen.recipes
+            live, index = await asyncio.to_thread(self._joined, recipes)
             origin, version = self._log.state.origin, self._leaves.version
-            self._seen = Seen(origin, checkpoint.size, checkpoint.root, note, self._tree, live, version)
+            self._seen = Seen(origin, checkpoint.size, checkpoint.root, note, self._tree, live, index, version)
         else:
             self._seen = replace(self._seen, note=note)
         self._read_at = now
+        if self._told == expected:
+            self._told = 0
+
+    def _joined(self, before: RecipeIndex | None) -> tuple[LiveLog, RecipeIndex]:
+        live = self._leaves.live()
+        return live, RecipeIndex(live, before)
 
     async def _look(self, size: int) -> None:
         """Look at entries up to ``size`` that were not looked at before."""

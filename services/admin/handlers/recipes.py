@@ -30,20 +30,42 @@ HASH_SIZE = 32
 FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}
 """Tables of results beside JSON, by the word that asks for one."""
 MOST_ACCEPTED: Final = 32
+PATIENCE_SECONDS: Final = 1.0
+"""How long the log that is followed here is waited for."""
 
 
 async def listed(call: Call) -> Reply:
     """A page of the log's recipes."""
-    after, limit = call.page()
-    async with told("log"):
-        url = f"{call.admin.log.url}/v1/recipes?limit={limit}" + (f"&after={after - 1}" if after else "")
-        page = await services.call(call.admin.log.transport, "GET", url)
-    found, rest = page["recipes"][:limit], page["recipes"][limit:]
-    more = rest or page["next"] is not None
+    first, limit = call.page()
+    found, following = await _page(call.admin, first, limit)
     async with call.admin.store.read() as tx:
         own = await tx.questions_of([one["hash"] for one in found])
     recipes = [RecipeSummary(**one, question_id=own.get(one["hash"])) for one in found]
-    return Reply(RecipePage(recipes=recipes, next=str(found[-1]["index"] + 1) if more and found else None))
+    return Reply(RecipePage(recipes=recipes, next=None if following is None else str(following)))
+
+
+async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Summaries from place ``first`` on, and the place after them, if there are more: of the log that is followed here;
+    as the recipe server tells them while that is read for the first time."""
+    if (seen := await admin.whole.look(PATIENCE_SECONDS)) is not None:
+        return seen.recipes.page(first, limit, admin.deps.clock.now())
+    async with told("log"):
+        url = f"{admin.log.url}/v1/recipes?limit={limit}" + (f"&after={first - 1}" if first else "")
+        page = await services.call(admin.log.transport, "GET", url)
+    found, rest = page["recipes"][:limit], page["recipes"][limit:]
+    more = rest or page["next"] is not None
+    return found, found[-1]["index"] + 1 if more and found else None
+
+
+async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
+    """A recipe and what is told of it: by the log that is followed here; of one that this does not show (yet), by the
+    recipe server. Raises ``Abort``."""
+    seen = await admin.whole.look(PATIENCE_SECONDS)
+    found = None if seen is None else seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
+    if found is not None:
+        return found
+    async with told("log"):
+        return await services.logged_recipe(admin.log.transport, admin.log.url, recipe_hash)
 
 
 async def shown(call: Call) -> Reply:
@@ -53,8 +75,7 @@ async def shown(call: Call) -> Reply:
 
 async def document_of(admin: Admin, recipe_hash: str) -> RecipeDocument:
     """The recipe of this hash, verified, with its yield. Raises ``Abort``."""
-    async with told("log"):
-        document, recipe = await services.logged_recipe(admin.log.transport, admin.log.url, recipe_hash)
+    document, recipe = await _in_full(admin, recipe_hash)
     async with admin.store.read() as tx:
         own = await tx.questions_of([recipe_hash])
     filled = await _yield(admin, recipe)
