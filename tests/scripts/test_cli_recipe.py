@@ -216,7 +216,7 @@ def test_an_understated_epsilon_is_refused_by_check_and_by_the_log(
     assert stack("recipe", "check", str(file)) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "claim-understated" in shown
-    assert "privacy.epsilon.aggregator at least" in shown
+    assert "privacy.epsilon.aggregator at" in shown
     assert "refused by 1 of" in shown
     assert stack("recipe", "publish", str(file)) == 1
     assert "claim-understated" in capsys.readouterr().err
