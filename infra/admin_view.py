@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.rules_view import rules_text
 from infra.terminal import notes, plain_table, styled
 from tacit.client import Act, Check, Operator, Person, Question
 from tacit.errors import UsageError
@@ -73,10 +74,7 @@ def show_question(question: Question, console: Console) -> None:
 
 def show_check(check: Check, console: Console) -> None:
     """Every rule's verdict, and what would pass."""
-    table = plain_table("rule", "verdict", "why")
-    for one in check.rules:
-        table.add_row(one["rule"], styled("pass" if one["passed"] else "refused"), Text(one["detail"]))
-    console.print(table)
+    console.print(rules_text(check.rules))
     refused = sum(not one["passed"] for one in check.rules)
     words = f"refused by {refused} of {len(check.rules)} rules" if refused else "accepted by all rules"
     console.print(Text(words, style="bold green" if check.accepted else "bold red"))

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.audience_view import audience_lines
-from infra.terminal import adversary_text, delta_text, plain_table, span, styled
+from infra.rules_view import rules_text
+from infra.terminal import adversary_text, delta_text, plain_table, span
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms.form import Cap
@@ -146,10 +147,7 @@ def _parties(recipe: Recipe) -> Table:
 def show_check(found: Checked, policy: Policy, console: Console) -> None:
     """Print every rule's verdict, and the claim beside what the parameters really give."""
     recipe, verdicts = found.recipe, found.verdicts
-    table = plain_table("rule", "verdict", "why")
-    for one in verdicts:
-        table.add_row(one.rule, styled("pass" if one.passed else "refused"), Text(one.detail or ""))
-    console.print(table)
+    console.print(rules_text([one.document() for one in verdicts]))
     console.print(_claim(recipe, policy))
     refused = sum(not one.passed for one in verdicts)
     verdict = f"refused by {refused} of {len(verdicts)} rules" if refused else f"accepted by all {len(verdicts)} rules"

@@ -214,8 +214,9 @@ def test_an_understated_epsilon_is_refused_by_check_and_by_the_log(
     file = tmp_path / "low.json"
     file.write_text(json.dumps(body))
     assert stack("recipe", "check", str(file)) == 1
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "claim-understated" in shown
+    assert "privacy.epsilon.aggregator at" in shown
     assert "refused by 1 of" in shown
     assert stack("recipe", "publish", str(file)) == 1
     assert "claim-understated" in capsys.readouterr().err

@@ -1,0 +1,38 @@
+"""What the rules say of a recipe, for a person: those that refuse, with what would pass, after those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from infra.terminal import plain_table
+
+
+def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
+    """``verdicts`` as ``RuleVerdict.document`` writes them. Names of what passes, then a row for each that refuses."""
+    passed = [str(one["rule"]) for one in verdicts if one["passed"]]
+    refused = [one for one in verdicts if not one["passed"]]
+    parts: list[Any] = [Text(f"passed {len(passed)}: {', '.join(passed)}", style="dim")] if passed else []
+    if refused:
+        table = plain_table("refused by", "why", "what would pass")
+        for one in refused:
+            ways = "\nor ".join(way_text(way) for way in one.get("needed", ()))
+            table.add_row(Text(str(one["rule"]), style="bold red"), Text(str(one["detail"])), Text(ways))
+        parts += [Text(""), table]
+    return Group(*parts, Text(""))
+
+
+def way_text(way: Mapping[str, Mapping[str, Any]]) -> str:
+    """Members of a recipe and what they may be: ``batch.min_batch_size at least 20``."""
+    return " and ".join(f"{member} {bound_text(bound)}" for member, bound in way.items())
+
+
+def bound_text(bound: Mapping[str, Any]) -> str:
+    """``at least 20``; of several values, these with commas."""
+    return " ".join(
+        f"{word.replace('_', ' ')} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for word, value in bound.items()
+    )
