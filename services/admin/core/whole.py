@@ -140,18 +140,20 @@ class Whole:
             raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
         return found
 
-    async def look(self, patience: float) -> Seen | None:
-        """The same, None where it is still being read after ``patience`` seconds."""
+    async def look(self, patience: float, *, anew: bool = False) -> Seen | None:
+        """The same, None where it is still being read after ``patience`` seconds. ``anew``: as the log is now, or
+        as of the last reading where that takes longer."""
         async with told("log"):
             seen, age = self._seen, self._deps.clock.now() - self._read_at
-            if seen is not None and age < self._config.log.poll_seconds and not self._told:
+            anew = anew or self._told > 0
+            if seen is not None and age < self._config.log.poll_seconds and not anew:
                 return seen
-            if self._told and self._following is not None:  # what it reads may be of before
+            if anew and self._following is not None:  # what it reads may be of before
                 await asyncio.wait({self._following}, timeout=patience)
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
-            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size and not self._told:
+            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size and not anew:
                 return seen
             following = self._following
             await asyncio.wait({following}, timeout=patience)

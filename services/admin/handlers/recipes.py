@@ -24,6 +24,7 @@ from tacit.operations import services
 from tacit.operations.results import released
 from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
+from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
 
 HASH_SIZE = 32
@@ -45,10 +46,15 @@ async def listed(call: Call) -> Reply:
 
 
 async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Summaries from place ``first`` on, and the place after them, if there are more: of the log that is followed here;
-    as the recipe server tells them while that is read for the first time."""
-    if (seen := await admin.whole.look(PATIENCE_SECONDS)) is not None:
-        return seen.recipes.page(first, limit, admin.deps.clock.now())
+    """Summaries from place ``first`` on, and the place after them, if there are more: of the log that is followed here,
+    which is looked at once more for recipes that wait for opt-ins; as the recipe server tells them while the log is
+    read for the first time."""
+    for anew in (False, True):
+        if (seen := await admin.whole.look(PATIENCE_SECONDS, anew=anew)) is None:
+            break
+        found, following = seen.recipes.page(first, limit, admin.deps.clock.now())
+        if anew or all(one["state"] != RecipeState.PENDING for one in found):
+            return found, following
     async with told("log"):
         url = f"{admin.log.url}/v1/recipes?limit={limit}" + (f"&after={first - 1}" if first else "")
         page = await services.call(admin.log.transport, "GET", url)
@@ -58,12 +64,15 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
 
 
 async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
-    """A recipe and what is told of it: by the log that is followed here; of one that this does not show (yet), by the
-    recipe server. Raises ``Abort``."""
-    seen = await admin.whole.look(PATIENCE_SECONDS)
-    found = None if seen is None else seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
-    if found is not None:
-        return found
+    """A recipe and what is told of it: by the log that is followed here, which is looked at once more where it waits
+    for opt-ins; of one that this does not show (yet), by the recipe server. Raises ``Abort``."""
+    for anew in (False, True):
+        seen = await admin.whole.look(PATIENCE_SECONDS, anew=anew)
+        found = None if seen is None else seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
+        if found is None:
+            break
+        if anew or found[0]["state"] != RecipeState.PENDING:
+            return found
     async with told("log"):
         return await services.logged_recipe(admin.log.transport, admin.log.url, recipe_hash)
 
