@@ -21,8 +21,8 @@ from tacit.client import Operator
 
 parser = argparse.ArgumentParser(description="A question from a draft to a plot.")
 parser.add_argument("--url", required=True, help="Of the admin service.")
-parser.add_argument("--analyst-key", default=".tacit/operator/analyst.key", type=Path)
-parser.add_argument("--approver-key", default=".tacit/operator/approver.key", type=Path)
+parser.add_argument("--analyst-key", default=".tacit/analyst/analyst.key", type=Path)
+parser.add_argument("--approver-key", default=".tacit/analyst/approver.key", type=Path)
 parser.add_argument("--ca", default=None, type=Path, help="The authority of a private deployment.")
 parser.add_argument("--population", default=24, type=int)
 parser.add_argument("--min-batch-size", default=20, type=int, help="B: fewer contributions are never looked at.")

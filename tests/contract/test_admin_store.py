@@ -87,6 +87,7 @@ async def test_people_keys_sessions_and_failures_are_kept_and_forgotten(store: S
         person = (await tx.people(0, 9))[0]
         assert (await tx.key_holder(b"d" * 32), await tx.key_holder(b"e" * 32)) == ((key, person), None)
         assert await tx.keys("p") == [key]
+        assert [await tx.names({"p", "q"}), await tx.names(())] == [{"p": PERSON.name}, {}]
         assert await tx.session_holder(b"s" * 32) == (replace(session, seen=20), person)
         assert await tx.session_holder(b"x" * 32) is None
         assert (await tx.active_with_role("analyst"), (await tx.people(0, 9))[0].name) == (1, "Name")

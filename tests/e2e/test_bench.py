@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from infra.lab.bench.admin import MIX, admin_rows
+from infra.lab.bench.admin import MIX, PAGES, Asked, admin_rows
 from infra.lab.bench.agents import OWN, agent_rows
 from infra.lab.bench.ingest import PERCENTILES, ingest_rows
 from infra.lab.bench.overload import LISTENERS, overload_rows
 from infra.lab.bench.pipeline import pipeline_rows
-from infra.lab.bench.targets import ADMIN_LATENCY, ADMIN_MEMORY, AGENTS, IDLE, UNDER_ATTACK, WEIGHT
+from infra.lab.bench.targets import ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_PAINT, AGENTS, IDLE, UNDER_ATTACK, WEIGHT
 
 pytestmark = pytest.mark.slow
 SERVERS = {"relay", "all servers"}
@@ -52,9 +54,13 @@ def test_agents_cost_less_together_than_alone() -> None:
 
 @pytest.mark.slow
 def test_the_admin_api_answers_beside_a_past_of_its_own() -> None:
-    rows = list(admin_rows(recipes=4, rows=600, rate=20, seconds=2))
+    pages = 1 if shutil.which("chromium") else 0
+    rows = list(admin_rows(Asked(recipes=4, rows=600, rate=20, seconds=2, pages=pages)))
     latencies = {row.role: row.us_per_report for row in rows if row.stage == ADMIN_LATENCY}
     assert set(latencies) == {"p50", "p99", *(f"p99 of {kind}" for kind in MIX)}
     assert 0 < latencies["p50"] <= latencies["p99"]
     (memory,) = [row.us_per_report for row in rows if row.stage == ADMIN_MEMORY]
     assert 1 << 20 < memory < 512 << 20
+    paints = [row.us_per_report for row in rows if row.stage == ADMIN_PAINT]
+    assert len(paints) == pages * len(PAGES)
+    assert all(one > 0 for one in paints)

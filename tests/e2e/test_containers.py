@@ -19,7 +19,8 @@ from infra.staging.networks import project_of
 from infra.staging.podman_compose import Compose
 from tacit.errors import Fatal
 from tests.bases import base_images
-from tests.e2e.test_staging import DEVICES, SECONDS, Staging, answered, staging
+from tests.e2e.staged import SECONDS, Staging, staging
+from tests.e2e.test_staging import DEVICES, MINUTES, answered
 
 pytestmark = pytest.mark.slow
 START_SECONDS = 900.0
@@ -32,7 +33,7 @@ def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_conta
     site: Staging
     with contextlib.ExitStack() as stack:
         stack.callback(Compose(folder).down)
-        started = staging(folder, "containers", *images, ready_seconds=START_SECONDS)
+        started = staging(folder, "containers", *MINUTES, *images, devices=DEVICES, ready_seconds=START_SECONDS)
         site, document, process = stack.enter_context(started)
         assert document["mode"] == "containers"
         assert tuple(document["organisations"]) == ORGANISATIONS

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,69 +12,51 @@ import pytest
 
 from infra.legs import DEVICES as OF_DEVICES
 from infra.mosquitto import find_mosquitto
-from infra.processes import tacit_command
 from infra.stack_options import ORGANISATIONS
 from infra.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail
-from tests.kit.processes import START_SECONDS, ReadyProcess
+from tests.e2e.staged import QUESTION, Staging, all_at_work, has_namespaces, published, row_of, staging
 
-pytestmark = pytest.mark.slow
 DEVICES, JOINED, LEFT = 26, 3, 2
-SECONDS = 120.0
-QUESTION = ["--text", "How many?", "--metric", "mdvis", "--buckets", "0,1,2,4,8", "--rate", "1", "--duration", "40"]
-
-
-class Staging:
-    """Commands on one folder. ``patience``: seconds in which a command ends, or what is waited for is there."""
-
-    patience = SECONDS
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.given(*arguments, "--state-dir", str(self.folder))
-
-    def given(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = tacit_command(*arguments)
-        return subprocess.run(command, capture_output=True, text=True, timeout=self.patience, check=False)
-
-    def json(self, *arguments: str) -> dict[str, Any]:
-        done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
-
-    def until(self, what: str, found: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + self.patience
-        while not (answer := found()):
-            assert time.monotonic() < deadline, what
-            time.sleep(0.5)
-        return answer
-
-
-@contextmanager
-def staging(
-    folder: Path, mode: str, *more: str, ready_seconds: float = START_SECONDS, devices: int = DEVICES
-) -> Iterator[tuple[Staging, dict[str, Any], ReadyProcess]]:
-    options = ["--agents", str(devices), "--epoch-seconds", "60", "--mode", mode, "--json"]
-    command = tacit_command("staging", "up", *options, "--per-host", "15", *more, "--state-dir", str(folder))
-    with ReadyProcess(command, folder.with_suffix(".log")) as process:
-        yield Staging(folder), process.ready(ready_seconds), process
+MINUTES = ["--epoch-seconds", "60", "--per-host", "15"]
+FEW, LEAST, EPOCH, SECONDS, EARLY = 13, 10, 40, 30, 15
+"""The small deployment: its devices, B, its epoch, and a recipe's interval, published while so many seconds of the
+epoch before are left."""
 
 
 def answered(site: Staging, folder: Path, devices: int = DEVICES) -> dict[str, Any]:
     """The report after a recipe that every device is asked."""
     recipe = str(folder / "visits.json")
-    population = ["--population", str(devices), "--min-batch-size", "20"]
+    population = ["--population", str(devices), "--min-batch-size", "20", "--duration", "40"]
     site.json("recipe", "new", "--name", "visits", *QUESTION, *population, "--out", recipe)
     site.json("recipe", "publish", recipe)
     site.json("collect", "visits", "--wait", "110")
     return site.json("staging", "report")
 
 
+def test_a_small_deployment_answers_a_question_of_two_persons_and_every_answer_is_counted_once(tmp_path: Path) -> None:
+    mode = "namespaces" if has_namespaces() else "processes"
+    given = ["--epoch-seconds", str(EPOCH), "--batch-floor", str(LEAST), "--single", "1"]
+    with staging(tmp_path / "stack", mode, *given, devices=FEW) as (site, document, process):
+        assert document["mode"] == mode
+        assert tuple(document["organisations"]) == ORGANISATIONS
+        assert document["agents"] == {"hosts": 1, "single": 1, "devices": FEW}
+        left = EPOCH - time.time() % EPOCH
+        time.sleep(left if left < EARLY else 0)
+        recipe = published(site, "visits", FEW, LEAST, SECONDS)
+        site.json("collect", "visits", "--wait", "110")
+        report = site.json("staging", "report")
+        assert report["devices"] == FEW
+        row = row_of(report, recipe)
+        assert row["released"] >= LEAST
+        assert sum(row["journalled"].values()) == FEW
+        assert site.run("staging", "down").returncode == 0
+        assert process.wait() == 0
+
+
+@pytest.mark.slow
 def test_real_devices_that_come_and_go_answer_and_their_journals_are_what_was_released(tmp_path: Path) -> None:
-    with staging(tmp_path / "stack", "processes") as (site, document, process):
+    with staging(tmp_path / "stack", "processes", *MINUTES, devices=DEVICES) as (site, document, process):
         assert document["mode"] == "processes"
         assert tuple(document["organisations"]) == ORGANISATIONS
         assert all(url.startswith("https://") for urls in document["organisations"].values() for url in urls.values())
@@ -87,12 +64,7 @@ def test_real_devices_that_come_and_go_answer_and_their_journals_are_what_was_re
         churn = ["--join", str(JOINED), "--leave", str(LEFT), "--restart", "2"]
         present = DEVICES + JOINED - LEFT
         assert site.json("staging", "agents", *churn)["devices"] == present
-
-        def at_work() -> bool:
-            agents = site.json("staging", "status")["agents"]
-            return agents["working"] == agents["devices"] == present and not agents["failed"]
-
-        site.until("every device at work", at_work)
+        site.until("every device at work", lambda: all_at_work(site, present))
         found = answered(site, tmp_path)
         assert found["mismatches"] == []
         assert found["answered"] == found["released"] == found["journalled"] >= 20
@@ -104,12 +76,13 @@ def test_real_devices_that_come_and_go_answer_and_their_journals_are_what_was_re
         assert site.run("staging", "status").returncode == 1
 
 
+@pytest.mark.slow
 def test_devices_with_wrong_clocks_and_those_that_a_broker_wakes_answer_beside_the_others(tmp_path: Path) -> None:
     if find_mosquitto() is None:
         skip_or_fail("mosquitto", "a broker needs Mosquitto (apt-get install mosquitto)")
     devices, wrong = 36, 6
     given = ["--clock-skew", "12", "--skewed", str(wrong / devices), "--driven-by", "both"]
-    with staging(tmp_path / "stack", "processes", *given, devices=devices) as (site, _, process):
+    with staging(tmp_path / "stack", "processes", *MINUTES, *given, devices=devices) as (site, _, process):
         found = answered(site, tmp_path, devices)
         assert found["mismatches"] == []
         assert found["answered"] == found["released"] == found["journalled"] >= 20
@@ -124,10 +97,11 @@ def test_devices_with_wrong_clocks_and_those_that_a_broker_wakes_answer_beside_t
         assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_every_organisation_in_a_network_of_its_own_reaches_those_it_speaks_with_alone(tmp_path: Path) -> None:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
+    if not has_namespaces():
         skip_or_fail("netns", "network namespaces need root and the program ip (apt-get install iproute2)")
-    with staging(tmp_path / "stack", "namespaces") as (site, document, process):
+    with staging(tmp_path / "stack", "namespaces", *MINUTES, devices=DEVICES) as (site, document, process):
         hosts = {
             name: {url.rpartition(":")[0] for url in urls.values()} for name, urls in document["organisations"].items()
         }

@@ -49,14 +49,14 @@ def test_the_notebook_of_the_admin_api_asks_waits_and_draws_what_devices_answere
 ) -> None:
     layout = load_layout(stack.folder)
     out = tmp_path / "weekly.png"
-    keys = [f"--{person}-key={layout.credentials[person]}" for person in ("analyst", "approver")]
+    (tmp_path / ".tacit").symlink_to(stack.folder)  # where the notebook looks for keys
     few = [f"--population={AGENTS}", "--min-batch-size=2", "--seconds=120", f"--out={out}"]
     early_in_an_epoch()
     new(
         stack, capsys, "--name", "probe", "--metric", "m", "--boolean", "--population", "3"
     )  # the log has the keys then
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), f"--url={layout.urls['admin']}", *keys, *few],
+        [sys.executable, str(PROGRAM), f"--url={layout.urls['admin']}", *few],
         capture_output=True,
         check=False,
         text=True,

@@ -50,6 +50,7 @@ from tacit.recipe.policy import parse_policy
 from tacit.recipe.sampling_plan import FILL
 from tacit.recipe.survey import Survey
 from tacit.service.config import load_config, read_secret
+from tests.conftest import ROOT
 
 NOW = 1_800_000_000.0
 
@@ -67,6 +68,14 @@ def test_provisioned_devices_stay_when_more_are_made(layout: Layout) -> None:
     assert more[:2] == first
     assert [(path.parent / "identity.pem").read_bytes() for path in first] == before
     assert len({(path.parent / "identity.pem").read_bytes() for path in more}) == 4
+
+
+def test_keys_that_documents_and_examples_name_are_where_a_stack_puts_them(layout: Layout) -> None:
+    places = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*")]
+    texts = [path.read_text(encoding="utf-8") for path in places if path.suffix in {".md", ".py", ".mjs"}]
+    named = {name for text in texts for name in re.findall(r"\.tacit/([a-z_0-9/]+\.(?:key|token))\b", text)}
+    assert "analyst/analyst.key" in named
+    assert [name for name in sorted(named) if not (layout.state_dir / name).is_file()] == []
 
 
 def test_no_two_services_of_a_stack_share_a_credential(layout: Layout) -> None:

@@ -23,10 +23,12 @@ from typing import Any, Final
 import aiohttp
 import psutil
 
-from infra.lab.bench.admin_fill import KEY, Filled, Filler
+from infra.lab.bench.admin_fill import ADMIN, KEY, RECIPE_SERVER, Filled, Filler
+from infra.lab.bench.paint import browser, first_paints
 from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
-from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_READ
+from infra.lab.bench.storage import SQLITE, Backend
+from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_PAINT, ADMIN_READ
 from infra.layout import free_ports
 from tacit.errors import Fatal
 from tacit.media_types import JSON
@@ -49,6 +51,11 @@ MIX: Final = (
     "log.entries", "log.proof", "audit.list", "keys.show", "session.show",
 )  # fmt: skip
 """Kinds of requests, as often each."""
+PAGES: Final = (
+    "/", "/questions", "/questions/new", "/questions/{question}", "/results", "/series", "/jobs", "/ledger", "/log",
+    "/log/{place}", "/keys", "/audit",
+)  # fmt: skip
+"""Pages of the dashboard that whoever approves may see."""
 
 
 @dataclass
@@ -60,15 +67,30 @@ class Measured:
     cpu: float = 0.0
     memory: float = 0.0
     read: float = 0.0
+    paints: dict[str, list[float]] = field(default_factory=dict)
 
 
-def admin_rows(recipes: int, rows: int, rate: float, seconds: float, core: int | None = None) -> Iterator[Row]:
-    """The whole measurement. ``core``: to which the admin service is bound, before all else where that is allowed.
-    Raises ``Fatal``."""
-    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder:
-        filled = Filler(Path(folder), free_ports(1)[0]).fill(recipes, rows)
-        found = asyncio.run(_measure(filled, rate, seconds, core))
-    subject = Subject("sqlite", {"recipes": recipes, "rows": rows})
+@dataclass(frozen=True)
+class Asked:
+    """What is measured: ``rate`` requests a second for ``seconds`` beside ``recipes`` and ``rows`` of the log and of
+    the audit log. ``core``: to which the admin service is bound, before all else where that is allowed; ``database``:
+    of both services; ``pages``: how often every page of the dashboard is opened afterwards."""
+
+    recipes: int
+    rows: int
+    rate: float
+    seconds: float
+    core: int | None = None
+    database: str = SQLITE
+    pages: int = 0
+
+
+def admin_rows(asked: Asked) -> Iterator[Row]:
+    """The whole measurement. Raises ``Fatal``, and ``UsageError`` where what it needs is not installed."""
+    if asked.pages:
+        browser()
+    found, rate = asyncio.run(_measured(asked)), asked.rate
+    subject = Subject(asked.database, {"recipes": asked.recipes, "rows": asked.rows})
     everything = [one for several in found.latencies.values() for one in several]
     for name, share in (("p50", 50), ("p99", 99)):
         value = _percentile(everything, share)
@@ -79,6 +101,8 @@ def admin_rows(recipes: int, rows: int, rate: float, seconds: float, core: int |
     yield subject.row(ADMIN_CPU, "admin", "", Timing(found.cpu * 1e6 / len(everything), 0.0, len(everything)))
     yield subject.row(ADMIN_READ, "admin", "", Timing(found.read * 1e6, 0.0, 1))
     yield subject.row(ADMIN_MEMORY, "admin", "", Timing(found.memory, 0.0, 1))
+    for page, several in found.paints.items():
+        yield subject.row(ADMIN_PAINT, page, "", Timing.of(several))
 
 
 def drawing(seed: int) -> Random:
@@ -90,10 +114,16 @@ def _percentile(values: Sequence[float], share: int) -> float:
     return statistics.quantiles(values, n=100)[share - 1] if len(values) > 1 else values[0]
 
 
-async def _measure(filled: Filled, rate: float, seconds: float, core: int | None) -> Measured:
-    found = Measured()
-    async with _serving("recipe_server", filled.recipe_server), _serving("admin", filled.admin) as (url, pid):
-        _prefer(pid, core)
+async def _measured(asked: Asked) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, Backend(asked.database).running() as database:
+        filler = Filler(Path(folder), free_ports(1)[0], await database.fresh((ADMIN, RECIPE_SERVER)))
+        return await _measure(await filler.fill(asked.recipes, asked.rows), asked)
+
+
+async def _measure(filled: Filled, asked: Asked) -> Measured:
+    found, rate, seconds = Measured(), asked.rate, asked.seconds
+    async with _serving(RECIPE_SERVER, filled.recipe_server), _serving(ADMIN, filled.admin) as (url, pid):
+        _prefer(pid, asked.core)
         headers = {"Authorization": f"Bearer {KEY}"}
         async with aiohttp.ClientSession(url, headers=headers, connector=aiohttp.TCPConnector(limit=0)) as session:
             begun = time.monotonic()
@@ -104,6 +134,10 @@ async def _measure(filled: Filled, rate: float, seconds: float, core: int | None
             await _load(session, filled, rate, seconds, found)
             found.cpu = cpu_of_tree(pid) - before
         found.memory = float(memory_of_tree(pid))
+        if asked.pages:
+            recipe = filled.recipes[-1]
+            pages = [page.format(question=recipe[:24], place=filled.entries - 1) for page in PAGES]
+            found.paints = await first_paints(url, await _session(url), pages, asked.pages)
     return found
 
 
@@ -143,6 +177,17 @@ async def _send(session: aiohttp.ClientSession, kind: str, random: Random, fille
         text = await answer.read()
         if answer.status >= 400:
             raise Fatal(f"the admin service answered {answer.status} to {kind}: {text[:200]!r}")
+
+
+async def _session(url: str) -> dict[str, str]:
+    """The cookie of a browser that has signed in."""
+    async with (
+        aiohttp.ClientSession(url, cookie_jar=aiohttp.DummyCookieJar()) as session,
+        session.post("/v1/session", json={"key": KEY}) as answer,
+    ):
+        if answer.status != 201:
+            raise Fatal(f"the admin service lets nobody sign in: {await answer.text()}")
+        return {name: morsel.value for name, morsel in answer.cookies.items()}
 
 
 async def _until_read(session: aiohttp.ClientSession) -> None:

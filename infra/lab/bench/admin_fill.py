@@ -6,11 +6,10 @@ them: rows go into the databases of services that do not run, many at a time.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +43,7 @@ from tacit.tlog.leaves import LeafType, SignedLeaf, leaf_label
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import root_hash
 
+ADMIN, RECIPE_SERVER = "admin", "recipe_server"
 EPOCH_SECONDS: Final = 86_400
 SLOTS: Final = 4
 KEY: Final = "tacit-key-of-the-bench"
@@ -63,9 +63,10 @@ class Filled:
 
 
 class Filler:
-    """Fills ``folder``. ``port``: of the recipe server."""
+    """Fills ``folder``. ``port``: of the recipe server; ``databases``: the URL of an empty one by service, None where
+    they keep files."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, databases: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._kit = RecipeKit()
         self._now = int(time.time())
@@ -102,20 +103,25 @@ class Filler:
             "people": str(folder / "people.json"),
         }
 
-    def fill(self, recipes: int, rows: int) -> Filled:
+        for name, body in ((ADMIN, self._admin), (RECIPE_SERVER, self._server)):
+            if databases is not None:
+                body["database_file"] = str(folder / f"{name}.url")
+                write_secret(folder / f"{name}.url", databases[name].encode())
+
+    async def fill(self, recipes: int, rows: int) -> Filled:
         """``recipes`` of a log of ``rows`` entries, with as many acts and ``recipes`` questions."""
-        asyncio.run(self._fill(recipes, rows))
+        await self._fill(recipes, rows)
         paths = []
-        for name, body in (("admin", self._admin), ("recipe-server", self._server)):
+        for name, body in ((ADMIN, self._admin), (RECIPE_SERVER, self._server)):
             paths.append(self._folder / f"{name}.json")
             paths[-1].write_text(json.dumps(body))
         return Filled(paths[0], paths[1], [one.hash_text for one in self._recipes], rows)
 
     async def _fill(self, recipes: int, rows: int) -> None:
-        url = RecipeServerConfig.model_validate(self._server).database_url("recipe_server")
+        url = RecipeServerConfig.model_validate(self._server).database_url(RECIPE_SERVER)
         async with filling(SqlRecipeStore(url), url) as bulk:
             await self._fill_log(bulk, recipes, rows)
-        url = AdminConfig.model_validate(self._admin).database_url("admin")
+        url = AdminConfig.model_validate(self._admin).database_url(ADMIN)
         async with filling(SqlAdminStore(url), url) as bulk:
             await self._fill_acts(bulk, rows)
             for recipe in self._recipes:

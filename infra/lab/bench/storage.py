@@ -7,9 +7,10 @@ import importlib.util
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy.engine import make_url
 
@@ -19,8 +20,8 @@ from infra.postgres import PostgresServer
 from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy
-from tacit.messages import Role
 
+S = TypeVar("S", bound=Hashable)
 SQLITE, POSTGRES = "sqlite", "postgres"
 
 
@@ -56,8 +57,8 @@ class Database:
     server: PostgresServer | None = None
     _names: Iterator[int] = field(default_factory=itertools.count)
 
-    async def fresh(self, roles: Sequence[Role]) -> Mapping[Role, str] | None:
-        """The URL of an empty database for each role, None where they keep files of their own."""
+    async def fresh(self, roles: Sequence[S]) -> Mapping[S, str] | None:
+        """The URL of an empty database for each of ``roles``, None where they keep files of their own."""
         if self.server is None:
             return None
         urls = {}

@@ -163,14 +163,19 @@ def admin(
     core: Annotated[
         int | None, typer.Option("--core", min=0, help="Bind the admin service to this core, before all else (root).")
     ] = None,
+    database: Annotated[str, typer.Option("--database", help="Of both services: sqlite or postgres.")] = "sqlite",
+    pages: Annotated[
+        int, typer.Option("--pages", min=0, help="Open every page of the dashboard so often (Chromium and playwright).")
+    ] = 0,
     save: Save = False,
 ) -> None:
     """How long the admin API takes to answer beside many recipes, log entries and acts, and what memory it takes.
 
-    Real processes; requests of twelve kinds, each at its own time. With --rows 1000000 filling takes minutes.
+    Real processes; requests of twelve kinds, each at its own time. With --rows 1000000 filling takes two minutes. With
+    --pages also how long each page of the dashboard takes until a browser shows something of it.
     Example: tacit bench admin --rows 200 --recipes 20 --seconds 2
     """
-    _deliver(_admin(recipes, rows, rate, seconds, core), as_json=as_json, save=save)
+    _deliver(_admin(recipes, rows, rate, seconds, core, database, pages), as_json=as_json, save=save)
 
 
 @app.command("all")
@@ -238,15 +243,20 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
     return overload_rows(repetitions, _names(servers))
 
 
-def _admin(recipes: int, rows: int, rate: float, seconds: float, core: int | None) -> Iterator[Row]:
+def _admin(
+    recipes: int, rows: int, rate: float, seconds: float, core: int | None, database: str, pages: int
+) -> Iterator[Row]:
     require_extra("this measurement", "bench", "psutil")
-    from infra.lab.bench.admin import admin_rows
+    from infra.lab.bench.admin import Asked, admin_rows
+    from infra.lab.bench.storage import backends
 
+    if database not in (known := [one.name for one in backends()]):
+        raise UsageError(f"--database: this machine has {' and '.join(known)}")
     if rows < 3 * recipes + 2:
         raise UsageError(
             f"--rows: {recipes} recipes with their opt-ins and today's keys are {3 * recipes + 2} at least"
         )
-    return admin_rows(recipes, rows, rate, seconds, core)
+    return admin_rows(Asked(recipes, rows, rate, seconds, core, database, pages))
 
 
 def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:

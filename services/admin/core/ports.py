@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from services.admin.core.records import (
@@ -76,6 +76,10 @@ class PeopleTx(Protocol):
 
     async def person_identified(self, identity: str) -> Person | None:
         """The person whose account of the sign-in provider it is."""
+        ...
+
+    async def names(self, person_ids: Collection[str]) -> Mapping[str, str]:
+        """The names of those of them that there are, by id."""
         ...
 
     async def people(self, after: int, limit: int) -> Sequence[Person]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,7 +48,8 @@ from tacit.errors import Fatal
 
 DONE = "done"
 """Outcome of an act that was not refused."""
-_ACT = ("who", "what", "target", "at", "source", "outcome", "detail")
+_ROW = sa.select(*(AUDIT.c[name] for name in ("number", "previous", "hash", *(one.name for one in fields(Act)))))
+"""Rows of the audit log, as ``_audit_row`` takes them."""
 
 
 def _with_person(table: sa.Table) -> sa.Select[Any]:
@@ -153,6 +154,11 @@ class SqlPeople(_Rows):
         """By bound account."""
         row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.identity == identity))
         return None if row is None else Person(**row)
+
+    async def names(self, person_ids: Collection[str]) -> Mapping[str, str]:
+        """By id."""
+        query = sa.select(PEOPLE.c.id, PEOPLE.c.name).where(PEOPLE.c.id.in_(sorted(person_ids)))
+        return {row.id: row.name for row in await self._connection.execute(query)}
 
     async def people(self, after: int, limit: int) -> Sequence[Person]:
         """In order."""
@@ -324,12 +330,13 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
 
     async def last_act(self) -> AuditRow | None:
         """The newest."""
-        row = await self._one(sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(1))
+        row = (await self._connection.execute(_ROW.order_by(AUDIT.c.number.desc()).limit(1))).first()
         return None if row is None else _audit_row(row)
 
     async def newest_of(self, what: str) -> AuditRow | None:
         """The newest of one kind."""
-        row = await self._one(sa.select(AUDIT).where(AUDIT.c.what == what).order_by(AUDIT.c.number.desc()).limit(1))
+        query = _ROW.where(AUDIT.c.what == what).order_by(AUDIT.c.number.desc()).limit(1)
+        row = (await self._connection.execute(query)).first()
         return None if row is None else _audit_row(row)
 
     async def add_act(self, row: AuditRow) -> None:
@@ -339,18 +346,14 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
 
     async def acts(self, after: int, limit: int) -> Sequence[AuditRow]:
         """In order."""
-        query = sa.select(AUDIT).where(AUDIT.c.number > after).order_by(AUDIT.c.number).limit(limit)
-        return [_audit_row(row) for row in await self._all(query)]
+        query = _ROW.where(AUDIT.c.number > after).order_by(AUDIT.c.number).limit(limit)
+        return [_audit_row(row) for row in await self._connection.execute(query)]
 
     async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
         """The newest of one target, in order."""
-        query = (
-            sa.select(AUDIT)
-            .where(AUDIT.c.target == target, AUDIT.c.what.in_(whats), AUDIT.c.outcome == DONE)
-            .order_by(AUDIT.c.number.desc())
-            .limit(limit)
-        )
-        return [_audit_row(row) for row in reversed(await self._all(query))]
+        done = _ROW.where(AUDIT.c.target == target, AUDIT.c.what.in_(whats), AUDIT.c.outcome == DONE)
+        found = await self._connection.execute(done.order_by(AUDIT.c.number.desc()).limit(limit))
+        return [_audit_row(row) for row in reversed(found.all())]
 
 
 def _taken(table: sa.Table, values: Sequence[Any]) -> dict[str, Any]:
@@ -370,8 +373,9 @@ def _question(row: Mapping[str, Any]) -> Question:
     return Question(**{**row, "state": QuestionState(row["state"]), "authors": tuple(json.loads(row["authors"]))})
 
 
-def _audit_row(row: Mapping[str, Any]) -> AuditRow:
-    return AuditRow(row["number"], row["previous"], Act(**{name: row[name] for name in _ACT}), row["hash"])
+def _audit_row(row: Sequence[Any]) -> AuditRow:
+    number, previous, own, *act = row
+    return AuditRow(number, previous, Act(*act), own)
 
 
 class SqlAdminStore(DatabaseStore):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from services.admin.core.calls import Call, Reply
 from services.admin.core.documents import ActDocument, AuditPage
 from services.admin.core.ports import AdminTx
@@ -18,15 +20,14 @@ async def listed(call: Call) -> Reply:
 async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
     """At most ``limit`` acts behind number ``after``."""
     found = await tx.acts(after, limit + 1)
-    people = [await tx.person(one) for one in sorted({row.act.who for row in found if row.act.who})]
-    names = {person.id: person.name for person in people if person is not None}
+    names = await tx.names({row.act.who for row in found if row.act.who})
     following = str(found[limit - 1].number) if len(found) > limit else None
     last = await tx.last_act()
     newest = 0 if last is None else last.number
     return AuditPage(acts=[_document(row, names) for row in found[:limit]], next=following, newest=newest)
 
 
-def _document(row: AuditRow, names: dict[str, str]) -> ActDocument:
+def _document(row: AuditRow, names: Mapping[str, str]) -> ActDocument:
     act = row.act
     return ActDocument(
         number=row.number,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from services.admin.core.calls import Call, Reply
@@ -132,14 +132,14 @@ async def _reply(
     return Reply(document, status, headers, question.id, detail, event=event)
 
 
-async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable[str] = ()) -> dict[str, str]:
+async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable[str] = ()) -> Mapping[str, str]:
     """The names of all who wrote or approved any of them, and of ``others`` (ids)."""
-    wanted = {person for one in questions for person in (*one.authors, one.approver) if person} | set(others)
-    found = [await tx.person(one) for one in sorted(wanted)]
-    return {person.id: person.name for person in found if person is not None}
+    return await tx.names(
+        {person for one in questions for person in (*one.authors, one.approver) if person} | set(others)
+    )
 
 
-def _document(question: Question, names: dict[str, str], *, whole: bool = False) -> QuestionDocument:
+def _document(question: Question, names: Mapping[str, str], *, whole: bool = False) -> QuestionDocument:
     return QuestionDocument(
         id=question.id,
         state=question.state.value,

@@ -51,7 +51,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
     )  # fmt: skip
 
 
-def row_of(question: Question, names: dict[str, str]) -> dict[str, Any]:
+def row_of(question: Question, names: Mapping[str, str]) -> dict[str, Any]:
     """A question in a list."""
     body = json.loads(question.text)
     return {
@@ -183,7 +183,7 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
 
 def _steps(
     question: Question,
-    names: dict[str, str],
+    names: Mapping[str, str],
     recipe: Recipe | None,
     now: int,
     releases: Sequence[Mapping[str, Any]],
@@ -223,7 +223,7 @@ def _steps(
     return steps
 
 
-def _rounds(acts: Sequence[Act], names: dict[str, str]) -> list[dict[str, Any]]:
+def _rounds(acts: Sequence[Act], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every submission with the approval that came of it, if one did, the first one first."""
     rounds: list[dict[str, Any]] = []
     for one in acts:
