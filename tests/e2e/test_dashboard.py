@@ -144,6 +144,10 @@ async def test_another_person_approves_and_publishes_while_its_author_looks_on(s
         await expect(page.get_by_role("heading", name="How it fills")).to_be_visible()
         (recipe,) = await site.stage.recipes()
         await expect(page.get_by_text(recipe, exact=True)).to_be_visible()
+        await expect(author.get_by_role("heading", name="How it fills")).to_be_visible()
+        await expect(author.locator("h1")).to_have_text("visits published")
+        await author.get_by_text("Canonical bytes").click()
+        assert await author.evaluate("refresh().then(() => document.querySelector('#live-recipe details').open)")
 
 
 async def test_a_role_that_may_not_is_told_so(site: Site, browser: Browser) -> None:

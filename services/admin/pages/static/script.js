@@ -110,7 +110,11 @@ function forget() {
   sessionStorage.removeItem("tacit-sent");
 }
 
-// Live parts: read the page again and put its live parts in the place of the old ones, unless somebody is inside.
+// Live parts: read the page again and put what has changed of them in the place of the old ones, unless somebody is
+// inside. What is open, or typed, in a part that the server tells as before stays.
+const served = new Map();
+for (const part of document.querySelectorAll("[data-live]")) served.set(part.id, part.innerHTML);
+
 async function refresh() {
   const answer = await ask(location.href, { headers: { "X-Tacit-By-Itself": "1" } });
   if (answer.redirected) document.getElementById("ended").hidden = false;
@@ -118,7 +122,8 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = page.getElementById(part.id);
-    if (next && !part.contains(document.activeElement) && next.innerHTML !== part.innerHTML) {
+    if (next && !part.contains(document.activeElement) && next.innerHTML !== served.get(part.id)) {
+      served.set(part.id, next.innerHTML);
       part.replaceChildren(...next.childNodes);
       localTimes(part);
     }
