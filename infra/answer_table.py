@@ -10,12 +10,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import JOINERS
 from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
 
 LEAST_BAR = 20
 LEAST_LABEL = 8
 GAP = 2
-JOINERS = "\u200c\u200d"
 """Characters without a picture that letters around them need."""
 FRAME = 4
 """Cells that a panel's frame takes of a line."""
