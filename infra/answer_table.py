@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import JOINERS
 from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
 
 ANSWER = "answer"
@@ -17,7 +18,6 @@ ANSWER = "answer"
 LEAST_BAR = 20
 LEAST_LABEL = 8
 GAP = 2
-JOINERS = "\u200c\u200d"
 """Characters without a picture that letters around them need."""
 FRAME = 4
 """Cells that a panel's frame takes of a line."""
