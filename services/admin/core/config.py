@@ -94,8 +94,8 @@ class AdminConfig(ServiceConfig):
     collector: OwnCollector | None = None
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
-    """File (0600) with the first people, each with name, role and the SHA-256 of the key (``key_sha256``, as ``tacit keys
-    show`` prints it); it is read into an empty store, once."""
+    """File (0600) with the first people, each with name, role and the SHA-256 of the key (``key_sha256``, as
+    ``tacit keys show`` prints it); it is read into an empty store, once."""
     public_url: str | None = None
     """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
     cookies are marked Secure."""
