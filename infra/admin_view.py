@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import visible
 from infra.rules_view import rules_text
 from infra.terminal import notes, plain_table, styled
 from tacit.client import Act, Check, Fleet, Operator, Person, Question
@@ -67,7 +68,7 @@ def show_question(question: Question, console: Console) -> None:
     ]
     for name, value in rows:
         if str(value):
-            facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(value))
+            facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(visible(value)))
     console.print(Text(f"{question.survey.get('name') or 'no name yet'} ({question.id})", style="bold"))
     console.print(facts)
 

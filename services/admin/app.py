@@ -37,6 +37,7 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
+from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
@@ -172,9 +173,12 @@ def analyst_key(config: AdminConfig) -> Signer | None:
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:
-    """The parties of recipes by model, from a JSON file ``{model: parties}``. Raises ``UsageError``."""
+    """The parties of recipes by model, from a JSON file ``{model: parties}``, or ``parties`` alone of the usual model,
+    as ``tacit recipe new --parties`` takes them. Raises ``UsageError``."""
     try:
         found = parse_json(path.read_bytes(), str(path))
+        if isinstance(found, dict) and "analyst" in found:
+            found = {SecureAggregation.name: found}
         if not isinstance(found, dict) or not set(found) <= set(FORMS):
             raise UsageError(f"{path}: must hold the parties by model: {', '.join(FORMS)}")
         return {model: validated(FORMS[model].parties, body, f"{path}: {model}") for model, body in found.items()}

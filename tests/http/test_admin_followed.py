@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from services.admin.handlers import recipes
+from services.admin.core.documents import EntryPage
+from services.admin.core.whole import Seen
+from services.admin.handlers import log, recipes
 from tests.http.admin_stage import KIT, LOG_URL, Stage
 
 OWN = ("question_id", "yield", "rejections")
@@ -107,3 +109,19 @@ async def test_while_the_log_is_read_for_the_first_time_the_recipe_server_is_ask
     _, rest = await stage.call("GET", f"/v1/recipes?limit=2&cursor={page['next']}", status=200)
     assert ([one["hash"] for one in rest["recipes"]], rest["next"]) == ([found[2].hash_text], None)
     assert len(asked(stage)) == 1
+
+
+async def test_entries_that_are_forgotten_while_a_page_is_made_of_them_are_not_there_for_now(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = log.entries_of
+
+    def forgotten(seen: Seen, first: int, limit: int) -> EntryPage:
+        seen.tree.clear()
+        return made(seen, first, limit)
+
+    assert len((await stage.call("GET", "/v1/log/entries", status=200))[1]["entries"]) == 2
+    monkeypatch.setattr(log, "entries_of", forgotten)
+    assert await stage.refused("GET", "/v1/log/entries") == (503, "problem:peer-away")
+    monkeypatch.setattr(log, "entries_of", made)
+    assert len((await stage.call("GET", "/v1/log/entries", status=200))[1]["entries"]) == 2

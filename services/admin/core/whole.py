@@ -146,14 +146,15 @@ class Whole:
         async with told("log"):
             seen, age = self._seen, self._deps.clock.now() - self._read_at
             anew = anew or self._told > 0
-            if seen is not None and age < self._config.log.poll_seconds and not anew:
+            held = seen is not None and self._tree.size >= seen.size
+            if held and age < self._config.log.poll_seconds and not anew:
                 return seen
             if anew and self._following is not None:  # what it reads may be of before
                 await asyncio.wait({self._following}, timeout=patience)
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
-            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size and not anew:
+            if held and age < BESIDE_SECONDS and not anew:
                 return seen
             following = self._following
             await asyncio.wait({following}, timeout=patience)
