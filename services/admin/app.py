@@ -11,6 +11,7 @@ from aiohttp import web
 from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
+from services.admin.core.fleet import FleetWatch
 from services.admin.core.log import Log
 from services.admin.core.openapi import about
 from services.admin.core.openid import OpenIdClient
@@ -90,6 +91,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     add_driver(app, admin.publishing, RETRY_SECONDS, "publishing what was signed")
     watch = YieldWatch(store, admin.events, admin.log, admin.collector, deps.clock)
     add_driver(app, watch, LOOK_SECONDS, "watching yields")
+    if config.fleet is not None:
+        add_driver(app, FleetWatch(config.fleet, admin.events), LOOK_SECONDS, "watching the fleet's counts")
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)

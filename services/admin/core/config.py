@@ -108,6 +108,9 @@ class AdminConfig(ServiceConfig):
     registered one, or of everybody. Who needs one approves with no API key alone. It needs ``public_url``."""
     passkeys_publish: bool = False
     """Whether publishing needs a passkey just so."""
+    fleet: ConfigPath | None = None
+    """Folder (0700) in which ``tacit staging`` tells how its devices are, in counts, for the page and the API. Of a
+    staging deployment alone: nobody else can count devices."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
     """Days for which the answer to a request with an Idempotency-Key is kept."""
     audit_addresses: bool = False
