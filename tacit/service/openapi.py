@@ -286,7 +286,7 @@ def require_known_query(one: Operation, request: web.Request) -> None:
     """What a query has besides the operation's members is a mistake, and each of those stands there once; otherwise a
     misspelt filter would answer with everything. Raises ``DecodeError``."""
     known = {*one.query, *(("format",) if one.formats else ()), *(("cursor", "limit") if one.paged else ())}
-    given = list(request.query)
+    given = [name for name, _ in request.query.items()]
     if not known.issuperset(given):
         words = f"takes {', '.join(sorted(known))} and nothing else" if known else "takes nothing"
         raise DecodeError(f"the query of this {words}")
