@@ -1,4 +1,4 @@
-"""What the admin service tells of a log whose server lies to it: before and after a restart, and in several processes."""
+"""What the admin service tells of a log whose server lies: before and after a restart, and in several processes."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Entries stay in files (``tacit.adapters.kept_tree``); in memory is what recipes, series and their leaves say, and a few
 of the newest keys. A checkpoint needs the policy's witnesses, and extends the newest one that any process of this
-folder was shown, which is kept beside the entries. The log is followed where it was left, by one reader for all who ask, who looks only at what it grew
-by; a request waits for that a few seconds at most. Accounts are reckoned when a leaf came that charges or frees them,
-and every few minutes for the time that passed.
+folder was shown, which is kept beside the entries. The log is followed where it was left, by one reader for all who
+ask, who looks only at what it grew by; a request waits for that a few seconds at most. Accounts are reckoned when a
+leaf came that charges or frees them, and every few minutes for the time that passed.
 """
 
 from __future__ import annotations
