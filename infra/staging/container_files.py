@@ -65,9 +65,8 @@ def _provision(layout: Layout, own: Path, organisation: str, services: list[str]
 
 def hand_over(layout: Layout, devices: Devices) -> None:
     """Give every file to the user of the container that reads it; as root."""
-    for name, config in layout.configs.items():
-        (config.parent / layout.options.state_folder).mkdir(mode=0o700, exist_ok=True)
-        _give(config.parent, user_of(organisation_of(name)))
+    for name in layout.configs:
+        hand_over_service(layout, name)
     for organisation in with_database(layout):
         _give(layout.state_dir / DATABASES / organisation, database_user(organisation))
     public = devices.folder / PUBLIC
@@ -75,6 +74,13 @@ def hand_over(layout: Layout, devices: Devices) -> None:
     for path in (layout.policy_path, layout.state_dir / AUTHORITY / CA_FILE):
         shutil.copyfile(path, public / path.name)
     _give(devices.folder, user_of(DEVICES))
+
+
+def hand_over_service(layout: Layout, name: str) -> None:
+    """Give a service's files to the user of its container; as root."""
+    folder = layout.configs[name].parent
+    (folder / layout.options.state_folder).mkdir(mode=0o700, exist_ok=True)
+    _give(folder, user_of(organisation_of(name)))
 
 
 def _give(folder: Path, user: int) -> None:
