@@ -35,7 +35,7 @@ from infra.layout import INDEX, Layout, renew_certificates
 from infra.staging import report as reports
 from infra.staging.agents import counted
 from infra.staging.compose import compose_document
-from infra.staging.container_files import hand_over, write_databases
+from infra.staging.container_files import hand_over, write_databases, write_prometheus
 from infra.staging.containers import alone
 from infra.staging.devices import Devices
 from infra.staging.natures import Driver, Natures
@@ -153,6 +153,7 @@ def _up_in_containers(
         parts = deploy(layout, Deployment())
         devices.populate(layout, *crowd, entropy, now)
         write_databases(layout, entropy, now)
+        write_prometheus(layout, parts.first, now)
         hand_over(layout, devices)
         compose.write(compose_document(layout, devices, images, database_image))
         asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
+import ssl
 import subprocess
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -49,12 +53,14 @@ def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_conta
         assert reached(f"{project}-attester", document) == {"attester", "issuer"}
         for name in ("leader", "relay", "admin", "issuer-database"):
             podman("healthcheck", "run", f"{project}-{name}")
+        metrics_are_for_the_prometheus_of_the_same_organisation(site)
         present = DEVICES + 3 - 2
         assert site.json("staging", "agents", "--join", "3", "--leave", "2")["devices"] == present
         site.until("every device at work", lambda: at_work(site, present))
         every_device_starts_again(site, project, present)
         an_organisation_starts_again(site, project)
-        one_is_away_and_comes_back_with_what_it_spent(site, project)
+        one_comes_back_with_a_flag_that_its_container_does_not_keep(site, project)
+        an_older_database_is_refused_and_the_newest_one_taken(site, tmp_path)
         site.until("every device at work", lambda: at_work(site, present))
         found = answered(site, tmp_path)
         assert found["mismatches"] == []
@@ -63,6 +69,36 @@ def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_conta
         assert process.wait(SECONDS) == 0
     assert podman("ps", "--all", "--quiet", "--filter", f"label=io.podman.compose.project={project}") == ""
     assert project not in podman("network", "ls", "--format", "{{.Name}}")
+
+
+def metrics_are_for_the_prometheus_of_the_same_organisation(site: Staging) -> None:
+    """Everybody else is refused by name, and whoever has no certificate; the operator asks with the service's token."""
+    own, other = (site.folder / "prometheus" / name for name in ("leader", "helper"))
+    (job,) = json.loads((own / "prometheus.yml").read_text())["scrape_configs"]
+    (target,) = job["static_configs"]
+    assert target["labels"] == {"party": "leader"}
+    url = f"{job['scheme']}://{target['targets'][0]}/metrics"
+    status, page = read(url, own / "ca.pem", own)
+    assert status == HTTPStatus.OK
+    assert b"tacit_ready 1.0" in page
+    assert read(url, own / "ca.pem", other)[0] == HTTPStatus.UNAUTHORIZED
+    assert read(url, own / "ca.pem", None)[0] == HTTPStatus.UNAUTHORIZED
+    assert site.json("operator", "status", "leader")["ready"]
+
+
+def read(url: str, authority: Path, client: Path | None) -> tuple[int, bytes]:
+    """Status and body of what is at ``url`` for whoever has the certificate in ``client``."""
+    context = ssl.create_default_context(cafile=str(authority))
+    if client is not None:
+        context.load_cert_chain(client / "tls.pem", client / "tls.key")
+    place = urlsplit(url)
+    link = http.client.HTTPSConnection(str(place.hostname), place.port, timeout=10, context=context)
+    try:
+        link.request("GET", place.path)
+        answer = link.getresponse()
+        return answer.status, answer.read()
+    finally:
+        link.close()
 
 
 def every_device_starts_again(site: Staging, project: str, present: int) -> None:
@@ -87,8 +123,7 @@ def an_organisation_starts_again(site: Staging, project: str) -> None:
     assert all(Path("/proc", str(pid)).exists() for pid in answer["services"].values())
 
 
-def one_is_away_and_comes_back_with_what_it_spent(site: Staging, project: str) -> None:
-    """Its mark is gone: it says so, once, and starts with a flag that its container does not keep."""
+def one_comes_back_with_a_flag_that_its_container_does_not_keep(site: Staging, project: str) -> None:
     mark = site.folder / "issuer" / "state" / "issuer.mark"
     owner = mark.stat().st_uid
     assert site.json("staging", "stop", "issuer")["services"]["issuer"] is None
@@ -104,6 +139,29 @@ def one_is_away_and_comes_back_with_what_it_spent(site: Staging, project: str) -
     assert "--new-mark" not in inspected([f"{project}-issuer"])[0]["Config"]["Cmd"]
     assert len(containers(project)) == CONTAINERS, "and no other is left"
     podman("healthcheck", "run", f"{project}-issuer")
+
+
+def an_older_database_is_refused_and_the_newest_one_taken(site: Staging, folder: Path) -> None:
+    config = str(site.folder / "attester" / "config.json")
+    mark = site.folder / "attester" / "state" / "attester.mark"
+    taken(site, config, folder / "older")
+    before = mark.read_bytes()
+    site.until("tokens are spent", lambda: mark.read_bytes() != before)
+    site.json("staging", "stop", "attester")
+    taken(site, config, folder / "newest")
+    done = site.given("restore", "attester", str(folder / "older"), "--config", config)
+    assert done.returncode == 0, done.stderr
+    refused = site.run("staging", "start", "attester")
+    assert refused.returncode == 1
+    assert "the database is older than what this service has done since" in refused.stderr
+    done = site.given("restore", "attester", str(folder / "newest"), "--config", config)
+    assert done.returncode == 0, done.stderr
+    site.json("staging", "start", "attester")
+
+
+def taken(site: Staging, config: str, backup: Path) -> None:
+    done = site.given("backup", "attester", "--config", config, "--out", str(backup))
+    assert done.returncode == 0, done.stderr
 
 
 def containers(project: str) -> list[dict[str, Any]]:
