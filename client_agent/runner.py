@@ -25,6 +25,7 @@ from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.sources import DataSource, open_source
 from client_agent.store import SqlAgentStore
+from tacit.adapters.files import read_bounded
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
@@ -33,7 +34,7 @@ from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
-from tacit.service.config import read_secret
+from tacit.service.config import MOST_BYTES, read_secret
 from tacit.tlog.client import LogState
 from tacit.tokens.attestation import SoftwareDevice
 
@@ -258,7 +259,4 @@ class Watch:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    return read_bounded(path, MOST_BYTES)

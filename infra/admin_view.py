@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import visible
 from infra.rules_view import rules_text
 from infra.terminal import notes, plain_table, styled
-from tacit.client import Act, Check, Operator, Person, Question
+from tacit.client import Act, Check, Fleet, Operator, Person, Question
 from tacit.errors import UsageError
 from tacit.moments import when
 
@@ -67,7 +68,7 @@ def show_question(question: Question, console: Console) -> None:
     ]
     for name, value in rows:
         if str(value):
-            facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(value))
+            facts.add_row(Text(name, style="dim"), value if isinstance(value, Text) else Text(visible(value)))
     console.print(Text(f"{question.survey.get('name') or 'no name yet'} ({question.id})", style="bold"))
     console.print(facts)
 
@@ -78,6 +79,26 @@ def show_check(check: Check, console: Console) -> None:
     refused = sum(not one["passed"] for one in check.rules)
     words = f"refused by {refused} of {len(check.rules)} rules" if refused else "accepted by all rules"
     console.print(Text(words, style="bold green" if check.accepted else "bold red"))
+
+
+def show_fleet(fleet: Fleet, console: Console) -> None:
+    """How many devices there are and work, and what the last report said."""
+    for trouble in fleet.troubles:
+        console.print(Text(trouble, style="bold red"))
+    if (told := fleet.devices) is not None:
+        console.print(
+            f"{told['working']} of {told['devices']} devices at work, {told['failed']} failed; tokens held for "
+            f"{told['slots_held']} of {told['slots_known']} slots; as of {when(told['at'])}"
+        )
+    elif not fleet.troubles:
+        console.print("nothing has been told yet; tacit staging up tells it while it runs")
+    if (report := fleet.report) is not None:
+        table = plain_table("recipe", "journalled as sent", "released")
+        for row in report["recipes"]:
+            released = "" if row["released"] is None else str(row["released"])
+            table.add_row(row["recipe"], str(row["journalled"].get("sent", 0)), released)
+        console.print(table)
+        console.print(f"report of {when(report['at'])}: {len(report['mismatches'])} kinds of mismatch")
 
 
 def acts_table(acts: Sequence[Act]) -> Table:

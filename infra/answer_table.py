@@ -10,12 +10,14 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import JOINERS
 from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
 
+ANSWER = "answer"
+"""The heading of the labels."""
 LEAST_BAR = 20
 LEAST_LABEL = 8
 GAP = 2
-JOINERS = "\u200c\u200d"
 """Characters without a picture that letters around them need."""
 FRAME = 4
 """Cells that a panel's frame takes of a line."""
@@ -40,12 +42,12 @@ def answers_table(answers: Sequence[AnswerRow], bar: str, numbers: Sequence[str]
         GAP + max(cell_len(heading), *(cell_len(one.numbers[at]) for one in answers), 0)
         for at, heading in enumerate(numbers)
     )
-    longest = max((cell_len(one.label) for one in answers), default=0)
+    longest = max(cell_len(ANSWER), *(cell_len(one.label) for one in answers), 0)
     free = width - FRAME - rest - GAP
     bars = free >= LEAST_BAR + min(longest, LEAST_LABEL)
     bar_width = min(BAR_WIDTH, max(LEAST_BAR, free - longest)) if bars else -GAP
     label_width = max(LEAST_LABEL, free - bar_width)
-    table = plain_table("answer", *([bar] if bars else []), *numbers)
+    table = plain_table(ANSWER, *([bar] if bars else []), *numbers)
     for at, column in enumerate(table.columns):
         drawn = bars and at == 1
         column.justify = "left" if drawn else "right"

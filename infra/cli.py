@@ -17,6 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from infra.imports import no_collection
+from infra.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, Refusal, TacitError
 from tacit.native_level import wanted_level
@@ -168,7 +169,7 @@ def _wanted(arguments: Sequence[str]) -> str:
 
 
 def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json: bool = False) -> None:
-    detail = " ".join(detail.split())
+    detail = visible(" ".join(detail.split()))
     print(f"tacit: {f'refused by rule {rule}: ' if rule else ''}{detail}", file=sys.stderr)
     if hint:
         print(f"tacit: {hint}", file=sys.stderr)

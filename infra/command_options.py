@@ -9,6 +9,7 @@ import typer
 
 from infra.flags import AsJson
 from infra.layout import Layout, load_layout
+from tacit.adapters.files import read_bounded
 from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
@@ -27,6 +28,8 @@ __all__ = [
     "write_file",
 ]
 STATE_DIR = Path(".tacit")
+MOST_BYTES = 16 << 20
+"""Of a document that a command is given."""
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help=f"Folder of a local stack (default {STATE_DIR}).", show_default=False)
@@ -63,10 +66,7 @@ def checked_name(text: str) -> str:
 
 def read_file(path: Path) -> bytes:
     """The file's bytes. Raises ``UsageError``."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    return read_bounded(path, MOST_BYTES)
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from infra.log_view import printable
 from infra.log_watch import LogReport, Stage, Watch
+from infra.plain import visible
 from tacit.errors import DecodeError
 from tacit.monitor.findings import Finding
 from tacit.ports import TransportError
@@ -41,7 +41,7 @@ class Monitor:
             self.report = await self._watch.look(self._stage)
         except (TransportError, DecodeError) as error:
             self.looks["failed"] += 1
-            self._trouble = f"the log cannot be read: {printable(str(error))}"
+            self._trouble = f"the log cannot be read: {visible(str(error))}"
             return 0
         self.looks["done"] += 1
         self._trouble = ""

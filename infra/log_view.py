@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.log_watch import LogReport
+from infra.plain import visible
 from infra.terminal import plain_table
 from tacit.codec import b64url
 from tacit.moments import when
@@ -79,14 +80,9 @@ def _findings(findings: list[Finding]) -> Table:
     table.add_column("leaf", justify="right", no_wrap=True)
     table.add_column("what", overflow="fold")
     for one in findings:
-        table.add_row(one.kind, "" if one.index is None else str(one.index), Text(printable(one.what)))
+        table.add_row(one.kind, "" if one.index is None else str(one.index), Text(visible(one.what)))
     return table
 
 
 def _count(count: int) -> str:
     return "1 finding" if count == 1 else f"{count:,} findings"
-
-
-def printable(text: str) -> str:
-    """Words that may hold what others wrote, fit for a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from infra.command_options import layout_of, read_file, server_of, transport_of, write_file
+from infra.command_options import layout_of, read_file, server_of, transport_of
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes, print_json
+from tacit.adapters.files import replace_file
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -30,17 +33,47 @@ SigningKey = Annotated[
         "--key", help="File of the analyst's signing key; with --pkcs11 its label in the token.", show_default=False
     ),
 ]
+KnownHash = Annotated[
+    str | None,
+    typer.Option(
+        "--hash", help="Sign nothing but the document of this hash; without it a person at a terminal is asked."
+    ),
+]
 LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
 
 D = TypeVar("D", Recipe, Series)
 
 
-def sign_file(file: Path, read: Callable[[bytes, str], D], key: Signer, out: Path, *, as_json: bool) -> None:
-    """Sign the document in ``file`` and write its leaf; nobody is asked. Raises ``UsageError``, and
-    ``TransportError`` where the key's token makes no signature."""
+@dataclass(frozen=True)
+class Signing:
+    """What is signed, with what, and what is known of it. ``expected``: the hash that it must have, if that is known;
+    ``apart``: files that the leaf must not take the place of."""
+
+    file: Path
+    key: Signer
+    out: Path
+    expected: str | None
+    apart: tuple[Path | None, ...]
+
+
+def sign_file(asked: Signing, read: Callable[[bytes, str], D], show: Callable[[D], None], *, as_json: bool) -> None:
+    """Show the document, member for member and in words, sign it, and write its leaf. A person at a terminal who does
+    not name the hash is asked before. What is shown is what is signed: the file is read once. Raises ``UsageError``,
+    ``typer.Abort``, and ``TransportError`` where the key's token makes no signature."""
+    file, out = asked.file, asked.out
     document = read(read_file(file), str(file))
-    leaf = signed_leaf(document, key)
-    write_file(out, leaf.encode())
+    if asked.expected not in {None, document.hash_text}:
+        raise UsageError(f"{file}: its hash is {document.hash_text}, another than --hash; it is not signed")
+    for kept in (file, *asked.apart):
+        if kept is not None and out.resolve() == kept.resolve():
+            raise UsageError(f"{out}: it is read here, too; give --out another name")
+    if not as_json:
+        print_json(document.body())
+        show(document)
+        if asked.expected is None and sys.stdin.isatty() and sys.stdout.isatty():
+            typer.confirm(f"sign this as {_analyst_of(document)}?", abort=True)
+    leaf = signed_leaf(document, asked.key)
+    replace_file(out, leaf.encode())
     if as_json:
         told = {"hash": document.hash_text, "name": document.name, "signer": leaf.signer, "file": str(out)}
         print_json({"type": leaf.type.value, **told})
@@ -76,6 +109,10 @@ def publish_file(
             raise UsageError(f"{file} is a signed {leaf.type}; publish it with: tacit {leaf.type} publish {file}")
         document = found
     return document, url, asyncio.run(_send(transport_of(state_dir, server), url, leaf))
+
+
+def _analyst_of(document: Recipe | Series) -> str:
+    return (document.probe if isinstance(document, Series) else document).parties.analyst.operator
 
 
 def note_asked(recipe: Recipe) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.audience_view import audience_lines
+from infra.plain import visible
 from infra.rules_view import rules_text
 from infra.terminal import adversary_text, delta_text, plain_table, span
 from tacit.dp.claim import stated_epsilon
@@ -61,8 +62,8 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("asks until", f"{when(asked_until(recipe.interval))}; who meets it later takes no part"),
         ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
     ):
-        facts.add_row(Text(name, style="dim"), Text(value))
-    title = Text(f"{recipe.name}: {recipe.question.text}", style="bold")
+        facts.add_row(Text(name, style="dim"), Text(visible(value)))
+    title = Text(visible(f"{recipe.name}: {recipe.question.text}"), style="bold")
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import visible
 from infra.terminal import adversary_text, epsilon_text, plain_table, span
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
@@ -47,7 +48,7 @@ def series_document(series: Series) -> dict[str, Any]:
 def show_series(series: Series, state: str, console: Console) -> None:
     """Print everything that matters about a series."""
     document = series_document(series)
-    title = Text(f"{series.name}: {series.probe.question.text}", style="bold")
+    title = Text(visible(f"{series.name}: {series.probe.question.text}"), style="bold")
     console.print(Panel(_facts(series, state), title=title, title_align="left"))
     parts: list[RenderableType] = [_price(series, document["claim"])]
     parts += [Text(line, style="dim") for line in _remarks(series, document)]
@@ -95,7 +96,7 @@ def _facts(series: Series, state: str) -> Table:
         ("account", f"{probe.privacy.account}, charged once for all rounds"),
     ]
     for name, value in rows:
-        facts.add_row(Text(name, style="dim"), Text(value))
+        facts.add_row(Text(name, style="dim"), Text(visible(value)))
     return facts
 
 

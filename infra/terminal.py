@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from infra.plain import escaped, harmless
 from tacit.dp.claim import UNBOUNDED
 from tacit.models.forms.registry import adversary
 from tacit.moments import when
@@ -35,23 +37,32 @@ STYLES = {
 }
 
 
+class _Terminal(Console):
+    """Prints words as they are, and never what a terminal takes for an order, whoever wrote it into them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As the base; the text of every segment is harmless."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else harmless(text), style, control)
+
+
 def answers(least: int = 0) -> Console:
     """Where answers go: stdout. Into a file or pipe lines are at least ``least`` cells wide, not cut at 80. Text is
     printed as it is: names and paths may hold brackets and colons."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = _Terminal(highlight=False, markup=False, emoji=False)
     if console.is_terminal or console.width >= least:
         return console
-    return Console(highlight=False, markup=False, emoji=False, width=least)
+    return _Terminal(highlight=False, markup=False, emoji=False, width=least)
 
 
 def notes() -> Console:
     """Where progress and remarks go: stderr. Text is printed as it is."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return _Terminal(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(escaped(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
 
 
 def span(start: float, end: float) -> str:

@@ -62,6 +62,7 @@ LONG = {
     "tacit agent state --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
     "tacit collect visits --wait 300": "tests/e2e/test_up.py",
     "tacit collect visits --wait 60": "tests/e2e/test_up.py",
+    "tacit admin results weekly --wait 300": "tests/scripts/test_example_operator.py",
     "tacit results visits --html visits.html --format csv --out answers.csv": "tests/scripts/test_cli_recipe.py",
     "tacit serve relay --config .tacit/relay/config.json": "tests/e2e/test_serve.py",
     "tacit restore leader backups/leader --config .tacit/leader/config.json": "tests/http/test_backups.py",

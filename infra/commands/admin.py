@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from infra.admin_access import Speaker, reaching
-from infra.admin_view import question_of
+from infra.admin_view import question_of, show_fleet
 from infra.command_options import AsJson, checked_name
 from infra.commands.admin_audit import audit
 from infra.commands.admin_people import keys, people
@@ -51,6 +51,20 @@ def results(
         show_result(document, answers())
     if not found:
         answers().print("nothing was released yet; ask with: tacit admin results NAME --wait 60")
+
+
+@app.command("fleet")
+@reaching(Speaker.ANALYST)
+def fleet(operator: Operator, as_json: AsJson = False) -> None:
+    """Show how the devices of a staging deployment are, in counts; no other organisation's service can tell it.
+
+    Example: tacit admin fleet --state-dir .tacit-staging
+    """
+    found = operator.fleet()
+    if as_json:
+        print_json(found.document())
+    else:
+        show_fleet(found, answers())
 
 
 app.add_typer(people, name="people")

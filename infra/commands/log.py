@@ -14,8 +14,9 @@ from rich.text import Text
 
 from infra.command_options import AsJson, Server, StateDir, layout_of, policy_of
 from infra.log_service import Monitor, create_app
-from infra.log_view import Bars, printable, show_report
+from infra.log_view import Bars, show_report
 from infra.log_watch import LogReport, Place, Watch
+from infra.plain import visible
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import HttpTransport
@@ -176,7 +177,7 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
             print(json.dumps(finding.document()), flush=True)
             return
         leaf = "" if finding.index is None else f"leaf {finding.index}: "
-        words = Text.assemble((finding.kind, "red"), f"  {leaf}{printable(finding.what)}")
+        words = Text.assemble((finding.kind, "red"), f"  {leaf}{visible(finding.what)}")
         console.print(Text.assemble((when(SystemClock().now()), "dim"), "  ", words), soft_wrap=True)
 
     def ready(site: Ready) -> None:

@@ -27,7 +27,17 @@ from infra.commands.census import census
 from infra.commands.design import design
 from infra.commands.yields import show_yield
 from infra.layout import Layout
-from infra.publishing import AnalystKey, LeafFile, SigningKey, note_asked, publish_file, show_published, sign_file
+from infra.publishing import (
+    AnalystKey,
+    KnownHash,
+    LeafFile,
+    Signing,
+    SigningKey,
+    note_asked,
+    publish_file,
+    show_published,
+    sign_file,
+)
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import OutFile, PartiesFile, write_recipe
@@ -144,14 +154,17 @@ def sign(
     pkcs11: Module = None,
     token: Token = None,
     pin_file: PinFile = None,
+    known_hash: KnownHash = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a recipe as its analyst where the key is, which may be offline; the leaf is published as it is.
-    With --pkcs11 the key is in a token and stays there (docs/operations.md).
+    It is shown first, in full and in words. With --pkcs11 the key is in a token and stays there (docs/operations.md).
 
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
-    sign_file(file, read_recipe, signer_of(key, pkcs11, token, pin_file), out, as_json=as_json)
+    apart = (Path(key) if pkcs11 is None else None, pin_file)
+    asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
+    sign_file(asked, read_recipe, lambda found: show_recipe(found, {"state": "file"}, answers()), as_json=as_json)
 
 
 @app.command("publish")

@@ -21,7 +21,16 @@ from infra.command_options import (
     read_file,
     write_file,
 )
-from infra.publishing import AnalystKey, LeafFile, SigningKey, publish_file, show_published, sign_file
+from infra.publishing import (
+    AnalystKey,
+    KnownHash,
+    LeafFile,
+    Signing,
+    SigningKey,
+    publish_file,
+    show_published,
+    sign_file,
+)
 from infra.recipe_writing import tell_refusals
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
@@ -108,14 +117,22 @@ def sign(
     pkcs11: Module = None,
     token: Token = None,
     pin_file: PinFile = None,
+    known_hash: KnownHash = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a series as its analyst where the key is, which may be offline; the leaf is published as it is.
-    With --pkcs11 the key is in a token and stays there (docs/operations.md).
+    It is shown first, in full and in words. With --pkcs11 the key is in a token and stays there (docs/operations.md).
 
     Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
     """
-    sign_file(file, read_series, signer_of(key, pkcs11, token, pin_file), out, as_json=as_json)
+    apart = (Path(key) if pkcs11 is None else None, pin_file)
+    asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
+    sign_file(
+        asked,
+        read_series,
+        lambda found: show_series(found, "a file; not published", answers(TERMINAL_WIDTH)),
+        as_json=as_json,
+    )
 
 
 @app.command("publish")

@@ -38,6 +38,7 @@ from infra.staging.compose import compose_document
 from infra.staging.container_files import hand_over, write_databases, write_prometheus
 from infra.staging.containers import alone
 from infra.staging.devices import Devices
+from infra.staging.fleet import let_read_fleet, tell_report
 from infra.staging.natures import Driver, Natures
 from infra.staging.networks import joined, network_of
 from infra.staging.orders import Act, Order, give_order
@@ -138,6 +139,7 @@ def _up_as_processes(
     with contextlib.ExitStack() as stack:
         stack.enter_context(backends(layout, wanted, entropy))
         parts = deploy(layout, Deployment())
+        let_read_fleet(layout)
         Devices.of(folder).populate(layout, *crowd, entropy, now)
         network = layout.options.network
         namespaces = stack.enter_context(joined(folder, network)) if network else {}
@@ -301,7 +303,9 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
     """
     folder = state_dir.absolute()
     require_running(folder, LOCK)
-    document = asyncio.run(_report(layout_of(folder)))
+    layout = layout_of(folder)
+    document = asyncio.run(_report(layout))
+    tell_report(layout, document, SystemClock().now())
     if as_json:
         print_json(document)
     else:

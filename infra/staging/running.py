@@ -25,6 +25,7 @@ from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
 from infra.staging.containers import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices
+from infra.staging.fleet import tell_devices
 from infra.staging.networks import entering, remove
 from infra.staging.orders import carry_out_orders
 from infra.staging.podman_compose import Compose
@@ -72,8 +73,11 @@ async def run_staging(
         place = entering(namespaces[DEVICES]) if namespaces else []
         async with agents_at_work(devices, place) as children:
             serving = [part for service in services for part in service.part.services]
-            carrying = carry_out_orders(layout, services, SystemClock())
-            async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, carrying):
+            beside = (
+                carry_out_orders(layout, services, SystemClock()),
+                tell_devices(layout, mode.value, lambda log: log in children and children[log].runs, SystemClock()),
+            )
+            async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, *beside):
                 yield
 
     await run_stack(layout, parts, notes, with_devices, within)

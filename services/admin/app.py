@@ -11,6 +11,7 @@ from aiohttp import web
 from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
 from services.admin.core.events import Events, YieldWatch
+from services.admin.core.fleet import FleetWatch
 from services.admin.core.log import Log
 from services.admin.core.openapi import about
 from services.admin.core.openid import OpenIdClient
@@ -36,6 +37,7 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
+from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
@@ -89,6 +91,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     add_driver(app, admin.publishing, RETRY_SECONDS, "publishing what was signed")
     watch = YieldWatch(store, admin.events, admin.log, admin.collector, deps.clock)
     add_driver(app, watch, LOOK_SECONDS, "watching yields")
+    if config.fleet is not None:
+        add_driver(app, FleetWatch(config.fleet, admin.events), LOOK_SECONDS, "watching the fleet's counts")
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
@@ -169,9 +173,12 @@ def analyst_key(config: AdminConfig) -> Signer | None:
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:
-    """The parties of recipes by model, from a JSON file ``{model: parties}``. Raises ``UsageError``."""
+    """The parties of recipes by model, from a JSON file ``{model: parties}``, or ``parties`` alone of the usual model,
+    as ``tacit recipe new --parties`` takes them. Raises ``UsageError``."""
     try:
         found = parse_json(path.read_bytes(), str(path))
+        if isinstance(found, dict) and "analyst" in found:
+            found = {SecureAggregation.name: found}
         if not isinstance(found, dict) or not set(found) <= set(FORMS):
             raise UsageError(f"{path}: must hold the parties by model: {', '.join(FORMS)}")
         return {model: validated(FORMS[model].parties, body, f"{path}: {model}") for model, body in found.items()}

@@ -9,6 +9,7 @@ emptied: everything can be read from the log anew.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, overload
@@ -123,7 +124,8 @@ class _Entries(Sequence[bytes]):
 
 
 class _File:
-    """Records of one width, one after another, of which the newest are in memory until there are enough to write."""
+    """Records of one width, one after another, of which the newest are in memory until there are enough to write.
+    Threads may read beside the one that writes."""
 
     def __init__(self, path: Path, width: int) -> None:
         self._width = width
@@ -131,18 +133,22 @@ class _File:
         self._written = os.fstat(self._file).st_size
         self._waiting = bytearray()
         self._dirty = False
+        self._moving = threading.Lock()
+        """Held by whoever looks at both what is written and what waits."""
 
     @property
     def count(self) -> int:
         """How many whole records there are."""
-        return (self._written + len(self._waiting)) // self._width
+        with self._moving:
+            return (self._written + len(self._waiting)) // self._width
 
     def append(self, record: bytes) -> None:
         """One more; of width 1, several."""
-        self._waiting += record
-        self._dirty = True
-        if len(self._waiting) >= WAITING_BYTES:
-            self._flush()
+        with self._moving:
+            self._waiting += record
+            self._dirty = True
+            if len(self._waiting) >= WAITING_BYTES:
+                self._flush()
 
     def at(self, index: int) -> bytes:
         """One record. Raises ``KeyError`` where there is none."""
@@ -153,28 +159,36 @@ class _File:
 
     def span(self, start: int, length: int) -> bytes:
         """Bytes from ``start`` on, fewer where the file ends."""
-        found = b""
-        if start < self._written:
-            found = os.pread(self._file, min(length, self._written - start), start)
-            start, length = self._written, length - len(found)
-        begin = start - self._written
-        return found + self._waiting[begin : begin + length] if length else found
+        with self._moving:
+            found = b""
+            if start < self._written:
+                found = os.pread(self._file, min(length, self._written - start), start)
+                start, length = self._written, length - len(found)
+            begin = start - self._written
+            return found + self._waiting[begin : begin + length] if length else found
 
     def cut(self, count: int) -> None:
         """Keep the first ``count`` records."""
         if count == self.count:
             return
-        self._flush()
-        self._written = min(self._written, count * self._width)
-        os.ftruncate(self._file, self._written)
-        self._dirty = True
+        with self._moving:
+            self._flush()
+            self._written = min(self._written, count * self._width)
+            os.ftruncate(self._file, self._written)
+            self._dirty = True
 
     def sync(self) -> None:
         """Have it on the disk."""
-        if self._dirty:
+        with self._moving:
+            if not self._dirty:
+                return
             self._flush()
-            os.fsync(self._file)
             self._dirty = False
+        try:
+            os.fsync(self._file)
+        except OSError:
+            self._dirty = True
+            raise
 
     def close(self) -> None:
         """Let go of the file, with what was not written yet."""

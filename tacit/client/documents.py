@@ -188,6 +188,16 @@ class Job(Document):
     next_attempt: int | None = None
 
 
+class Fleet(Document):
+    """The devices of a staging deployment, in counts. ``devices``: those that there are and that work, as told last
+    (``at``); ``report``: whether what they journalled is what was released, once ``tacit staging report`` was given;
+    ``troubles``: what of it cannot be read."""
+
+    devices: dict[str, Any] | None
+    report: dict[str, Any] | None
+    troubles: tuple[str, ...] = ()
+
+
 class SeriesRound(Document):
     """A round that the log has: its number from 0, and its recipe's hash."""
 

@@ -30,7 +30,8 @@ _BOM = b"\xef\xbb\xbf"
 @dataclass(frozen=True, slots=True)
 class Event:
     """``kind``: ``listening`` (from now on nothing is missed), ``question`` (``id``, ``state``, ``revision``) or
-    ``recipe`` (``hash``, ``contributions``, ``min_batch_size``, ``reached``, ``exact``)."""
+    ``recipe`` (``hash``, ``contributions``, ``min_batch_size``, ``reached``, ``exact``), or of a staging deployment
+    ``fleet`` (without members)."""
 
     kind: str
     document: dict[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.client.audit import AsyncAudit
 from tacit.client.caller import Caller
-from tacit.client.documents import Session, read
+from tacit.client.documents import Fleet, Session, read
 from tacit.client.events import Event, listened
 from tacit.client.jobs import AsyncJobs
 from tacit.client.log import AsyncLog
@@ -101,6 +101,10 @@ class AsyncOperator:
     async def session(self) -> Session:
         """Who one is, and what one may."""
         return read(Session, await self._caller.get("/v1/session"))
+
+    async def fleet(self) -> Fleet:
+        """The devices of a staging deployment, in counts. Raises ``NotFoundError`` for any other."""
+        return read(Fleet, await self._caller.get("/v1/fleet"))
 
     def events(self) -> AsyncIterator[Event]:
         """What changes from now on, for as long as one goes on reading: states of questions, yields of recipes. The

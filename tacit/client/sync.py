@@ -134,6 +134,7 @@ class Operator(Blocking):
         """The audit log."""
 
     session = blocking(AsyncOperator.session)
+    fleet = blocking(AsyncOperator.fleet)
     description = blocking(AsyncOperator.description)
     events = iterating(AsyncOperator.events)
 

@@ -73,13 +73,22 @@ async def _asked(
             return dict(found)
 
 
+async def _results(transport: Transport, at: CollectorAccess, place: str) -> list[dict[str, Any]]:
+    try:
+        document = await call(transport, "GET", f"{at.url}/v1/results{place}", bearer=at.bearer)
+    except Abort as problem:
+        if place and problem.status == 404:
+            return []  # of this recipe nothing was released yet
+        raise
+    return list(document["results"])
+
+
 async def released(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
     """Results in the order of their release; of one recipe, of which ``asked`` devices were asked where that is
     given. Raises as ``tacit.operations.services.call``."""
-    document = await call(transport, "GET", f"{at.url}/v1/results", bearer=at.bearer)
-    found = in_order(one for one in document["results"] if recipe_hash in {None, one["recipe_hash"]})
+    found = in_order(await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}"))
     if asked is None or recipe_hash is None:
         return found
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)

@@ -37,6 +37,8 @@ def parse_file(data: bytes, name: str) -> Any:
         return parse_json(data, name)
     try:
         return tomllib.loads(data.decode())
+    except RecursionError as error:
+        raise DecodeError(f"{name}: nested too deeply") from error
     except ValueError as error:
         raise DecodeError(f"{name}: {error}") from error
 

@@ -18,20 +18,29 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-from tacit.adapters.files import is_private, sync_folder
+from tacit.adapters.files import is_private, read_bounded, sync_folder
 from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
 from tacit.ports import Clock
+from tacit.tlog.canonical import shown
 
+LARGEST = (1 << 63) - 1
+MOST_BYTES = 4 << 20
+"""Of a configuration file."""
 _BASE = "base"
 _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
 """Of a database's URL."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
+    if "\0" in str(path):
+        raise ValueError("no path holds a NUL character")
     base = (info.context or {}).get(_BASE)
-    return path if base is None else Path(base) / path.expanduser()
+    try:
+        return path if base is None else Path(base) / path.expanduser()
+    except RuntimeError as error:
+        raise ValueError("names the home of somebody who has none") from error
 
 
 ConfigPath = Annotated[Path, AfterValidator(_against_base)]
@@ -39,9 +48,10 @@ ConfigPath = Annotated[Path, AfterValidator(_against_base)]
 
 
 class Frozen(BaseModel):
-    """Base of every configuration model: immutable, unknown keys refused, values kept out of error texts."""
+    """Base of every configuration model: immutable, unknown keys and numbers without end refused, values kept out of
+    error texts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 
 class Limits(Frozen):
@@ -191,9 +201,10 @@ def load_config(path: Path, model: type[Config]) -> Config:
     the field.
     """
     try:
-        data = _parse(path, path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+        data = _parse(path, read_bounded(path, MOST_BYTES).decode("utf-8"))
+        _require_storable(data)
+    except RecursionError as error:
+        raise UsageError(f"{path}: not a valid configuration file: nested too deeply") from error
     except ValueError as error:
         line = " ".join(str(error).split())
         raise UsageError(f"{path}: not a valid configuration file: {line}") from error
@@ -206,14 +217,42 @@ def parse_config(data: object, model: type[Config], *, base: Path | None = None,
         return model.model_validate(data, context={_BASE: base})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "file"
+        field = ".".join(shown(str(part)) for part in first["loc"]) or "file"
         raise UsageError(f"{where}: {field}: {' '.join(first['msg'].split())}") from error
 
 
 def _parse(path: Path, text: str) -> Any:
     if path.suffix == ".toml":
         return tomllib.loads(text)
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
+
+
+def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{shown(twice)} appears twice")
+    return found
+
+
+def _require_storable(value: Any) -> None:
+    """Raises ``ValueError`` for integers and texts that no database and no name of a file holds."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            _require_storable(name)
+            _require_storable(one)
+    elif isinstance(value, list):
+        for one in value:
+            _require_storable(one)
+    elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise ValueError("a number has more than 63 bits")
+    elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError("a text is not Unicode")
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
 
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:

@@ -18,19 +18,19 @@ from typing import Any
 
 import pytest
 
-from infra.certificates import CA_FILE, CertificateAuthority
+from infra.certificates import CA_FILE
 from infra.cli import run
 from infra.documents.configuration import configurations
 from infra.layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
-from tacit.service.config import load_config
-from tests.conftest import ROOT
+from tacit.service.config import load_config, write_secret
+from tests.conftest import ROOT, skip_or_fail
 from tests.printed import Walk
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 ORGANISATIONS = ("analyst", "relay", "leader", "helper", "attester", "issuer", "witness")
-POLICED = ("recipe_server", "leader", "helper", "collector")
+POLICED = ("recipe_server", "leader", "helper", "collector", "admin")
 SECONDS = 90.0
 
 
@@ -59,7 +59,7 @@ class Deployment:
     def here(self, text: str) -> str:
         """A text of the page with this machine's addresses, and every value that is known."""
         for host, port in self.ports.items():
-            text = re.sub(rf"https://{re.escape(host)}(?![a-z.])", f"https://localhost:{port}", text)
+            text = re.sub(rf"https://{re.escape(host)}(:\d+)?(?![a-z.])", f"https://localhost:{port}", text)
         return re.sub(r"<([A-Z_]+)>", lambda found: self.values[found[1]], text)
 
     def shown(self, command: str) -> dict[str, Any]:
@@ -81,20 +81,24 @@ class Deployment:
             self.values[name] = self.shown(command)[member]
         root = self.shown("tacit keys show vendor/devices.pem")["certificate"]
         (self.folder / "attester" / "devices.pem").write_text(root)
-        authority = CertificateAuthority.create("staging", time.time(), 86400)
-        for name in ORGANISATIONS:
-            names = [f"{name}.example", *(host for host in self.hosts if host.endswith(f"{name}.example")), "localhost"]
-            authority.issue(self.folder / name, list(dict.fromkeys(names)), time.time(), 86400)
-        (self.folder / "device").mkdir()
-        for place in ("", *ORGANISATIONS, "device"):
-            (self.folder / place / CA_FILE).write_bytes(authority.pem)
+        self.make_certificates()
+
+    def make_certificates(self) -> None:
+        """The page's authority for staging, and its certificates; each is for this machine as well."""
+        if shutil.which("openssl") is None:
+            skip_or_fail("openssl", "openssl is not installed")
+        (script,) = (text for text in PAGE.split("```sh\n")[1:] if "certify()" in text)
+        here = re.sub(r"(certify (?:\$name|analyst) [^;\n]+)", r"\1 localhost", script.partition("```")[0])
+        done = subprocess.run(["/bin/sh", "-ec", here], cwd=self.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert all((self.folder / name / "tls.key").stat().st_mode & 0o777 == 0o600 for name in ORGANISATIONS)
 
     def write_files(self) -> None:
         """Policy, configurations and parties."""
         policy = self.file("policy.toml")
         for place in ("device", ""):
             (self.folder / place / "policy.toml").write_text(policy)
-        for path, host in re.findall(r"`(\S+\.toml)`, for `https://(\S+)`:", PAGE):
+        for path, host in re.findall(r"`(\S+\.toml)`, for `https://([a-z.]+)`[^\n]*:\n", PAGE):
             text = re.sub(r"port = \d+", f"port = {self.ports[host]}", self.file(path))
             text = re.sub(r'host = "[0-9.]+"', 'host = "127.0.0.1"', text)
             if Path(path).stem in POLICED:
@@ -102,10 +106,11 @@ class Deployment:
             (self.folder / path).write_text(text)
             load_config(self.folder / path, configurations()[Path(path).stem])
         (self.folder / "analyst" / "parties.json").write_text(self.file("analyst/parties.json"))
+        write_secret(self.folder / "analyst" / "people.json", self.file("analyst/people.json").encode())
 
     def file(self, path: str) -> str:
         """The block behind a file's name."""
-        place = re.search(rf"`{re.escape(path)}`[^\n]*:\n\n```\n(.*?)```", PAGE, re.DOTALL)
+        place = re.search(rf"`{re.escape(path)}`[^\n`]*(?:`[^`\n]*`)?[^\n`]*:\n\n```\n(.*?)```", PAGE, re.DOTALL)
         assert place is not None, path
         return self.here(place[1])
 
@@ -146,7 +151,7 @@ def test_the_page_makes_configurations_that_are_accepted(deployment: Deployment)
 
 @pytest.mark.slow
 def test_eight_organisations_follow_the_page_and_a_question_is_accepted_by_all(deployment: Deployment) -> None:
-    _, serve, monitor, identity, live, ask, publish, *_ = blocks()
+    _, serve, monitor, identity, live, people, asked, ask, publish, *_ = blocks()
     deployment.hold_ceremony()
     deployment.write_files()
     for command in serve:
@@ -154,7 +159,7 @@ def test_eight_organisations_follow_the_page_and_a_question_is_accepted_by_all(d
     asyncio.run(deployment.until_ready())
     deployment.walk.give(identity[0])
     deployment.write_device()
-    for command in [*live, *monitor, *ask, *publish]:
+    for command in [*live, *monitor, *people, *asked, *ask, *publish]:
         deployment.walk.give(deployment.here(command))
     journal = deployment.shown("tacit agent journal --config device/agent.toml --json")
     assert journal["log"]["entries"] >= 3, journal
@@ -168,9 +173,10 @@ def test_eight_organisations_follow_the_page_and_a_question_is_accepted_by_all(d
             capture_output=True,
             check=True,
         )
-        (recipe,) = json.loads(done.stdout)["recipes"]
-        if recipe["state"] == "active":
+        recipes = json.loads(done.stdout)["recipes"]
+        assert sorted(one["name"] for one in recipes) == ["visits", "weekly"]
+        if all(one["state"] == "active" for one in recipes):
             break
-        assert recipe["state"] == "pending"
-        assert time.monotonic() < deadline, recipe
+        assert {one["state"] for one in recipes} <= {"active", "pending"}
+        assert time.monotonic() < deadline, recipes
         time.sleep(0.5)

@@ -47,6 +47,10 @@ def test_a_small_deployment_answers_a_question_of_two_persons_and_every_answer_i
         site.json("collect", "visits", "--wait", "110")
         report = site.json("staging", "report")
         assert report["devices"] == FEW
+        fleet = site.json("admin", "fleet")
+        assert fleet["troubles"] == []
+        assert (fleet["devices"]["devices"], fleet["devices"]["mode"]) == (FEW, mode)
+        assert fleet["report"]["released"] == report["released"]
         row = row_of(report, recipe)
         assert row["released"] >= LEAST
         assert sum(row["journalled"].values()) == FEW

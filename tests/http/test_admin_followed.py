@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from services.admin.handlers import recipes
+from infra.lab.kit.network import Fault, FaultKind
+from services.admin.core.documents import EntryPage
+from services.admin.core.whole import Seen
+from services.admin.handlers import log, recipes
 from tests.http.admin_stage import KIT, LOG_URL, Stage
 
+SLOW = Fault(FaultKind.DELAY, seconds=3600)
 OWN = ("question_id", "yield", "rejections")
 """What the admin service says of a recipe beside what the recipe server does."""
 
@@ -107,3 +111,35 @@ async def test_while_the_log_is_read_for_the_first_time_the_recipe_server_is_ask
     _, rest = await stage.call("GET", f"/v1/recipes?limit=2&cursor={page['next']}", status=200)
     assert ([one["hash"] for one in rest["recipes"]], rest["next"]) == ([found[2].hash_text], None)
     assert len(asked(stage)) == 1
+
+
+async def test_an_old_reading_is_not_told_while_the_log_takes_its_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = KIT.recipe()
+    assert (await stage.post_leaf(KIT.recipe_leaf(recipe))).status == 201
+    assert (await shown(stage, recipe.hash_text))["state"] == "pending"
+    for role in ("leader", "helper"):
+        assert (await stage.post_leaf(KIT.opt_in_leaf(recipe, role))).status == 201
+    monkeypatch.setattr(recipes, "PATIENCE_SECONDS", 0.0)
+    stage.network.plan = lambda exchange: SLOW if exchange.url.endswith("/checkpoint") else None
+    assert ((await listed(stage))[0]["state"], asked(stage)) == ("pending", [])
+    await stage.clock.advance(60)
+    assert ((await listed(stage))[0]["state"], (await shown(stage, recipe.hash_text))["state"]) == ("active", "active")
+    assert len(asked(stage)) == 2
+
+
+async def test_entries_that_are_forgotten_while_a_page_is_made_of_them_are_not_there_for_now(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = log.entries_of
+
+    def forgotten(seen: Seen, first: int, limit: int) -> EntryPage:
+        seen.tree.clear()
+        return made(seen, first, limit)
+
+    assert len((await stage.call("GET", "/v1/log/entries", status=200))[1]["entries"]) == 2
+    monkeypatch.setattr(log, "entries_of", forgotten)
+    assert await stage.refused("GET", "/v1/log/entries") == (503, "problem:peer-away")
+    monkeypatch.setattr(log, "entries_of", made)
+    assert len((await stage.call("GET", "/v1/log/entries", status=200))[1]["entries"]) == 2

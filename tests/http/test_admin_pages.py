@@ -159,6 +159,7 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
                 "/series",
                 f"/series/{series.hash_text}",
                 "/jobs",
+                "/fleet",
                 "/ledger",
                 "/log",
                 "/log/0",
@@ -177,8 +178,9 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
     return known
 
 
-async def test_every_page_is_whole_small_and_for_whom_it_is(stage: Stage) -> None:
-    await stage.start(passkeys="optional", public_url=ADMIN_URL.replace("127.0.0.1", "localhost"))
+async def test_every_page_is_whole_small_and_for_whom_it_is(stage: Stage, tmp_path: Path) -> None:
+    host = ADMIN_URL.replace("127.0.0.1", "localhost")
+    await stage.start(passkeys="optional", public_url=host, fleet=tmp_path / "fleet")
     pages = await paths_of(stage)
     for role in ROLES:
         browser = await signed_in(stage, role)

@@ -14,14 +14,18 @@ import pytest
 from argon2 import PasswordHasher
 from openapi_spec_validator import validate
 
+from infra.commands.keys import public_part
+from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
 from services.admin.core import audit
 from services.admin.core.calls import ADMIN
 from services.admin.core.events import MOST_LISTENING, MOST_STREAMS
+from services.admin.core.people import first_people
 from services.admin.core.store import SqlAdminTx
 from services.admin.handlers.routes import ROUTES
 from tacit.errors import UsageError
 from tacit.service.app import Deps
+from tacit.service.auth import token_digest
 from tacit.service.config import write_secret
 from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of
 
@@ -247,6 +251,18 @@ async def test_nobody_holds_more_than_a_few_streams_and_a_new_one_ends_the_oldes
             stack.enter_context(events.listening(f"person-{number}"))
         assert all(queue.get_nowait() is None for queue in (other, *held[2:]))
     assert not events.heard
+
+
+async def test_the_first_people_may_be_told_by_the_digests_that_keys_show_prints(tmp_path: Path) -> None:
+    text = b"tacit-first"
+    write_secret(tmp_path / "key", text)
+    shown = public_part(tmp_path / "key")["sha256"]
+    write_secret(
+        tmp_path / "people.json",
+        json.dumps({"people": [{"name": "a", "role": "administrator", "key_sha256": shown}]}).encode(),
+    )
+    ((_, key),) = first_people(tmp_path / "people.json", 0, SeededEntropy(1))
+    assert key.digest == token_digest(text)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class CollectorStub:
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/v1/results", self._results)
+        app.router.add_get("/v1/results/{hash}", self._results_of)
         app.router.add_get("/v1/collections", self._listed)
         app.router.add_get("/v1/collections/{id}", self._shown)
         app.router.add_post("/v1/collections", self._ask)
@@ -63,6 +64,12 @@ class CollectorStub:
 
     async def _results(self, _request: web.Request) -> web.Response:
         return web.json_response({"results": self.released})
+
+    async def _results_of(self, request: web.Request) -> web.Response:
+        wanted = request.match_info["hash"]
+        if found := [one for one in self.released if one["recipe_hash"] == wanted]:
+            return web.json_response({"results": found})
+        raise web.HTTPNotFound
 
     async def _listed(self, _request: web.Request) -> web.Response:
         return web.json_response({"collections": [self._document(number) for number in range(len(self.asked))]})

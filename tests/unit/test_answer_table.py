@@ -55,3 +55,15 @@ def test_a_shortened_label_fits_and_begins_and_ends_as_the_label_does(label: str
 
 def test_a_label_is_one_line_without_controls() -> None:
     assert shortened("a\nb\x1b[2J\u202ec", 20) == "a b [2J c"
+
+
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_headings_are_whole_beside_labels_that_are_shorter_than_theirs(width: int) -> None:
+    answers = [AnswerRow(label, 18.0, 20.0, ("18", "20", "-11 ± 41 %", "6 to 60")) for label in ("0", "8+")]
+    console = Console(file=io.StringIO(), width=width, legacy_windows=False)
+    headings = ("estimate", "± 1.96 s.e.", "share", "of all asked")
+    console.print(Panel(answers_table(answers, "estimate ━ with 95 % interval ╌", headings, width)))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    assert "…" not in file.getvalue()
+    assert file.getvalue().count("-11 ± 41 %") == len(answers)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,31 @@ def test_files_are_its_owners_alone_and_a_link_is_not_followed(tmp_path: Path) -
     with pytest.raises(OSError, match="symbolic links"):
         FileTree(tmp_path / "other")
     assert (tmp_path / "target").read_bytes() == b"precious"
+
+
+def test_threads_read_beside_the_one_that_writes(tmp_path: Path) -> None:
+    tree, wrong, seen, ended = FileTree(tmp_path), list[int](), set[int](), threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            size = tree.size
+            for index in range(max(0, size - 3), size):
+                seen.add(index)
+                if tree.entry(index) != ENTRIES[index]:
+                    wrong.append(index)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor(2) as readers:
+        running = [readers.submit(read) for _ in range(2)]
+        try:
+            for number, entry in enumerate(ENTRIES):
+                tree.append(entry)
+                if number % 3 == 0:
+                    tree.sync()
+        finally:
+            sys.setswitchinterval(before)
+            ended.set()
+        assert all(one.result(30) is None for one in running)
+    assert (bool(seen), wrong) == (True, [])
+    tree.close()

@@ -126,7 +126,10 @@ def test_a_stack_of_before_there_was_an_admin_service_gets_one_and_else_stays_as
     assert (layout.services, set(layout.credentials)) == (made.services, set(made.credentials))
     assert json.loads(collector.read_text())["listen"]["client_names"]["admin"] == ["admin.analyst.example"]
     config = load_config(layout.configs["admin"], AdminConfig)
-    assert set(read_parties(config.parties)) == set(FORMS)
+    parties = read_parties(config.parties)
+    assert set(parties) == set(FORMS)
+    config.parties.write_text(json.dumps(json.loads(config.parties.read_text())["secure-aggregation"]))
+    assert read_parties(config.parties) == {"secure-aggregation": parties["secure-aggregation"]}
     keys = [read_secret(layout.credentials[name]).decode() for name in PEOPLE]
     assert len({*keys}) == 3
     assert open_stack(made.state_dir, None).urls == layout.urls == load_layout(made.state_dir).urls

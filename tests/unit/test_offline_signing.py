@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +116,179 @@ def test_publishing_takes_a_leaf_without_a_key_and_says_what_does_not_go_togethe
     assert "names another signing key" in capsys.readouterr().err
     assert run(["series", "publish", str(files["out.leaf"]), *away]) == 1
     assert "publish it with: tacit recipe publish" in capsys.readouterr().err
+
+
+def _hostile(**question: str) -> bytes:
+    body = RECIPE.body()
+    return json.dumps({**body, "question": {**body["question"], **question}}).encode()
+
+
+GOOD = json.dumps(RECIPE.body())
+BOMB = 10_000
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (GOOD.replace('"name":', '"name": "other", "name":', 1).encode(), "member name appears twice"),
+        (b'{"version": NaN}', "NaN is a float"),
+        (b'{"version": 1e400}', "1e400 is a float"),
+        (b'{"version": ' + b"9" * BOMB + b"}", "not JSON"),
+        (b"[" * (20 * BOMB), "not JSON"),
+        (b'{"a":' * (20 * BOMB), "not JSON"),
+        (b"\xef\xbb\xbf" + GOOD.encode(), "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (json.dumps({**RECIPE.body(), "\x1b[2J\u202e": 1}).encode(), "Extra inputs are not permitted"),
+        (_hostile(text="\ud800"), "question.text"),
+    ],
+    ids=[
+        "twice",
+        "nan",
+        "huge",
+        "digits",
+        "deep",
+        "deep objects",
+        "bom",
+        "bytes",
+        "empty",
+        "list",
+        "name",
+        "surrogate",
+    ],
+)
+def test_a_hostile_request_is_refused_in_one_line_that_a_terminal_may_be_shown(
+    data: bytes, words: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files["recipe.json"].write_bytes(data)
+    assert _sign(files) == 1
+    told = capsys.readouterr()
+    assert words in told.err
+    assert told.err.count("\n") == 1
+    assert told.err.removesuffix("\n").isprintable()
+    assert not files["out.leaf"].exists()
+
+
+def _sign(files: dict[str, Path], *more: str, kind: str = "recipe") -> int:
+    names = ["--key", str(files["signing.key"]), "--out", str(files["out.leaf"])]
+    return run([kind, "sign", str(files[f"{kind}.json"]), *names, *more])
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_sparse, "larger than"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
+    ],
+    ids=["sparse", "fifo", "folder", "device", "circle"],
+)
+@pytest.mark.parametrize("kind", ["recipe", "series"])
+def test_what_is_no_document_in_a_file_is_neither_read_whole_nor_waited_for(
+    kind: str,
+    make: Callable[[Path], None],
+    words: str,
+    files: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files[f"{kind}.json"].unlink()
+    make(files[f"{kind}.json"])
+    assert _sign(files, kind=kind) == 1
+    assert words in capsys.readouterr().err
+
+
+ORDERS = "ok?\x1b[2J\x1b]0;own\x07\u202elive\u2066\x9b31m\rhidden\u200bsecond\u2028third"
+
+
+@pytest.mark.parametrize("member", ["text", "metric"])
+def test_what_a_person_signs_is_shown_whole_and_no_character_of_it_moves_the_terminal(
+    member: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files["recipe.json"].write_bytes(_hostile(**{member: ORDERS}))
+    assert _sign(files) == 0
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    seen = "".join(shown.split())
+    assert r"ok?\x1b".replace("x1b", "u001b") in seen  # in words, and as JSON
+    assert seen.count(r"\u202elive\u2066") == 2
+    whole = json.loads(shown[: shown.index("\n}") + 2])
+    leaf = SignedLeaf.decode(files["out.leaf"].read_bytes())
+    assert whole == leaf.body
+    assert whole["question"][member] == ORDERS
+
+
+def test_a_series_is_shown_whole_before_it_is_signed(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _sign(files, kind="series") == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown[: shown.index("\n}") + 2]) == SERIES.body()
+
+
+def test_a_request_that_was_swapped_is_not_signed_where_the_hash_is_known(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _sign(files, "--hash", RECIPE.hash_text) == 0
+    files["out.leaf"].unlink()
+    files["recipe.json"].write_bytes(_hostile(text="How much do you earn?"))
+    assert _sign(files, "--hash", RECIPE.hash_text) == 1
+    assert "it is not signed" in capsys.readouterr().err
+    assert not files["out.leaf"].exists()
+
+
+def test_a_leaf_takes_the_place_of_no_key_no_request_and_nothing_behind_a_link(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, request = files["signing.key"].read_bytes(), files["recipe.json"].read_bytes()
+    for name in ("signing.key", "recipe.json"):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(files[name])
+        assert _sign({**files, "out.leaf": files[name]}) == 1
+        assert _sign({**files, "out.leaf": tmp_path / "link"}) == 1
+        assert "give --out another name" in capsys.readouterr().err
+    assert (files["signing.key"].read_bytes(), files["recipe.json"].read_bytes()) == (key, request)
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    files["out.leaf"].symlink_to(precious)
+    assert _sign(files) == 0
+    assert precious.read_text() == "kept"
+    assert not files["out.leaf"].is_symlink()
+    for place, words in ((tmp_path, "not a regular file"), (tmp_path / "none" / "leaf", "No such file")):
+        assert _sign({**files, "out.leaf": place}) == 1
+        assert words in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_key_that_others_may_read_signs_nothing(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    files["signing.key"].chmod(0o644)
+    assert _sign(files) == 1
+    assert "readable by others" in capsys.readouterr().err
+    assert not files["out.leaf"].exists()
+
+
+@pytest.mark.parametrize(("answer", "signed"), [(b"y\n", True), (b"\n", False)])
+def test_a_person_at_a_terminal_is_asked_after_seeing_it(answer: bytes, signed: bool, files: dict[str, Path]) -> None:
+    mine, theirs = pty.openpty()
+    words = ["sign", str(files["recipe.json"]), "--key", str(files["signing.key"]), "--out", str(files["out.leaf"])]
+    program = "import sys; from infra.cli import main; sys.argv[0] = 'tacit'; main()"
+    command = [sys.executable, "-c", program, "recipe", *words]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as child:
+        os.close(theirs)
+        seen = b""
+        while b"sign this as analyst.example?" not in seen:
+            assert select.select([mine], [], [], 60)[0], seen
+            seen += os.read(mine, 4096)
+        assert RECIPE.hash_text.encode() in seen
+        assert not files["out.leaf"].exists()
+        os.write(mine, answer)
+        child.wait(60)
+    os.close(mine)
+    assert files["out.leaf"].exists() is signed

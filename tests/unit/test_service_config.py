@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tacit.adapters.files import is_private
+from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
+from tacit.recipe.policy import parse_policy
 from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
 
 
@@ -70,6 +73,34 @@ def test_a_database_url_comes_from_a_secret_file(tmp_path: Path) -> None:
         ("a.json", "{", "not a valid configuration file"),
         ("a.json", "[]", "file: "),
         ("a.toml", "state_dir = ", "not a valid configuration file"),
+        ("a.json", json.dumps({"state_dir": "s", "\x1b[2J\u202e": 1}), "?[2J?: Extra inputs"),
+        ("a.json", '{"state_dir": "s", "state_dir": "t"}', "not a valid configuration file: state_dir appears twice"),
+        ("a.json", '{"listen": {"port": 1, "port": 2}}', "not a valid configuration file: port appears twice"),
+        ("a.toml", 'state_dir = "s"\nstate_dir = "t"\n', "not a valid configuration file"),
+        ("a.json", '{"state_dir": "s", "drain_seconds": NaN}', "not a valid configuration file: NaN is no number"),
+        ("a.json", '{"state_dir": "s", "drain_seconds": -Infinity}', "not a valid configuration file: -Infinity"),
+        ("a.json", '{"state_dir": "s", "listen": {"limits": {"idle_seconds": 1e400}}}', "listen.limits.idle_seconds: "),
+        ("a.toml", 'state_dir = "s"\n[listen.limits]\nidle_seconds = inf\n', "listen.limits.idle_seconds: "),
+        ("a.toml", 'state_dir = "s"\ndrain_seconds = nan\n', "drain_seconds: "),
+        (
+            "a.json",
+            '{"state_dir": "s", "limit": 1' + "0" * 400 + "}",
+            "not a valid configuration file: a number has more",
+        ),
+        ("a.json", '{"limit": ' + "9" * 5000 + "}", "not a valid configuration file"),
+        ("a.json", "[" * 100_000, "not a valid configuration file: nested too deeply"),
+        ("a.json", '{"a":' * 100_000, "not a valid configuration file: nested too deeply"),
+        ("a.toml", "a = " + "[" * 100_000, "not a valid configuration file: nested too deeply"),
+        ("a.json", '{"state_dir": "a\\u0000b"}', "state_dir: "),
+        ("a.json", '{"state_dir": "~nobody-of-this-name/x"}', "state_dir: "),
+        ("a.json", '{"state_dir": "\\ud800"}', "not a valid configuration file: a text is not Unicode"),
+        ("a.json", '{"state_dir": "s", "\\udfff": 1}', "not a valid configuration file: a text is not Unicode"),
+        ("a.json", '{"state_dir": "s", "listen": {"port": -1}}', "listen.port: "),
+        ("a.json", '{"state_dir": "s", "listen": {"port": "http"}}', "listen.port: "),
+        ("a.json", '{"state_dir": "s", "listen": {"port": 0, "reuse_port": true}}', "listen: "),
+        ("a.json", '{"state_dir": "s", "listen": {"port": 80}, "metrics": {"port": 80}}', "file: "),
+        ("a.json", "", "not a valid configuration file"),
+        ("a.json", "\ufeff{}", "not a valid configuration file"),
     ],
 )
 def test_a_wrong_file_is_one_line_that_names_file_and_field(
@@ -87,6 +118,30 @@ def test_a_missing_or_binary_file_is_a_usage_error(tmp_path: Path) -> None:
         load_config(tmp_path / "none.json", _Config)
     (tmp_path / "a.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not a valid configuration file"):
+        load_config(tmp_path / "a.json", _Config)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_sparse, "larger than"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
+    ],
+    ids=["sparse", "fifo", "folder", "device", "circle"],
+)
+def test_what_is_no_configuration_is_neither_read_whole_nor_waited_for(
+    tmp_path: Path, make: Callable[[Path], None], words: str
+) -> None:
+    make(tmp_path / "a.json")
+    with pytest.raises(UsageError, match=words):
         load_config(tmp_path / "a.json", _Config)
 
 
@@ -141,3 +196,18 @@ def test_a_secret_must_be_a_file_of_reasonable_size(tmp_path: Path) -> None:
     write_secret(tmp_path / "empty", b"")
     with pytest.raises(UsageError, match="empty"):
         read_secret(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    "word", ["https://me:s3cret@peer.example", "https://me:s3cret/x@peer.example:1", "https://[s3cret"]
+)
+def test_a_url_with_a_password_in_it_is_refused_and_not_repeated(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        require_secure_url(word)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_policy_that_is_nested_too_deeply_is_refused() -> None:
+    for name, data in (("p.toml", b"a = " + b"[" * 100_000), ("p.json", b"[" * 100_000)):
+        with pytest.raises(UsageError, match=name):
+            parse_policy(data, name)

@@ -167,6 +167,7 @@ def admin(
     pages: Annotated[
         int, typer.Option("--pages", min=0, help="Open every page of the dashboard so often (Chromium and playwright).")
     ] = 0,
+    repetitions: Repetitions = 1,
     save: Save = False,
 ) -> None:
     """How long the admin API takes to answer beside many recipes, log entries and acts, and what memory it takes.
@@ -175,7 +176,8 @@ def admin(
     --pages also how long each page of the dashboard takes until a browser shows something of it.
     Example: tacit bench admin --rows 200 --recipes 20 --seconds 2
     """
-    _deliver(_admin(recipes, rows, rate, seconds, core, database, pages), as_json=as_json, save=save)
+    found = _admin(recipes, rows, rate, seconds, core, database, pages, repetitions)
+    _deliver(found, as_json=as_json, save=save)
 
 
 @app.command("all")
@@ -244,7 +246,7 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
 
 
 def _admin(
-    recipes: int, rows: int, rate: float, seconds: float, core: int | None, database: str, pages: int
+    recipes: int, rows: int, rate: float, seconds: float, core: int | None, database: str, pages: int, repetitions: int
 ) -> Iterator[Row]:
     require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.admin import Asked, admin_rows
@@ -256,7 +258,7 @@ def _admin(
         raise UsageError(
             f"--rows: {recipes} recipes with their opt-ins and today's keys are {3 * recipes + 2} at least"
         )
-    return admin_rows(Asked(recipes, rows, rate, seconds, core, database, pages))
+    return admin_rows(Asked(recipes, rows, rate, seconds, core, database, pages, repetitions))
 
 
 def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:

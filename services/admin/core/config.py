@@ -81,7 +81,8 @@ class AdminConfig(ServiceConfig):
     policy: Policy = Policy()
     """What drafts are checked against before the log is asked; an approval holds for it."""
     parties: ConfigPath
-    """JSON file with the parties of recipes by model; an approval holds for them."""
+    """JSON file with the parties of recipes by model, or those of secure aggregation alone (as ``tacit recipe new
+    --parties`` takes them); an approval holds for them."""
     epoch_seconds: Annotated[int, Field(ge=5, le=366 * 86400)] = 86400
     """Length of the issuer's token epochs in seconds."""
     analyst_key: ConfigPath | None = None
@@ -93,7 +94,8 @@ class AdminConfig(ServiceConfig):
     collector: OwnCollector | None = None
     """The organisation's collector; without it nothing can be collected or shown of results."""
     people: ConfigPath | None = None
-    """File (0600) with the first people and the digests of their keys; it is read into an empty store, once."""
+    """File (0600) with the first people, each with name, role and the SHA-256 of the key (``key_sha256``, as
+    ``tacit keys show`` prints it); it is read into an empty store, once."""
     public_url: str | None = None
     """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
     cookies are marked Secure."""
@@ -106,6 +108,9 @@ class AdminConfig(ServiceConfig):
     registered one, or of everybody. Who needs one approves with no API key alone. It needs ``public_url``."""
     passkeys_publish: bool = False
     """Whether publishing needs a passkey just so."""
+    fleet: ConfigPath | None = None
+    """Folder (0700) in which ``tacit staging`` tells how its devices are, in counts, for the page and the API. Of a
+    staging deployment alone: nobody else can count devices."""
     answer_days: Annotated[int, Field(ge=1, le=365)] = 7
     """Days for which the answer to a request with an Idempotency-Key is kept."""
     audit_addresses: bool = False

@@ -32,7 +32,8 @@ WATCHED: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``kind``: ``question`` (``id``, ``state``, ``revision``) or ``recipe`` (``hash``, ``contributions``, ...)."""
+    """``kind``: ``question`` (``id``, ``state``, ``revision``), ``recipe`` (``hash``, ``contributions``, ...) or
+    ``fleet``, of a staging deployment (without members)."""
 
     kind: str
     document: dict[str, Any]

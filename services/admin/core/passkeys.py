@@ -168,7 +168,8 @@ class Passkeys:
             raise refuse(Problem.PASSKEY, "it took too long, was shown before, or is for something else; do it again")
         if bound(found.nonce, purpose) != challenge:
             raise refuse(Problem.PASSKEY, "it was shown for another text, state or act; read it again")
-        await tx.drop_challenges(person_id=person.id, expired_at=0)
+        if not await tx.drop_challenges(person_id=person.id, expired_at=0):
+            raise refuse(Problem.PASSKEY, "it was shown at the same moment by another request; look at what came of it")
         return {"challenge": b64url(challenge), "user_verification": _VERIFIED}
 
     def _require_session(self, who: Principal) -> None:

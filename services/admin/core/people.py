@@ -25,6 +25,7 @@ from tacit.service.config import read_secret
 LEAST_PASSWORD, MOST_PASSWORD = 12, 256
 KEY_PREFIX: Final = "tacit-"
 """Of every key, so that a person or a scanner can tell one from other text."""
+HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
 
 
@@ -156,8 +157,8 @@ async def existing(tx: PeopleTx, person_id: str) -> Person:
 
 
 def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, ApiKey]]:
-    """The people of the 0600 file ``path``: ``{"people": [{"name", "role", "key_sha256"}]}``, digests in base64url.
-    Raises ``UsageError``."""
+    """The people of the 0600 file ``path``: ``{"people": [{"name", "role", "key_sha256"}]}``, digests in hexadecimal
+    (as ``tacit keys show`` prints them) or base64url. Raises ``UsageError``."""
     try:
         listed = json.loads(read_secret(path))["people"]
         found = [_first(one, now, entropy) for one in listed]
@@ -170,5 +171,6 @@ def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, A
 
 def _first(one: dict[str, Any], now: int, entropy: Entropy) -> tuple[Person, ApiKey]:
     person = Person(new_id(entropy), str(one["name"]), Role(one["role"]).value, now)
-    digest = unb64url(one["key_sha256"], length=32, what="key_sha256")
+    text = one["key_sha256"]
+    digest = bytes.fromhex(text) if HEX_DIGEST.fullmatch(text) else unb64url(text, length=32, what="key_sha256")
     return person, ApiKey(new_id(entropy), person.id, "first", now, digest=digest)

@@ -202,8 +202,9 @@ class PasskeysTx(Protocol):
         """Keep a new one."""
         ...
 
-    async def drop_challenges(self, *, person_id: str, expired_at: int) -> None:
-        """Delete those of a person, and all that are over at a POSIX second."""
+    async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
+        """Delete those of a person, and all that are over at a POSIX second; whether there was one, which of two
+        transactions only one is told."""
         ...
 
 

@@ -306,10 +306,10 @@ class SqlPasskeys(_Rows):
         """A new row."""
         await self._run(sa.insert(CHALLENGES).values(asdict(challenge)))
 
-    async def drop_challenges(self, *, person_id: str, expired_at: int) -> None:
+    async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
         """All that either names."""
         over = (CHALLENGES.c.person == person_id) | (CHALLENGES.c.expires <= expired_at)
-        await self._run(sa.delete(CHALLENGES).where(over))
+        return await self._run(sa.delete(CHALLENGES).where(over)) > 0
 
 
 class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):

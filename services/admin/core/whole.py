@@ -135,16 +135,16 @@ class Whole:
     async def read(self) -> Seen:
         """The log as it was at most ``BESIDE_SECONDS`` ago, or while it grows by much as of the last reading. Raises
         ``Abort``: 502 where it does not verify, 503 where it does not answer or is still being read."""
-        found = await self.look(WAIT_SECONDS)
+        found = await self.look(WAIT_SECONDS) or self._held
         if found is None:
             raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
         return found
 
     async def look(self, patience: float, *, anew: bool = False) -> Seen | None:
-        """The same, None where it is still being read after ``patience`` seconds. ``anew``: as the log is now, or
-        as of the last reading where that takes longer."""
+        """The log as it was at most ``BESIDE_SECONDS`` ago, or, ``anew``, as it is now if it tells within ``patience``
+        seconds; None where that would take longer. Raises as ``read``."""
         async with told("log"):
-            seen, age = self._seen, self._deps.clock.now() - self._read_at
+            seen, age = self._held, self._age
             anew = anew or self._told > 0
             if seen is not None and age < self._config.log.poll_seconds and not anew:
                 return seen
@@ -153,13 +153,24 @@ class Whole:
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
-            if seen is not None and age < BESIDE_SECONDS and self._tree.size >= seen.size and not anew:
+            if seen is not None and age < BESIDE_SECONDS and not anew:
                 return seen
             following = self._following
             await asyncio.wait({following}, timeout=patience)
             if following.done():
                 following.result()
-            return self._seen if self._seen is not None and self._tree.size >= self._seen.size else None
+            return self._held if self._age < BESIDE_SECONDS else None
+
+    @property
+    def _held(self) -> Seen | None:
+        """The last reading, if all of it is there still."""
+        seen = self._seen
+        return seen if seen is not None and self._tree.size >= seen.size else None
+
+    @property
+    def _age(self) -> float:
+        """Seconds since the last reading."""
+        return self._deps.clock.now() - self._read_at
 
     def _followed(self, task: asyncio.Task[None]) -> None:
         self._following = None

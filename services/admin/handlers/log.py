@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 from services.admin.core.calls import Admin, Call, Reply
@@ -13,7 +14,7 @@ from services.admin.core.documents import (
     ProofDocument,
 )
 from services.admin.core.keys import keys_of
-from services.admin.core.problems import not_found
+from services.admin.core.problems import away, not_found
 from services.admin.core.whole import Seen
 from tacit import media_types
 from tacit.codec import b64url
@@ -40,9 +41,15 @@ async def shown(call: Call) -> Reply:
 
 
 async def entries(call: Call) -> Reply:
-    """A page of the log's entries."""
+    """A page of the log's entries. Each is hashed and decoded, beside other requests."""
     first, limit = call.page()
-    return Reply(entries_of(await call.admin.whole.read(), first, limit))
+    log = await call.admin.whole.read()
+    try:
+        return Reply(await asyncio.to_thread(entries_of, log, first, limit))
+    except (LookupError, Fatal):
+        if log.tree.size >= log.size:
+            raise
+        raise away("log", "its entries are being read again") from None
 
 
 async def proof(call: Call) -> Reply:

@@ -47,10 +47,12 @@ from services.admin.core.documents import (
     SignatureBody,
     SignInBody,
 )
+from services.admin.core.fleet import FleetDocument
 from services.admin.core.people import Permission
 from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
 from services.admin.handlers import (
     acts,
+    fleet,
     jobs,
     live,
     log,
@@ -160,6 +162,9 @@ ROUTES: Final = (
         "POST", "/v1/jobs/{id}/retry", "job.retry", "Have a job tried again now.", jobs.retry, _OPERATE,
         {202: JobDocument}, body=Nothing, problems=(404, 502), storing=Storing.NOTHING,
     ),
+    Route("GET", "/v1/fleet", "fleet.show",
+          "How many devices of a staging deployment work, and whether what they sent was released; 404 elsewhere.",
+          fleet.shown, _READ, {200: FleetDocument}, problems=(404,), storing=Storing.NOTHING),
     Route("GET", "/v1/series", "series.list", "Series of the log, with the rounds that it has.", series.listed, _READ,
           {200: SeriesPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/series/{hash}", "series.show", "One series.", series.shown, _READ, {200: SeriesDocument},

@@ -37,6 +37,7 @@ NAVIGATION: Final = (
     ("/results", "Results", Permission.READ),
     ("/series", "Series", Permission.READ),
     ("/jobs", "Jobs", Permission.READ),
+    ("/fleet", "Fleet", Permission.READ),
     ("/ledger", "Ledger", Permission.READ),
     ("/log", "Log", Permission.READ),
     ("/keys", "Keys", Permission.READ),
@@ -162,7 +163,7 @@ def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> d
         "navigation": [
             (path, name, here == path or (path != "/" and here.startswith(f"{path}/")))
             for path, name, permission in NAVIGATION
-            if permission in granted
+            if permission in granted and (path != "/fleet" or admin.config.fleet is not None)
         ],
         "now": admin.now,
     }

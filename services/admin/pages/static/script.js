@@ -145,6 +145,7 @@ if (document.querySelector("[data-live]")) {
   const events = new EventSource("/v1/events");
   events.addEventListener("question", soon);
   events.addEventListener("recipe", soon);
+  if (document.getElementById("live-fleet")) events.addEventListener("fleet", soon);
   events.addEventListener("open", () => { offline.hidden = true; });
   events.addEventListener("error", () => {
     if (events.readyState !== EventSource.OPEN) ask("/healthz").catch(() => {});

@@ -1,0 +1,162 @@
+"""How it goes with the devices of a staging deployment, in counts: two small files that ``tacit staging`` writes.
+
+Nobody can know this of a real deployment: there no organisation sees a device, and none counts them. So nothing but a
+folder on the same machine tells it, no other service is asked, and without that folder there is nothing to show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.admin.core.documents import Document, PosixSeconds
+from services.admin.core.events import Event, Events
+from tacit.errors import DecodeError, UsageError
+from tacit.service.config import read_secret
+from tacit.tlog.canonical import parse_json, validated
+
+DEVICES_FILE: Final = "devices.json"
+REPORT_FILE: Final = "report.json"
+MOST_BYTES: Final = 1 << 17
+MOST_RECIPES: Final = 200
+"""Recipes of a report, the newest."""
+QUIET_SECONDS: Final = 60.0
+"""Silence after which nothing seems to run any more."""
+
+Count = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+Word = Annotated[str, Field(pattern=r"^[a-z_-]{1,32}$")]
+Hash = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{43}$")]
+Told = TypeVar("Told", bound=BaseModel)
+
+
+class FleetPart(Document):
+    """Part of what was told. Members that are not named here are refused: nothing about one device slips in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FleetDevices(FleetPart):
+    """``at`` a time: processes that run many devices (``hosts``) or one (``single``), devices that there are, that work
+    or failed, tokens that they hold of those that they could (``slots_held``, ``slots_known``), and entries of their
+    journals by state."""
+
+    at: PosixSeconds
+    mode: Literal["processes", "namespaces"]
+    hosts: Count
+    single: Count
+    devices: Count
+    working: Count
+    changing: Count
+    failed: Count
+    slots_held: Count
+    slots_known: Count
+    entries: dict[Word, Count]
+
+
+class FleetRecipe(FleetPart):
+    """One recipe: entries of all journals by state, and the contributions that its releases counted, if there are."""
+
+    recipe: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
+    hash: Hash
+    journalled: dict[Word, Count]
+    released: Count | None
+
+
+class FleetMismatch(FleetPart):
+    """``count`` answers to a recipe that were journalled and not released, or the other way round."""
+
+    recipe: Hash
+    cause: Literal["late", "refused", "lost", "unjournalled"]
+    count: Count
+
+
+class FleetReport(FleetPart):
+    """The last report: devices with a journal, those that ``answered``, and whether what all of them ``journalled`` is
+    what was ``released``."""
+
+    at: PosixSeconds
+    devices: Count
+    answered: Count
+    journalled: Count
+    released: Count
+    recipes: Annotated[list[FleetRecipe], Field(max_length=MOST_RECIPES)]
+    mismatches: Annotated[list[FleetMismatch], Field(max_length=4 * MOST_RECIPES)]
+
+
+class FleetDocument(Document):
+    """What a staging deployment tells of its devices; ``troubles`` say what of it cannot be read."""
+
+    devices: FleetDevices | None
+    report: FleetReport | None
+    troubles: list[str]
+
+
+def read_fleet(folder: Path) -> FleetDocument:
+    """What stands in ``folder``; a file that is not there is none, and one that cannot be used is a trouble."""
+    troubles: list[str] = []
+    devices = _part(folder / DEVICES_FILE, FleetDevices, troubles)
+    return FleetDocument(devices=devices, report=_part(folder / REPORT_FILE, FleetReport, troubles), troubles=troubles)
+
+
+def _part(path: Path, model: type[Told], troubles: list[str]) -> Told | None:
+    if not path.exists() and not path.is_symlink():
+        return None
+    try:
+        return validated(model, parse_json(read_secret(path, max_size=MOST_BYTES), path.name), path.name)
+    except UsageError as error:
+        troubles.append(str(error).replace(f"{path.parent}/", ""))
+    except DecodeError:
+        troubles.append(f"{path.name}: not what tacit staging writes")
+    return None
+
+
+class FleetWatch:
+    """Tells, while anybody listens, that the deployment has told something new."""
+
+    def __init__(self, folder: Path, events: Events) -> None:
+        self._places = [folder / name for name in (DEVICES_FILE, REPORT_FILE)]
+        self._events = events
+        self._known: list[int] = []
+
+    async def step(self) -> int:
+        """How many were told."""
+        found = await asyncio.to_thread(lambda: [_stamp(path) for path in self._places])
+        fresh, self._known = found != self._known, found
+        if not fresh or not self._events.heard:
+            return 0
+        self._events.tell(Event("fleet", {}))
+        return 1
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def devices_of(at: float, mode: str, counts: dict[str, Any]) -> FleetDevices:
+    """What ``devices.json`` holds, of the counts of a deployment's devices."""
+    named = {name: counts[name] for name in FleetDevices.model_fields if name in counts}
+    return FleetDevices.model_validate({"at": int(at), "mode": mode, **named})
+
+
+def report_of(at: float, report: dict[str, Any]) -> FleetReport:
+    """What ``report.json`` holds, of the document of ``tacit staging report``: its sums, and of recipes the newest."""
+    rows = report["recipes"][-MOST_RECIPES:]
+    shown = {row["hash"] for row in rows}
+    return FleetReport.model_validate(
+        {
+            "at": int(at),
+            **{name: report[name] for name in ("devices", "answered", "journalled", "released")},
+            "recipes": [{name: row[name] for name in FleetRecipe.model_fields} for row in rows],
+            "mismatches": [
+                {name: one[name] for name in FleetMismatch.model_fields}
+                for one in report["mismatches"]
+                if one["recipe"] in shown
+            ][: 4 * MOST_RECIPES],
+        }
+    )

@@ -1,0 +1,18 @@
+"""The devices of a staging deployment: how many there are and work, and whether what they sent is what was released."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from services.admin.core.fleet import QUIET_SECONDS
+from services.admin.handlers.fleet import fleet_of
+from services.admin.pages.visits import Visit
+
+
+async def shown(visit: Visit) -> web.StreamResponse:
+    """What the deployment told last."""
+    found = await fleet_of(visit.admin)
+    async with visit.admin.store.read() as tx:
+        questions = await tx.questions_of([row.hash for row in found.report.recipes] if found.report else [])
+    quiet = found.devices is not None and visit.admin.now - found.devices.at > QUIET_SECONDS
+    return visit.show("fleet.html", fleet=found, questions=questions, quiet=quiet)
