@@ -24,7 +24,7 @@ from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
-from infra.stack_options import operator_credential
+from infra.stack_options import PEOPLE, operator_credential
 from infra.stack_upgrades import with_admin, with_operators
 from infra.terminal import answers
 from infra.terminal import notes as stderr_notes
@@ -328,6 +328,10 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     console.print(table)
     folder = str(layout.state_dir)
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
+    if "admin" in layout.urls:
+        console.print(f"Dashboard: {layout.urls['admin']}; whoever signs in there shows a key:", soft_wrap=True)
+        for name, role in PEOPLE.items():
+            console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
     console.print(
         "Next, in a second terminal:",
         *(f"  {line}" for line in _next(layout, agents)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
@@ -38,4 +39,5 @@ def meaning(epsilon: float) -> str:
     factor = math.exp(min(epsilon, 700.0))
     if factor > 1000:
         return "hardly anything is guaranteed against it"
-    return f"what it sees is at most {factor:.3g} times as likely with one answer of a device as with any other"
+    shown = float(Decimal(factor).quantize(Decimal(10) ** (math.floor(math.log10(factor)) - 2), ROUND_CEILING))
+    return f"what it sees is at most {shown:g} times as likely with one answer of a device as with any other"
