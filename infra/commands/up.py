@@ -8,7 +8,6 @@ import json
 import math
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,11 +32,9 @@ from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
+from tacit.recipe.sampling_plan import FILL
 from tacit.service.metrics_listener import PATH as METRICS_PATH
 from tacit.tlog.canonical import validated
-
-BATCH_SHARE = Decimal("0.4")
-"""Of the devices that a recipe asks, B by default: 0.8 of those that take part, at a rate of 0.5."""
 
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_SLOTS = 4
@@ -346,9 +343,10 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands that go on from here, ready to be pasted."""
     elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
     where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    population = max(len(agents), math.ceil(layout.options.batch_floor / BATCH_SHARE))
+    population = max(len(agents), math.ceil(layout.options.batch_floor / FILL))  # at rate 1 few devices fill it surely
     question = (
-        f"--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --population {population}"
+        "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
+        f"--population {population}"
     )
     lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
     if agents:

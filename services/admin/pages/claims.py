@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
+from tacit.models.forms.form import Form
 from tacit.models.forms.registry import known
 from tacit.recipe.model import Recipe
 
@@ -27,9 +28,16 @@ def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
                 "delta": "0" if one is not None and one.pure else str(recipe.privacy.delta),
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
                 "condition": None if one is None else one.condition,
+                "otherwise": _words(form, None if one is None else one.otherwise, recipe.privacy.n),
             }
         )
     return rows
+
+
+def _words(form: Form | None, name: str | None, n: int) -> str:
+    """Whose number to go by instead."""
+    one = None if form is None or name is None else form.adversary(name)
+    return "" if one is None else one.words.format(n=n).removeprefix("... ")
 
 
 def meaning(epsilon: float) -> str:
