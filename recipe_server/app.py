@@ -16,6 +16,8 @@ from recipe_server.store import SqlRecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
+from tacit.adapters.watermark import Recovery
+from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.backends import make_announcer
@@ -24,6 +26,10 @@ from tacit.service.operated import OPERATED, HeldKey
 
 NAME = "recipe_server"
 WITNESS_IDLE_SECONDS = 1.0
+FORGOTTEN = (
+    "a log that has forgotten entries cannot go on, for whoever saw them refuses it: put its newest database back, or "
+    "begin a new one with a new log_key"
+)
 
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
@@ -34,7 +40,9 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
         app.cleanup_ctx.append(_announcing(announcer))
-    store = SqlRecipeStore(config.database_url(NAME))
+    if deps.recovery is Recovery.ACCEPT:
+        raise UsageError(FORGOTTEN)
+    store = SqlRecipeStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
     app[MAX_AGE] = config.max_age
     app[OPERATED].held = lambda: [HeldKey("log", app[RECIPES].note_key.encode())]

@@ -32,6 +32,7 @@ from recipe_server.schema import (
 )
 from recipe_server.series import SeriesRows
 from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.watermark import Watermark
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.models.forms.registry import form_of
@@ -50,6 +51,8 @@ class SqlRecipeTx:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
+        self.spends = False
+        """Whether something was written that must not be forgotten: entries under a signed checkpoint, and releases."""
         self.series = SeriesRows(connection)
         self.room = Room(connection)
 
@@ -85,6 +88,7 @@ class SqlRecipeTx:
         return await self.with_nodes(lambda read: {key: read(*key) for key in keys})
 
     async def add_entry(self, index: int, leaf: SignedLeaf, data: bytes, nodes: Iterable[Node]) -> None:
+        self.spends = True
         digest = hashlib.sha256(data).digest()
         values = {"position": index, "type": leaf.type.value, "leaf": data, "digest": digest}
         await self._connection.execute(sa.insert(ENTRIES).values(**values))
@@ -269,6 +273,7 @@ class SqlRecipeTx:
         return [LoggedKeySet(*row) for row in await self._connection.execute(statement)]
 
     async def add_result(self, result: PublishedResult) -> None:
+        self.spends = True
         values = {
             "recipe_hash": result.recipe_hash,
             "batch_id": result.batch_id,
@@ -291,13 +296,16 @@ class SqlRecipeTx:
 class SqlRecipeStore(DatabaseStore):
     """``recipe_server.ports.RecipeStore`` over a database."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, METADATA, MIGRATIONS)
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, mark)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqlRecipeTx]:
-        async with self._database.transaction() as connection:
-            yield SqlRecipeTx(connection)
+        database = self._database
+        async with database.transaction() as connection:
+            yield (tx := SqlRecipeTx(connection))
+            if tx.spends:
+                await database.spend(connection)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[SqlRecipeTx]:

@@ -22,7 +22,7 @@ INGEST = "ingest"
 INTEROP = "interop"
 AGENT = "agent"
 """No service: it has a configuration that can be printed."""
-MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin")
+MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin", "recipe_server")
 """The services whose databases say what was spent."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,7 +50,14 @@ class Stage:
 
     pair: AggregatorPair
     recipe: Recipe
+    config: CollectorConfig
     app: web.Application
+
+    async def start(self) -> None:
+        """Start the collector, or start it again on its database."""
+        deps = Deps(self.pair.clock, SeededEntropy(5), self.pair.network, background=False)
+        self.app = create_app(self.config, deps)
+        await self.pair.inner.mount(COLLECTOR, self.app)
 
     async def step(self) -> None:
         for driver in self.app[DRIVERS]:
@@ -104,9 +112,9 @@ async def running(
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
     ) as pair:
         await pair.inner.mount(LOG, log_app(recipe, cast))
-        app = create_app(config, Deps(pair.clock, SeededEntropy(5), pair.network, background=False))
-        await pair.inner.mount(COLLECTOR, app)
-        yield Stage(pair, recipe, app)
+        found = Stage(pair, recipe, config, web.Application())
+        await found.start()
+        yield found
 
 
 @pytest.fixture
@@ -140,6 +148,39 @@ async def test_reports_come_out_as_one_release(stage: Stage) -> None:
     (result,) = document["results"]
     assert result["report_count"] == size
     assert [bucket["count"] for bucket in result["buckets"]] == [len(range(cell, size, 16)) for cell in range(16)]
+
+
+async def collected(stage: Stage) -> Any:
+    """The collection's row after some steps."""
+    _, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": stage.recipe.hash_text})
+    for _ in range(4):
+        await stage.step()
+        await stage.pair.clock.advance(60)
+    return (await stage.call("GET", f"/v1/collections/{asked['id']}"))[1]
+
+
+async def test_a_collector_on_an_older_database_gets_the_same_release_with_a_later_date(
+    stage: Stage, tmp_path: Path
+) -> None:
+    database, backup = tmp_path / "collector.sqlite3", tmp_path / "backup.sqlite3"
+    reports = stage.pair.kit.reports(1)
+    size = stage.recipe.batch.min_batch_size
+    assert await stage.pair.upload(reports.valid(number % 16) for number in range(size)) is None
+    await stage.pair.end_interval()
+    await stage.pair.inner.unmount(COLLECTOR)
+    shutil.copy(database, backup)
+    await stage.start()
+    row = await collected(stage)
+    assert row["state"] == "released"
+    _, before = await stage.call("GET", "/v1/results")
+    await stage.pair.inner.unmount(COLLECTOR)
+    shutil.copy(backup, database)
+    await stage.start()
+    assert (await stage.call("GET", "/v1/results"))[1] == {"results": []}
+    again = await collected(stage)
+    assert (again["id"], again["state"]) == (row["id"], "released")
+    (one,), (other,) = before["results"], (await stage.call("GET", "/v1/results"))[1]["results"]
+    assert {name for name in one if one[name] != other[name]} == {"released_at"}
 
 
 async def test_cells_that_devices_kept_encrypted_come_out_as_one_release(tmp_path: Path) -> None:
