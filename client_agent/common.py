@@ -8,13 +8,14 @@ does that is alone: whoever serves agents of one process sees as many devices, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
 from client_agent.config import AgentConfig
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
+from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
 MOST_POLICIES = 16
@@ -27,6 +28,7 @@ class Common:
     def __init__(self) -> None:
         self._transports: dict[tuple[Path | None, bool], HttpTransport] = {}
         self._policies: dict[bytes, Policy] = {}
+        self._identities = set[bytes]()
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -42,6 +44,18 @@ class Common:
             made = HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http)
             self._transports[key] = await self._stack.enter_async_context(made)
         return self._transports[key]
+
+    @contextlib.contextmanager
+    def alone_with(self, identity: bytes) -> Iterator[None]:
+        """Hold an attestation identity, by a digest of it, until the block ends: a copy of a device is no other device.
+        Raises ``UsageError`` where an agent of this process holds it."""
+        if identity in self._identities:
+            raise UsageError("an agent with the same identity is at work; every device needs one of its own")
+        self._identities.add(identity)
+        try:
+            yield
+        finally:
+            self._identities.discard(identity)
 
     def policy(self, path: Path, read: Callable[[Path], bytes]) -> Policy:
         """The policy in the file ``path``, which ``read`` reads: the same object for the same bytes. Raises

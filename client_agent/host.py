@@ -103,6 +103,7 @@ class AgentHost:
         self._folder, self._clock, self._tell = folder, clock, tell
         self._agents: dict[str, _Hosted] = {}
         self._starting = asyncio.Semaphore(STARTING)
+        self._lost = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep all agents going until ``stop`` is set, then stop them."""
@@ -116,7 +117,14 @@ class AgentHost:
 
     async def scan(self, common: Common) -> None:
         """Start what is new, stop what has gone or whose configuration is another now, and try what failed."""
-        found = await asyncio.to_thread(_found_in, self._folder)
+        try:
+            found = await asyncio.to_thread(_found_in, self._folder)
+        except OSError as error:  # a disk that went away for a while: whoever is at work goes on
+            if not self._lost:
+                self._tell(self._folder.name, f"the folder of all devices: {error.strerror or 'cannot be read'}")
+            self._lost = True
+            return
+        self._lost = False
         for name, agent in list(self._agents.items()):
             present = found.get(name)
             if present is not None and present == (agent.config, agent.signature) and not self._may_retry(agent):

@@ -122,6 +122,7 @@ async def opened_agent(
         shared = Common() if common is None else common
         if common is None:
             await stack.enter_async_context(shared)
+        stack.enter_context(shared.alone_with(device.fingerprint))
         policy = shared.policy(config.policy, _read)
         check_broker(config, policy)
         transport = await shared.transport(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -51,11 +52,16 @@ def questions_table(questions: Sequence[Question]) -> Table:
     return table
 
 
+def _told(value: object) -> str:
+    """A member of a survey: what has parts is written as in a survey's file."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
+
+
 def show_question(question: Question, console: Console) -> None:
     """All of one."""
     facts = plain_table("", "")
     facts.show_header = False
-    survey = [(name, str(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
+    survey = [(name, _told(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
     rows: list[tuple[str, str | Text]] = [
         ("state", styled(question.state)),
         ("question", str(question.survey.get("text") or "")),

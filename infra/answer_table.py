@@ -15,7 +15,7 @@ from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
 
 ANSWER = "answer"
 """The heading of the labels."""
-LEAST_BAR = 20
+LEAST_BAR = 14
 LEAST_LABEL = 8
 GAP = 2
 """Characters without a picture that letters around them need."""

@@ -21,6 +21,7 @@ from client_agent.config import AgentConfig
 from infra.certificates import CA_FILE
 from infra.deployables import SERVICES, witness_name
 from infra.service_configs import ServiceConfigs
+from infra.stack_metrics import metrics_place
 from infra.stack_options import (
     ACCOUNT,
     ATTRIBUTES,
@@ -335,7 +336,7 @@ def write_config(
             "port": ports[0],
             **(listen_files(name, CREDENTIALS, OPERATORS, options.tls_folder) if options.tls else {}),
         },
-        "metrics": {"host": "127.0.0.1", "port": ports[1]},
+        "metrics": {**metrics_place(name, options), "port": ports[1]},
         "operator_token": f"{operator_credential(name)}.token",
         **(client_files(options.tls_folder) if options.tls else {}),
         **configs.own(name),

@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from infra.deployment import Parts
 from infra.layout import Layout
@@ -32,6 +32,18 @@ DRAINED_SECONDS = 60.0
 HEALTH_PAUSE_SECONDS = 0.1
 LOG_TAIL_BYTES = 4096
 PIDS = "processes.json"
+
+
+class Started(Protocol):
+    """A service that has a process."""
+
+    @property
+    def part(self) -> Part:
+        """What it serves, and where."""
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
 
 
 @dataclass
@@ -75,6 +87,9 @@ class ServiceProcess:
     def runs(self) -> bool:
         """Whether its process has not ended."""
         return self.process.returncode is None
+
+    async def look(self) -> None:
+        """Learn whether it runs, which is known of a child without a look."""
 
     async def stop(self) -> None:
         """Tell it to stop, and wait; what does not is killed after ``DRAINED_SECONDS``."""
@@ -156,7 +171,7 @@ async def running(
         (layout.state_dir / PIDS).unlink(missing_ok=True)
 
 
-def write_pids(state_dir: Path, services: Sequence[ServiceProcess]) -> None:
+def write_pids(state_dir: Path, services: Sequence[Started]) -> None:
     """Write the process ids down, for ``read_pids``."""
     pids = {part.label: service.pid for service in services for part in service.part.services}
     (state_dir / PIDS).write_text(json.dumps(pids))

@@ -34,9 +34,8 @@ from infra.images.context import DEFAULT_BASE
 from infra.layout import INDEX, Layout, renew_certificates
 from infra.staging import report as reports
 from infra.staging.agents import counted
-from infra.staging.compose import FILE as COMPOSE_FILE
 from infra.staging.compose import compose_document
-from infra.staging.container_files import hand_over, write_databases
+from infra.staging.container_files import hand_over, write_databases, write_prometheus
 from infra.staging.containers import alone
 from infra.staging.devices import Devices
 from infra.staging.fleet import let_read_fleet, tell_report
@@ -57,7 +56,6 @@ from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
-from tacit.errors import UsageError
 from tacit.operations.results import released
 from tacit.operations.services import logged_recipe, recipes_of
 
@@ -157,6 +155,7 @@ def _up_in_containers(
         parts = deploy(layout, Deployment())
         devices.populate(layout, *crowd, entropy, now)
         write_databases(layout, entropy, now)
+        write_prometheus(layout, parts.first, now)
         hand_over(layout, devices)
         compose.write(compose_document(layout, devices, images, database_image))
         asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))
@@ -261,8 +260,7 @@ def start(
 
 def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
     folder = state_dir.absolute()
-    if require_running(folder, LOCK).mode is Mode.CONTAINERS:
-        raise UsageError(f"in containers: podman-compose --file {folder / COMPOSE_FILE} {order.act} NAME")
+    require_running(folder, LOCK)
     answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
     if as_json:
         print_json(answer)

@@ -17,15 +17,18 @@ SCRAPE_SECONDS = 30
 """Counts move once a minute: to look more often shows nothing more."""
 
 
-def scrape_config(metrics: Mapping[str, str], *, seconds: int = SCRAPE_SECONDS) -> dict[str, Any]:
+def scrape_config(
+    metrics: Mapping[str, str], *, seconds: int = SCRAPE_SECONDS, tls: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """For Prometheus: ``metrics`` are the URLs of metrics by the name of a service, which becomes the label
-    ``party``."""
+    ``party``; ``tls`` the members of ``tls_config`` with which all of them are read, ``None`` where none has TLS."""
     return {
         "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
         "rule_files": [str(ALERTS)],
         "scrape_configs": [
             {
                 "job_name": JOB,
+                **({} if tls is None else {"scheme": "https", "tls_config": dict(tls)}),
                 "static_configs": [
                     {"targets": [urlsplit(url).netloc], "labels": {"party": name}} for name, url in metrics.items()
                 ],
@@ -34,8 +37,8 @@ def scrape_config(metrics: Mapping[str, str], *, seconds: int = SCRAPE_SECONDS) 
     }
 
 
-def write_scrape_config(folder: Path, metrics: Mapping[str, str]) -> Path:
+def write_scrape_config(folder: Path, metrics: Mapping[str, str], tls: Mapping[str, str] | None = None) -> Path:
     """Write it as JSON, which is YAML too, into ``folder``. Raises ``OSError``."""
     path = folder / CONFIG
-    path.write_text(json.dumps(scrape_config(metrics), indent=1))
+    path.write_text(json.dumps(scrape_config(metrics, tls=tls), indent=1))
     return path

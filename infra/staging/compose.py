@@ -95,6 +95,11 @@ def container_of(layout: Layout, name: str) -> str:
     return f"{project_of(layout.state_dir)}-{name}"
 
 
+def told_service(layout: Layout, name: str) -> list[str]:
+    """What ``tacit`` is told to run a stack's service in its container."""
+    return ["serve", kind_of(name), "--config", f"{FILES}/{layout.configs[name].name}"]
+
+
 def _device_title(folder: Path) -> str:
     return f"device-{folder.name}" if folder.parent.name == SINGLE else f"devices-{folder.name}"
 
@@ -137,7 +142,7 @@ def _service(layout: Layout, name: str, image: str) -> dict[str, Any]:
     config = layout.configs[name].name
     return {
         **body,
-        "command": ["serve", kind_of(name), "--config", f"{FILES}/{config}"],
+        "command": told_service(layout, name),
         "secrets": [{"source": _secret(name, file), "target": f"{FILES}/{file}"} for file in secret],
         "volumes": [
             *(_bind(f"./{name}/{file}", f"{FILES}/{file}") for file in (config, *public)),

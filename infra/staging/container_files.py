@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
 from sqlalchemy.engine import URL
 
-from infra.certificates import CA_FILE, certify
+from infra.certificates import CA_FILE, CERTIFICATE, KEY, certify
 from infra.databases import URL_FILE
 from infra.layout import Layout
 from infra.legs import DEVICES
+from infra.monitoring.scraping import write_scrape_config
 from infra.remembered_servers import amend_config
+from infra.stack_metrics import prometheus_name
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY, authority_of
 from infra.staging.container_places import PORT, database_address, database_user, user_of, with_database
 from infra.staging.devices import Devices
+from infra.workers import Part
 from tacit.ports import Entropy
 from tacit.service.config import write_secret
 
 DATABASES, SCRIPT = "databases", "database.sh"
 ROLES, SUPERUSER, PASSWD = "roles.sql", "superuser", "passwd"
+PROMETHEUS = "prometheus"
 PUBLIC = "public"
 """The folder of what every device may read: the policy, and the authority's certificate."""
 
@@ -63,11 +68,23 @@ def _provision(layout: Layout, own: Path, organisation: str, services: list[str]
     write_secret(own / ROLES, "".join(f"{line}\n" for line in lines).encode())
 
 
+def write_prometheus(layout: Layout, parts: Iterable[Part], now: float) -> None:
+    """For each organisation a folder with what a Prometheus of its own needs to read the metrics of its services, and
+    of nobody else's: a configuration, and a new certificate."""
+    metrics: dict[str, dict[str, str]] = {}
+    for part in parts:
+        if part.metrics is not None:
+            metrics.setdefault(organisation_of(part.label), {})[part.label] = part.metrics
+    for organisation, found in metrics.items():
+        own = layout.state_dir / PROMETHEUS / organisation
+        certify(own, authority_of(layout.state_dir, now), [prometheus_name(organisation)], now)
+        write_scrape_config(own, found, {"ca_file": CA_FILE, "cert_file": CERTIFICATE, "key_file": KEY})
+
+
 def hand_over(layout: Layout, devices: Devices) -> None:
     """Give every file to the user of the container that reads it; as root."""
-    for name, config in layout.configs.items():
-        (config.parent / layout.options.state_folder).mkdir(mode=0o700, exist_ok=True)
-        _give(config.parent, user_of(organisation_of(name)))
+    for name in layout.configs:
+        hand_over_service(layout, name)
     for organisation in with_database(layout):
         _give(layout.state_dir / DATABASES / organisation, database_user(organisation))
     public = devices.folder / PUBLIC
@@ -75,6 +92,13 @@ def hand_over(layout: Layout, devices: Devices) -> None:
     for path in (layout.policy_path, layout.state_dir / AUTHORITY / CA_FILE):
         shutil.copyfile(path, public / path.name)
     _give(devices.folder, user_of(DEVICES))
+
+
+def hand_over_service(layout: Layout, name: str) -> None:
+    """Give a service's files to the user of its container; as root."""
+    folder = layout.configs[name].parent
+    (folder / layout.options.state_folder).mkdir(mode=0o700, exist_ok=True)
+    _give(folder, user_of(organisation_of(name)))
 
 
 def _give(folder: Path, user: int) -> None:

@@ -12,12 +12,14 @@ from rich.console import Console
 from infra.child import Child
 from infra.images.building import podman, podman_environment
 from infra.layout import Layout
+from infra.processes import PIDS, write_pids
 from infra.readiness_watch import ANSWER_SECONDS, until_recipes, watch_readiness
 from infra.staging.agents import Runners, device_logs, until_at_work
 from infra.staging.compose import container_of, device_titles, title
 from infra.staging.container_places import PORT, database_address, with_database
 from infra.staging.devices import Devices
 from infra.staging.podman_compose import Compose
+from infra.staging.service_containers import ServiceContainer, service_containers
 from infra.workers import Part
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -41,9 +43,9 @@ def alone(state_dir: Path) -> Iterator[Compose]:
 @contextlib.asynccontextmanager
 async def services_at_work(
     layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console
-) -> AsyncIterator[None]:
-    """Databases and services, all of them ready, while the block runs, and watched. Raises ``UsageError`` where one is
-    not ready after ``READY_SECONDS``."""
+) -> AsyncIterator[list[ServiceContainer]]:
+    """Databases and services, all of them ready, while the block runs, and watched: the services. Raises ``UsageError``
+    where one is not ready after ``READY_SECONDS``."""
     notes.print(f"starting {len(with_database(layout))} databases and {len(parts)} services in {layout.state_dir}")
     await compose.up([f"{name}-database" for name in with_database(layout)])
     await _until_databases(layout)
@@ -51,12 +53,17 @@ async def services_at_work(
     await _until_ready(layout, parts)
     if not await until_recipes(layout, SystemClock()):
         notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
-    looking = asyncio.ensure_future(watch_readiness(layout, parts, SystemClock(), notes.print))
+    services = service_containers(layout, compose, parts)
+    await asyncio.gather(*(service.look() for service in services.values()))
+    write_pids(layout.state_dir, list(services.values()))
+    watching = watch_readiness(layout, parts, SystemClock(), notes.print, lambda part: services[part].held)
+    looking = asyncio.ensure_future(watching)
     try:
-        yield
+        yield list(services.values())
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
+        (layout.state_dir / PIDS).unlink(missing_ok=True)
 
 
 async def _until_databases(layout: Layout) -> None:

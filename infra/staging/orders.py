@@ -6,6 +6,7 @@ beside it: nothing listens for it, and whoever may write the folder may give one
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import enum
 import json
@@ -14,10 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from infra.layout import OPERATORS, Layout
-from infra.processes import ServiceProcess, write_pids
+from infra.processes import Started, write_pids
 from infra.stack_options import organisation_of
 from tacit.errors import TacitError, UsageError
 from tacit.operations.status import process_status
@@ -40,6 +41,35 @@ class Act(enum.StrEnum):
     RESTART = "restart"
 
 
+class Service(Started, Protocol):
+    """What can be ordered: a process of this machine, or a container."""
+
+    @property
+    def name(self) -> str:
+        """Its kind."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it ran when ``look`` was last called, or later."""
+
+    async def look(self) -> None:
+        """Learn whether it runs."""
+
+    async def stop(self) -> None:
+        """Tell it to stop, and wait; one that has ended stays so."""
+
+    async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
+        """Start it, with ``also`` behind the arguments of ``tacit serve`` this once, and return once it answers. Raises
+        ``UsageError`` where it does not."""
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+
+
 @dataclass(frozen=True)
 class Order:
     """``services``: labels of services and names of organisations, all where there are none. ``also``: what
@@ -50,7 +80,7 @@ class Order:
     also: Sequence[str] = ()
 
 
-async def carry_out_orders(layout: Layout, services: Sequence[ServiceProcess], clock: Clock) -> None:
+async def carry_out_orders(layout: Layout, services: Sequence[Service], clock: Clock) -> None:
     """Look for orders, carry each out and answer it, until cancelled; those of an earlier run are forgotten."""
     folder = layout.state_dir / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,7 +113,7 @@ async def give_order(state_dir: Path, order: Order, runs: Callable[[], bool], cl
     return found
 
 
-async def _answer(layout: Layout, services: Sequence[ServiceProcess], path: Path, clock: Clock) -> dict[str, Any]:
+async def _answer(layout: Layout, services: Sequence[Service], path: Path, clock: Clock) -> dict[str, Any]:
     """Do what the order in ``path`` says; what came of it."""
     done: list[str] = []
     try:
@@ -95,25 +125,28 @@ async def _answer(layout: Layout, services: Sequence[ServiceProcess], path: Path
         words = f"; done before it: {', '.join(done)}" if done else ""
         return {"error": f"{error}{words}"}
     finally:
+        await asyncio.gather(*(service.look() for service in services))
         write_pids(layout.state_dir, [service for service in services if service.runs])
     return {"services": {service.title: service.pid if service.runs else None for service in services}, "done": done}
 
 
-async def _carry_out(layout: Layout, service: ServiceProcess, order: Order, clock: Clock) -> None:
+async def _carry_out(layout: Layout, service: Service, order: Order, clock: Clock) -> None:
     """One service of an order. Raises ``UsageError`` where it does not become ready."""
-    if order.act is not Act.START and service.runs:
+    await service.look()
+    if order.act is not Act.START:
         await service.stop()
     if order.act is not Act.STOP and not service.runs:
         await service.start(layout, order.also)
         await _until_able(layout, service, clock)
 
 
-async def _until_able(layout: Layout, service: ServiceProcess, clock: Clock) -> None:
+async def _until_able(layout: Layout, service: Service, clock: Clock) -> None:
     """Until it says that it can do its work. It may not be able to while another service is stopped, so that only one
     that ends is an error."""
     until, looks = clock.now() + READY_SECONDS, 0
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         while looks < _LOOKS and clock.now() < until:
+            await service.look()
             if not service.runs:
                 raise UsageError(f"{service.title} has ended: {service.last_words().removeprefix('tacit: ')}")
             with contextlib.suppress(TransportError):
@@ -123,7 +156,7 @@ async def _until_able(layout: Layout, service: ServiceProcess, clock: Clock) -> 
             await clock.sleep(LOOK_SECONDS)
 
 
-def chosen(services: Sequence[ServiceProcess], names: Sequence[str]) -> list[ServiceProcess]:
+def chosen(services: Sequence[Service], names: Sequence[str]) -> list[Service]:
     """The services that ``names`` mean, labels or organisations, in the order in which they are started; all where
     there are no names. Raises ``UsageError`` for one that means none."""
     known = {service.title: {service.title, service.name, _organisation(service)} for service in services}
@@ -133,7 +166,7 @@ def chosen(services: Sequence[ServiceProcess], names: Sequence[str]) -> list[Ser
     return [service for service in services if not names or known[service.title] & set(names)]
 
 
-def _organisation(service: ServiceProcess) -> str:
+def _organisation(service: Service) -> str:
     folder = service.part.config.parent.name
     return organisation_of(folder) if folder in OPERATORS else folder
 

@@ -40,9 +40,17 @@ class Compose:
 
     async def up(self, names: Sequence[str]) -> None:
         """Create and start the named services. Raises ``UsageError`` with the last words of podman-compose."""
+        await self._do("up", "--detach", *names)
+
+    async def run_once(self, name: str, container: str, command: Sequence[str]) -> None:
+        """Start a container called ``container`` that is as that of a service but for its ``command``, and that is not
+        started again once it ends. Raises ``UsageError`` as ``up``."""
+        await self._do("run", "--detach", "--rm", "-T", "--no-deps", "--name", container, name, *command)
+
+    async def _do(self, *arguments: str) -> None:
         with self._log() as sink:
             process = await asyncio.create_subprocess_exec(
-                *self._command("up", "--detach", *names),
+                *self._command(*arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -58,14 +66,15 @@ class Compose:
                 await process.wait()
                 raise
         if status:
-            raise UsageError(f"podman-compose up: {last_words(self.folder / LOG)}; see {self.folder / LOG}")
+            words = last_words(self.folder / LOG)
+            raise UsageError(f"podman-compose {arguments[0]}: {words}; see {self.folder / LOG}")
 
     def down(self) -> None:
         """Stop and remove whatever there is of the stack's containers and networks."""
         if (self.folder / FILE).exists():
             with self._log() as sink:
                 subprocess.run(  # noqa: S603 - our own arguments
-                    self._command("down", "--timeout", "15"),
+                    self._command("down", "--remove-orphans", "--timeout", "15"),
                     stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, check=False,
                     env=podman_environment(), cwd=self.folder, start_new_session=True,
                 )  # fmt: skip

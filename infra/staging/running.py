@@ -90,13 +90,12 @@ async def run_contained(
     devices = Devices.of(layout.state_dir)
 
     async def work(stopping: asyncio.Event) -> None:
-        async with services_at_work(layout, compose, parts, notes):
+        async with services_at_work(layout, compose, parts, notes) as services:
             notes.print(f"starting {devices.present} devices")
-            async with (
-                devices_at_work(layout, compose, devices) as children,
-                _told(layout, Mode.CONTAINERS, parts, children, containers_of(layout, devices), notes, tell),
-            ):
-                await stopping.wait()
+            async with devices_at_work(layout, compose, devices) as children:
+                runners, carrying = containers_of(layout, devices), carry_out_orders(layout, services, SystemClock())
+                async with _told(layout, Mode.CONTAINERS, parts, children, runners, notes, tell, carrying):
+                    await stopping.wait()
 
     await until_told(notes, work)
 

@@ -154,6 +154,9 @@ def _loaded(
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     for path in (certificate, key):
         _require_private(path, what)
+    for path in (ca, certificate, key):
+        if path is not None and path.exists() and not path.is_file():  # OpenSSL waits for whoever writes into a FIFO
+            raise UsageError(f"{what}: {path} is not a regular file")
     try:
         if ca is not None:
             context.load_verify_locations(ca)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tacit.adapters.files import sync_folder
+from tacit.adapters.files import read_bounded, sync_folder
 from tacit.errors import Fatal, RolledBack, UsageError
 
 if TYPE_CHECKING:  # a service without a database imports this, and no driver
@@ -39,6 +39,7 @@ IDENTITY, GENERATION, CLOSED, DOUBT = -1, -2, -3, -4
 rollback, until which POSIX second everything may have been spent, and that something else shows a rollback."""
 FOR_EVER = 1 << 62
 
+MOST_BYTES = 1 << 20
 _MAGIC = b"tacit wm"
 _HEADER = struct.Struct(">8sQQQ")
 _SLOT = struct.Struct(">QQ")
@@ -170,11 +171,11 @@ class Watermark:
 
     def _read(self) -> Kept | None:
         try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return None
+            if not self._path.exists():
+                return None
         except OSError as error:
             raise UsageError(f"{self._path}: {error.strerror}") from error
+        data = read_bounded(self._path, MOST_BYTES)
         if len(data) < _HEADER.size or data[: len(_MAGIC)] != _MAGIC:
             raise UsageError(f"{self._path}: not the mark of a database; {_UNKNOWN}; see docs/restoring.md")
         _, identity, generation, _ = _HEADER.unpack_from(data)

@@ -282,6 +282,18 @@ def add_described(app: web.Application, operations: Sequence[Operation], about: 
     app.router.add_get("/docs", get_docs)
 
 
+def require_known_query(one: Operation, request: web.Request) -> None:
+    """What a query has besides the operation's members is a mistake, and each of those stands there once; otherwise a
+    misspelt filter would answer with everything. Raises ``DecodeError``."""
+    known = {*one.query, *(("format",) if one.formats else ()), *(("cursor", "limit") if one.paged else ())}
+    given = [name for name, _ in request.query.items()]
+    if not known.issuperset(given):
+        words = f"takes {', '.join(sorted(known))} and nothing else" if known else "takes nothing"
+        raise DecodeError(f"the query of this {words}")
+    if len(set(given)) < len(given):
+        raise DecodeError("the query has a member twice")
+
+
 def page_of(request: web.Request) -> tuple[int, int]:
     """The number behind which a page begins, and how much it holds at most. Raises ``DecodeError``."""
     after = _counted(request.query.get("cursor"), "cursor", 0, 0, 2**53)

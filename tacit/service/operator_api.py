@@ -23,7 +23,7 @@ from tacit.service.callers import CALLERS
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import REQUESTS, Rule
 from tacit.service.metrics import GRANULARITY
-from tacit.service.openapi import About, add_described, page_of
+from tacit.service.openapi import About, add_described, page_of, require_known_query
 from tacit.service.operated import OPERATED, Job, background_jobs, background_work
 from tacit.service.operator_documents import (
     CauseDocument,
@@ -104,6 +104,7 @@ def add_operator_api(site: web.Application, app: web.Application) -> None:
 def _endpoint(route: OperatorRoute, app: web.Application) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         request.app[CALLERS].require(request, ROLE)
+        require_known_query(route, request)
         found = await route.handler(app, request)
         headers = {"Content-Type": media_types.JSON}
         return web.Response(status=route.status, body=found.model_dump_json().encode(), headers=headers)

@@ -105,6 +105,15 @@ class SoftwareDevice:
         statement = SoftwareRootStatement(self.chain, self.key.sign(binding, _SIGNATURE))
         return Evidence(SOFTWARE_ROOT, statement.encode())
 
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the public key: by it a copy of an identity is told from another one, on the device alone."""
+        return hashlib.sha256(
+            self.key.public_key().public_bytes(
+                serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
+        ).digest()
+
     def to_pem(self) -> bytes:
         """Key, then certificates: one file that only the device may read."""
         key = self.key.private_bytes(

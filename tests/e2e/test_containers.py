@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
+import ssl
 import subprocess
+from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -15,6 +20,7 @@ import yaml  # type: ignore[import-untyped]
 from infra.images.building import built, podman, podman_environment
 from infra.images.domains import DOMAINS, domain_called
 from infra.stack_options import ORGANISATIONS
+from infra.staging.devices import Devices
 from infra.staging.networks import project_of
 from infra.staging.podman_compose import Compose
 from tacit.errors import Fatal
@@ -24,6 +30,8 @@ from tests.e2e.test_staging import DEVICES, MINUTES, answered
 
 pytestmark = pytest.mark.slow
 START_SECONDS = 900.0
+CONTAINERS = 12 + 7 + 4
+"""Services, databases, devices."""
 
 
 def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_containers(tmp_path: Path) -> None:
@@ -39,15 +47,20 @@ def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_conta
         assert tuple(document["organisations"]) == ORGANISATIONS
         assert document["agents"] == {"hosts": 2, "single": 2, "devices": DEVICES}
         project = project_of(folder)
-        rows = json.loads(podman("ps", "--format", "json", "--filter", f"label=io.podman.compose.project={project}"))
-        assert len(rows) == 12 + 7 + 4
+        assert len(containers(project)) == CONTAINERS
         closed(project, folder)
         assert reached(f"{project}-devices-host-1", document) == {"relay", "attester"}
         assert reached(f"{project}-attester", document) == {"attester", "issuer"}
         for name in ("leader", "relay", "admin", "issuer-database"):
             podman("healthcheck", "run", f"{project}-{name}")
+        metrics_are_for_the_prometheus_of_the_same_organisation(site)
         present = DEVICES + 3 - 2
-        assert site.json("staging", "agents", "--join", "3", "--leave", "2", "--restart", "1")["devices"] == present
+        assert site.json("staging", "agents", "--join", "3", "--leave", "2")["devices"] == present
+        site.until("every device at work", lambda: at_work(site, present))
+        every_device_starts_again(site, project, present)
+        an_organisation_starts_again(site, project)
+        one_comes_back_with_a_flag_that_its_container_does_not_keep(site, project)
+        an_older_database_is_refused_and_the_newest_one_taken(site, tmp_path)
         site.until("every device at work", lambda: at_work(site, present))
         found = answered(site, tmp_path)
         assert found["mismatches"] == []
@@ -56,6 +69,116 @@ def test_a_recipe_is_answered_by_devices_in_containers_through_services_in_conta
         assert process.wait(SECONDS) == 0
     assert podman("ps", "--all", "--quiet", "--filter", f"label=io.podman.compose.project={project}") == ""
     assert project not in podman("network", "ls", "--format", "{{.Name}}")
+
+
+def metrics_are_for_the_prometheus_of_the_same_organisation(site: Staging) -> None:
+    """Everybody else is refused by name, and whoever has no certificate; the operator asks with the service's token."""
+    own, other = (site.folder / "prometheus" / name for name in ("leader", "helper"))
+    (job,) = json.loads((own / "prometheus.yml").read_text())["scrape_configs"]
+    (target,) = job["static_configs"]
+    assert target["labels"] == {"party": "leader"}
+    url = f"{job['scheme']}://{target['targets'][0]}/metrics"
+    status, page = read(url, own / "ca.pem", own)
+    assert status == HTTPStatus.OK
+    assert b"tacit_ready 1.0" in page
+    assert read(url, own / "ca.pem", other)[0] == HTTPStatus.UNAUTHORIZED
+    assert read(url, own / "ca.pem", None)[0] == HTTPStatus.UNAUTHORIZED
+    assert site.json("operator", "status", "leader")["ready"]
+
+
+def read(url: str, authority: Path, client: Path | None) -> tuple[int, bytes]:
+    """Status and body of what is at ``url`` for whoever has the certificate in ``client``."""
+    context = ssl.create_default_context(cafile=str(authority))
+    if client is not None:
+        context.load_cert_chain(client / "tls.pem", client / "tls.key")
+    place = urlsplit(url)
+    link = http.client.HTTPSConnection(str(place.hostname), place.port, timeout=10, context=context)
+    try:
+        link.request("GET", place.path)
+        answer = link.getresponse()
+        return answer.status, answer.read()
+    finally:
+        link.close()
+
+
+def every_device_starts_again(site: Staging, project: str, present: int) -> None:
+    """Those with a container of their own by that container."""
+    single = [f"{project}-device-{folder.name}" for folder in Devices.of(site.folder).single]
+    before = started(single)
+    assert site.json("staging", "agents", "--restart", str(present))["restarted"] == present
+    site.until("new processes", lambda: all(at > before[name] for name, at in started(single).items()))
+    site.until("every device at work", lambda: at_work(site, present))
+
+
+def an_organisation_starts_again(site: Staging, project: str) -> None:
+    meant = ["witness_1", "witness_2"]
+    names = [row["Names"][0] for row in containers(project)]
+    before = started(names)
+    answer = site.json("staging", "restart", "witnesses")
+    assert answer["done"] == meant
+    after = started(names)
+    assert {name for name in names if after[name] != before[name]} == {
+        f"{project}-{one.replace('_', '-')}" for one in meant
+    }
+    assert all(Path("/proc", str(pid)).exists() for pid in answer["services"].values())
+
+
+def one_comes_back_with_a_flag_that_its_container_does_not_keep(site: Staging, project: str) -> None:
+    mark = site.folder / "issuer" / "state" / "issuer.mark"
+    owner = mark.stat().st_uid
+    assert site.json("staging", "stop", "issuer")["services"]["issuer"] is None
+    assert site.json("staging", "status")["services"]["ready"] < 12
+    mark.unlink()
+    refused = site.run("staging", "start", "issuer")
+    assert refused.returncode == 1
+    assert "issuer did not start" in refused.stderr
+    assert "start once with --new-mark" in refused.stderr
+    assert not inspected([f"{project}-issuer"])[0]["State"]["Running"]
+    site.json("staging", "start", "issuer", "--serve-with", "new-mark")
+    assert mark.stat().st_uid == owner
+    assert "--new-mark" not in inspected([f"{project}-issuer"])[0]["Config"]["Cmd"]
+    assert len(containers(project)) == CONTAINERS, "and no other is left"
+    podman("healthcheck", "run", f"{project}-issuer")
+
+
+def an_older_database_is_refused_and_the_newest_one_taken(site: Staging, folder: Path) -> None:
+    config = str(site.folder / "attester" / "config.json")
+    mark = site.folder / "attester" / "state" / "attester.mark"
+    taken(site, config, folder / "older")
+    before = mark.read_bytes()
+    site.until("tokens are spent", lambda: mark.read_bytes() != before)
+    site.json("staging", "stop", "attester")
+    taken(site, config, folder / "newest")
+    done = site.given("restore", "attester", str(folder / "older"), "--config", config)
+    assert done.returncode == 0, done.stderr
+    refused = site.run("staging", "start", "attester")
+    assert refused.returncode == 1
+    assert "the database is older than what this service has done since" in refused.stderr
+    done = site.given("restore", "attester", str(folder / "newest"), "--config", config)
+    assert done.returncode == 0, done.stderr
+    site.json("staging", "start", "attester")
+
+
+def taken(site: Staging, config: str, backup: Path) -> None:
+    done = site.given("backup", "attester", "--config", config, "--out", str(backup))
+    assert done.returncode == 0, done.stderr
+
+
+def containers(project: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        podman("ps", "--all", "--format", "json", "--filter", f"label=io.podman.compose.project={project}")
+    )
+    return found
+
+
+def started(names: Sequence[str]) -> dict[str, str]:
+    """When each container began, by its name."""
+    return {name: row["State"]["StartedAt"] for name, row in zip(names, inspected(names), strict=True)}
+
+
+def inspected(names: Sequence[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(podman("inspect", *names)) if names else []
+    return found
 
 
 def at_work(site: Staging, present: int) -> bool:
@@ -68,7 +191,7 @@ def closed(project: str, folder: Path) -> None:
     names = [
         one["container_name"] for one in yaml.safe_load((folder / "compose.yaml").read_text())["services"].values()
     ]
-    for row in json.loads(podman("inspect", *names)):
+    for row in inspected(names):
         assert row["HostConfig"]["ReadonlyRootfs"], row["Name"]
         assert row["EffectiveCaps"] in (None, []), row["Name"]
         assert int(row["Config"]["User"].partition(":")[0]) > 10_000

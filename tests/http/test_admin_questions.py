@@ -119,7 +119,7 @@ async def test_lists_go_in_pages(stage: Stage) -> None:
     assert found == made
     _, page = await stage.call("GET", "/v1/questions?state=submitted")
     assert [one["id"] for one in page["questions"]] == [made[2]]
-    for query in ("limit=0", "limit=201", "cursor=x", "state=none", "cursor=-1"):
+    for query in ("limit=0", "limit=201", "cursor=x", "state=none", "cursor=-1", "stat=draft", "limit=2&limit=3", "=1"):
         assert (await stage.call("GET", f"/v1/questions?{query}", status=400))[0].headers["content-type"]
 
 

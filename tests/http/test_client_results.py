@@ -271,6 +271,7 @@ METHODS = {
     "key.give": "people.give_key",
     "key.take": "people.take_key",
     "session.show": "session",
+    "fleet.show": "fleet",
     "audit.list": "audit.all",
 }
 """Operation of the API -> method of the client."""

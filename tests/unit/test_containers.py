@@ -20,13 +20,14 @@ from infra.layout import Layout, StackOptions, create_layout, renew_certificates
 from infra.probe import main as probe
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.compose import FILES, compose_document, title
-from infra.staging.container_files import files_of, hand_over, write_databases
+from infra.staging.container_files import files_of, hand_over, write_databases, write_prometheus
 from infra.staging.container_places import called_by, legs_of, with_database
 from infra.staging.devices import Devices
 from infra.staging.natures import Natures
 from infra.staging.networks import SPEAK
 from infra.staging.podman_compose import Compose
-from tacit.service.config import read_database_url
+from infra.workers import service_part
+from tacit.service.config import Listen, read_database_url
 
 NOW = 1_790_000_000.0
 IMAGES = {domain.name: f"localhost/tacit-{domain.name}:1" for domain in DOMAINS}
@@ -163,6 +164,33 @@ def test_configurations_lead_to_the_files_in_a_container(layout: Layout) -> None
     assert (layout.state_dir / "databases" / "leader" / "roles.sql").read_bytes() == before, "made once"
     renew_certificates(layout, NOW)
     assert not (layout.state_dir / "leader" / "tls.pem").exists()
+
+
+def test_each_organisations_prometheus_knows_its_own_services_and_no_other(layout: Layout) -> None:
+    parts = [service_part(layout, name) for name in layout.services]
+    write_prometheus(layout, parts, NOW)
+    folder, seen = layout.state_dir / "prometheus", []
+    assert {one.name for one in folder.iterdir()} == set(ORGANISATIONS)
+    for organisation in ORGANISATIONS:
+        own = folder / organisation
+        (job,) = json.loads((own / "prometheus.yml").read_text())["scrape_configs"]
+        assert job["scheme"] == "https"
+        assert all((own / job["tls_config"][name]).is_file() for name in ("ca_file", "cert_file", "key_file"))
+        for one in job["static_configs"]:
+            name = one["labels"]["party"]
+            assert organisation_of(name) == organisation
+            seen.append(name)
+            config = json.loads(layout.configs[name].read_text())
+            listen = Listen.model_validate(config["metrics"])
+            assert one["targets"] == [f"{listen.host}:{listen.port}"]
+            assert listen.host == config["listen"]["host"]
+            assert listen.port != config["listen"]["port"]
+            assert listen.client_names == {
+                "metrics": (f"prometheus.{organisation}.example",),
+                "operator": ("operator.analyst.example",),
+            }
+        assert (own / "tls.key").stat().st_mode & 0o077 == 0
+    assert sorted(seen) == sorted(layout.services)
 
 
 def test_a_new_device_belongs_to_the_owner_of_its_host(

@@ -30,7 +30,7 @@ from tacit.errors import Abort, DecodeError, UsageError
 from tacit.recipe.fields import filled
 from tacit.recipe.survey import Survey
 from tacit.service.app import read_body
-from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY
+from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_known_query
 from tacit.tlog.canonical import parse_json
 
 EMPTY: Final = (Nothing, ActBody)
@@ -41,6 +41,7 @@ def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
     """The aiohttp handler of a route."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        require_known_query(route, request)
         return await acted(route, request)
 
     return handle
