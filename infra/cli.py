@@ -1,6 +1,7 @@
 """The command ``tacit``: parses, calls, and turns every error into one line and an exit code.
 
-Exit codes: 0 ok, 1 refused or failed, 2 usage. Answers go to stdout, progress and errors to stderr.
+Exit codes: 0 ok, 1 refused or failed, 2 usage, 78 failed in a way that trying again makes worse. Answers go to
+stdout, progress and errors to stderr.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typer.exceptions import TyperException
 from infra.imports import no_collection
 from infra.plain import visible
 from tacit import __version__
-from tacit.errors import Abort, Fatal, Refusal, TacitError
+from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
 from tacit.native_level import wanted_level
 from tacit.ports import TransportError
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, USAGE, INTERRUPTED, NEVER_AGAIN = 0, 1, 2, 130, 78
 COMPLETION = "_TACIT_COMPLETE"
 PACKAGES = ("services", "relay", "attester", "recipe_server", "client_agent", "infra")
 """Of which an image of one domain lacks most (``infra.images``)."""
@@ -144,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except (TacitError, TransportError) as error:
         tell("failed", str(error))
-        return FAILED
+        return NEVER_AGAIN if isinstance(error, HarmfulToRetryError) else FAILED
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PACKAGES:
             raise

@@ -49,6 +49,10 @@ class UsageError(TacitError):
     """A flag, file or configuration value is wrong; the message is one line and says what to do."""
 
 
+class HarmfulToRetryError(UsageError):
+    """What is wrong gets worse by each attempt, such as a PIN that a token refused: no machine tries again."""
+
+
 class FieldError(UsageError):
     """One member of a document that a person fills is wrong. ``field`` is its path, such as ``encoder.low``; where
     ``reason`` speaks of other members, their paths stand between backticks."""

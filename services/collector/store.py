@@ -52,7 +52,9 @@ class CollectorTx:
         return _collections(await self._connection.execute(query))
 
     async def collection(self, collection_id: str) -> Collection | None:
-        """One collection."""
+        """One collection; of a name that no database holds there is none."""
+        if "\0" in collection_id:
+            return None
         query = sa.select(COLLECTIONS).where(COLLECTIONS.c.id == collection_id)
         return next(iter(_collections(await self._connection.execute(query))), None)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from tacit.errors import CryptoError, DecodeError, UsageError
+from tacit.errors import CryptoError, DecodeError, HarmfulToRetryError, UsageError
 from tacit.extras import require_extra
 from tacit.ports import TransportError
 from tacit.service.config import ConfigPath, Frozen, read_secret
@@ -106,6 +106,7 @@ class HsmKey:
             except pkcs11.PKCS11Error as error:
                 if type(error).__name__ in _PIN_TROUBLE:
                     self._refused = shown
+                    raise HarmfulToRetryError(told(self._place, error)) from error
                 raise UsageError(told(self._place, error)) from error
 
     def _private(self, session: pkcs11.Session) -> Any:

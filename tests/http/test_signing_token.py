@@ -12,7 +12,7 @@ from pathlib import Path
 import pkcs11
 import pytest
 
-from infra.cli import run
+from infra.cli import NEVER_AGAIN, run
 from infra.lab.kit.recipes import RecipeKit
 from services.admin.core.config import AdminConfig
 from tacit.codec import unb64url
@@ -159,6 +159,23 @@ def test_a_pin_that_was_refused_is_not_shown_again(token: Token) -> None:
     finally:
         token.set_pin(token.pin)
     verify(key.public, key.sign(LABEL, b"text"), b"text", label=LABEL)
+
+
+def test_a_wrong_pin_ends_a_command_in_a_way_that_no_service_manager_tries_again(
+    token: Token, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit = (ROOT / "infra" / "systemd" / "tacit@.service").read_text()
+    assert f"RestartPreventExitStatus={NEVER_AGAIN}\n" in unit
+    token.set_pin("wrong-pin")
+    try:
+        assert run(["keys", "show", *token.flags()]) == NEVER_AGAIN
+    finally:
+        token.set_pin(token.pin)
+    told = capsys.readouterr()
+    assert "the PIN is wrong" in told.err
+    assert "wrong-pin" not in told.err
+    assert run(["keys", "show", *token.flags(), "--token", "another"]) == 1
+    assert run(["keys", "show", *token.flags()]) == 0
 
 
 def test_a_configuration_names_a_key_file_or_a_token(tmp_path: Path) -> None:
