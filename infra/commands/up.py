@@ -8,7 +8,6 @@ import json
 import math
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,7 @@ from infra.deployment import Deployment, Parts, deploy
 from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
-from infra.stack_options import operator_credential
+from infra.stack_options import PEOPLE, operator_credential
 from infra.stack_upgrades import with_admin, with_operators
 from infra.terminal import answers
 from infra.terminal import notes as stderr_notes
@@ -33,11 +32,9 @@ from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe.policy import AccountLimit
+from tacit.recipe.sampling_plan import FILL
 from tacit.service.metrics_listener import PATH as METRICS_PATH
 from tacit.tlog.canonical import validated
-
-BATCH_SHARE = Decimal("0.4")
-"""Of the devices that a recipe asks, B by default: 0.8 of those that take part, at a rate of 0.5."""
 
 DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_SLOTS = 4
@@ -328,6 +325,10 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     console.print(table)
     folder = str(layout.state_dir)
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
+    if "admin" in layout.urls:
+        console.print(f"Dashboard: {layout.urls['admin']}; whoever signs in there shows a key:", soft_wrap=True)
+        for name, role in PEOPLE.items():
+            console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
     console.print(
         "Next, in a second terminal:",
         *(f"  {line}" for line in _next(layout, agents)),
@@ -342,9 +343,10 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands that go on from here, ready to be pasted."""
     elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
     where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    population = max(len(agents), math.ceil(layout.options.batch_floor / BATCH_SHARE))
+    population = max(len(agents), math.ceil(layout.options.batch_floor / FILL))  # at rate 1 few devices fill it surely
     question = (
-        f"--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --population {population}"
+        "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
+        f"--population {population}"
     )
     lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
     if agents:

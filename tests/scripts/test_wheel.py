@@ -42,7 +42,7 @@ FOR_EXTRAS = (
     "infra.lab.demo.watched_run",
 )
 STORES = (
-    *(f"services.{name}.schema" for name in ("admin", "collector", "helper", "issuer", "leader", "witness")),
+    *(f"services.{name}.schema" for name in ("admin.core", "collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
 )
 EVERYWHERE = (

@@ -48,7 +48,6 @@ from tacit.operations.issuance import read_counts
 from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.sampling_plan import FILL
-from tacit.recipe.survey import Survey
 from tacit.service.config import load_config, read_secret
 from tests.conftest import ROOT
 
@@ -236,7 +235,11 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert OPERATORS[service.name] in text
     asked = re.search(r"--population (\d+)", text)
     assert asked is not None
-    assert FILL * Survey().rate * int(asked[1]) >= layout.options.batch_floor
+    assert FILL * int(asked[1]) >= layout.options.batch_floor
+    assert "--rate 1" in text
+    for name in PEOPLE:
+        assert str(layout.credentials[name]) in text
+    assert f"Dashboard: {layout.urls['admin']}" in text
     assert f"tacit agent host '{agent.parent.parent}'" in text
     assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
     assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text

@@ -79,9 +79,20 @@ class Principal:
         return permission in PERMISSIONS[Role(self.person.role)]
 
 
+WORDS: Final = {
+    Permission.READ: "read",
+    Permission.WRITE: "write questions",
+    Permission.APPROVE: "approve questions",
+    Permission.OPERATE: "publish, collect and end",
+    Permission.AUDIT: "read the audit log",
+    Permission.PEOPLE: "add and change people",
+}
+"""What whoever has a permission may do."""
+
+
 def forbidden(permission: Permission) -> Abort:
     """The answer to somebody who is known and may not."""
-    return refuse(Problem.FORBIDDEN, f"this needs a role that may {permission}")
+    return refuse(Problem.FORBIDDEN, f"this needs a role that may {WORDS[permission]}")
 
 
 def new_id(entropy: Entropy) -> str:

@@ -1,9 +1,10 @@
 """Every entry of the log, hashed again, and the accounts that its recipes charge.
 
 Entries stay in files (``tacit.adapters.kept_tree``); in memory is what recipes, series and their leaves say, and a few
-of the newest keys. The log is followed where it was left, by one reader for all who ask, who looks only at what it grew
-by; a request waits for that a few seconds at most. Accounts are reckoned when a leaf came that charges or frees them,
-and every few minutes for the time that passed.
+of the newest keys. A checkpoint needs the policy's witnesses, and extends the newest one that any process of this
+folder was shown, which is kept beside the entries. The log is followed where it was left, by one reader for all who
+ask, who looks only at what it grew by; a request waits for that a few seconds at most. Accounts are reckoned when a
+leaf came that charges or frees them, and every few minutes for the time that passed.
 """
 
 from __future__ import annotations
@@ -24,21 +25,27 @@ from services.admin.core.documents import LedgerDocument
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
 from services.admin.core.recipe_index import RecipeIndex
+from tacit.adapters.files import read_bounded, replace_file
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.kept_tree import FileTree
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
 from tacit.monitor.reading import WholeLog
+from tacit.monitor.state import MonitorState
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
 from tacit.recipe.live import LeafSigners, LiveJoin, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
+from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, SignedLeaf
 from tacit.tlog.log import Tree
 from tacit.tlog.merkle import EMPTY_ROOT
 
 FOLDER: Final = "log"
+CHECKPOINT: Final = "checkpoint"
+"""File of the folder with the newest checkpoint that was read, as the log signed it."""
+MAX_NOTE: Final = 1 << 16
 WAIT_SECONDS: Final = 8.0
 """How long a request waits for what the log grew by; a long log is read on without it."""
 BESIDE_SECONDS: Final = 30.0
@@ -101,11 +108,24 @@ class Whole:
 
     def open(self) -> None:
         """Take up what an earlier process has read. Raises ``UsageError``."""
-        self._tree = FileTree(self._folder(self._config.state_dir / FOLDER))
+        own = self._config.state_dir / FOLDER
+        self._tree = FileTree(folder := self._folder(own))
         self._stack.callback(self._tree.close)
-        log = self._config.log
-        self._log = WholeLog(self._deps.transport, log.url, log.note_key(), tree=self._tree)
+        self._keeps = own / CHECKPOINT if folder == own else None
+        log, key = self._config.log, self._config.log.note_key()
+        self._required = self._policy.log_policy(key, self._deps.clock.now)
+        before = self._shown_before(own / CHECKPOINT, key)
+        self._log = WholeLog(self._deps.transport, log.url, key, before, self._tree)
         self._leaves = _Leaves(self._config)
+
+    def _shown_before(self, path: Path, key: NoteKey) -> MonitorState:
+        """What an earlier process was shown of this log; of a file that this log did not sign, nothing."""
+        fresh = MonitorState(key.name)
+        try:
+            found = self._required.open(read_bounded(path, MAX_NOTE))
+        except (UsageError, DecodeError, CryptoError):
+            return fresh
+        return fresh.seen(found.size, found.root, 0)
 
     def _folder(self, own: Path) -> Path:
         """The folder; where another process of this configuration has it, one that ends with this process."""
@@ -181,10 +201,13 @@ class Whole:
         now, expected = self._deps.clock.now(), self._told
         try:
             checkpoint = await self._log.checkpoint()
-            note = self._log.note
+            note, before_size = self._log.note, self._log.state.size
+            self._witnessed(note)
             await self._log.read(checkpoint, now)
         except Refusal as refusal:
             raise refuse(Problem.LOG_UNVERIFIED, f"{refusal.rule}: {refusal.detail}") from refusal
+        if checkpoint.size > before_size:
+            await asyncio.to_thread(self._keep, note)
         before = self._leaves
         try:
             await self._look(checkpoint.size)
@@ -201,6 +224,20 @@ class Whole:
         self._read_at = now
         if self._told == expected:
             self._told = 0
+
+    def _witnessed(self, note: bytes) -> None:
+        try:
+            self._required.require_witnesses(note)
+        except (DecodeError, CryptoError) as error:
+            raise Refusal("log-checkpoint", str(error)) from error
+
+    def _keep(self, note: bytes) -> None:
+        """For the next process. One that reads beside another leaves it to that one."""
+        if self._keeps is not None:
+            try:
+                replace_file(self._keeps, note)
+            except UsageError as error:
+                raise Fatal(f"the log's checkpoint cannot be kept: {error}") from error
 
     def _joined(self, before: RecipeIndex | None) -> tuple[LiveLog, RecipeIndex]:
         live = self._leaves.live()

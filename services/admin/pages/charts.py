@@ -136,9 +136,9 @@ class Fill:
         top = max(size * 1.25, expected, told["contributions"], most or 0)
         axis = Axis(0, top, 0, 100)
         least = told.get("least") or 0
-        return cls(
-            axis.at(told["contributions"]), axis.at(least), axis.at(top if most is None else most), axis.at(size)
-        )
+        if most is None:
+            most = top if told["contributions"] else 0  # nothing told yet is nothing to draw
+        return cls(axis.at(told["contributions"]), axis.at(least), axis.at(most), axis.at(size))
 
 
 def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

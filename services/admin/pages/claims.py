@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
+from tacit.models.forms.form import Form
 from tacit.models.forms.registry import known
 from tacit.recipe.model import Recipe
 
@@ -26,9 +28,16 @@ def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
                 "delta": "0" if one is not None and one.pure else str(recipe.privacy.delta),
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
                 "condition": None if one is None else one.condition,
+                "otherwise": _words(form, None if one is None else one.otherwise, recipe.privacy.n),
             }
         )
     return rows
+
+
+def _words(form: Form | None, name: str | None, n: int) -> str:
+    """Whose number to go by instead."""
+    one = None if form is None or name is None else form.adversary(name)
+    return "" if one is None else one.words.format(n=n).removeprefix("... ")
 
 
 def meaning(epsilon: float) -> str:
@@ -38,4 +47,5 @@ def meaning(epsilon: float) -> str:
     factor = math.exp(min(epsilon, 700.0))
     if factor > 1000:
         return "hardly anything is guaranteed against it"
-    return f"what it sees is at most {factor:.3g} times as likely with one answer of a device as with any other"
+    shown = float(Decimal(factor).quantize(Decimal(10) ** (math.floor(math.log10(factor)) - 2), ROUND_CEILING))
+    return f"what it sees is at most {shown:g} times as likely with one answer of a device as with any other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ def environment() -> Environment:
         "when": moment,
         "number": number,
         "figure": figure,
+        "stated": stated,
+        "lasting": lasting,
         "plain": plain,
         "short": short,
         "label": label_of,
@@ -88,6 +91,25 @@ def figure(value: float | str | None) -> str:
 
 
 _RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def stated(value: str) -> str:
+    """An epsilon or a delta in at most four digits after the point, never less than it is."""
+    try:
+        exact = Decimal(value)
+    except InvalidOperation:
+        return value
+    if not exact.is_finite() or exact < Decimal("0.001"):
+        return value
+    return f"{exact.quantize(Decimal('0.0001'), ROUND_CEILING).normalize():f}"
+
+
+def lasting(seconds: float) -> str:
+    """A length of time in the largest unit of which it has two, or in days."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{figure(seconds / length)} {unit}"
+    return f"{figure(seconds)} seconds"
 
 
 def plain(text: str) -> str:

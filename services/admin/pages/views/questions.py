@@ -156,6 +156,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         recipe=recipe,
         body=recipe_document(question),
         published=published,
+        ended=recipe is not None and recipe.interval.end <= admin.now,
         filled=filled,
         releases=[release_row(one) for one in found],
         trouble=trouble,

@@ -14,6 +14,9 @@ from tacit.errors import DecodeError
 from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
+LEAST_HISTORY = 86_400
+"""Seconds since the first recipe before which a forecast would say more of the first hours than of the time to come."""
+
 
 async def log(visit: Visit) -> web.StreamResponse:
     """The newest checkpoint and a page of entries: the newest ones, or those from a place on."""
@@ -46,7 +49,7 @@ async def ledger(visit: Visit) -> web.StreamResponse:
     found = await admin.whole.accounts()
     accounts = found.ledger.document()["accounts"]
     drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in found.burnt}
-    return visit.show("ledger.html", accounts=accounts, drawn=drawn)
+    return visit.show("ledger.html", accounts=accounts, drawn=drawn, least_history=LEAST_HISTORY)
 
 
 async def keys(visit: Visit) -> web.StreamResponse:
