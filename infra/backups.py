@@ -121,18 +121,28 @@ def restore(name: str, config: Path, backup: Path) -> Restored:
     stored = _kind_of_database(kind, settings)
     if contents.database != stored:
         raise UsageError(f"{backup} has a database of kind {contents.database}, and {config} says {stored}")
+    own = _missing_files(backup, contents, settings.state_dir)
     before = None
     if contents.database == "postgres":
         put_dump(backup / DATABASES["postgres"], settings.database_url(kind))
     elif contents.database == "sqlite":
         before = put_database(backup / DATABASES["sqlite"], _database_file(kind, settings))
-    missing = []
-    for file in OWN_FILES.get(kind, ()):
-        if file in contents.files and not (settings.state_dir / file).exists():
+    for file, data in own.items():
+        write_secret(settings.state_dir / file, data)
+    return Restored(contents, before, tuple(own))
+
+
+def _missing_files(backup: Path, contents: Contents, state_dir: Path) -> dict[str, bytes]:
+    """The service's own files that are not in its folder, as they are put back: read once, and compared. Raises
+    ``UsageError``."""
+    own = {}
+    for file in OWN_FILES.get(contents.service, ()):
+        if file in contents.files and not (state_dir / file).exists():
             with _plain(backup / file) as found:
-                write_secret(settings.state_dir / file, found.read())
-            missing.append(file)
-    return Restored(contents, before, tuple(missing))
+                own[file] = found.read(_MOST_BYTES)
+            if hashlib.sha256(own[file]).hexdigest() != contents.files[file]:
+                raise UsageError(f"{backup}: {file} is not what was backed up; use another")
+    return own
 
 
 def read_contents(backup: Path) -> Contents:

@@ -45,6 +45,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
     shown = ", ".join(names[:MOST_LABELS]) + (", ..." if len(names) > MOST_LABELS else "")
     batch, randomizer = recipe.batch, recipe.randomizer
     for name, value in (
+        ("question", recipe.question.text),
         ("state", _state(recipe, str(document.get("state")))),
         ("hash", recipe.hash_text),
         *_audience(recipe, document),
@@ -63,7 +64,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
     ):
         facts.add_row(Text(name, style="dim"), Text(visible(value)))
-    title = Text(visible(f"{recipe.name}: {recipe.question.text}"), style="bold")
+    title = Text(recipe.name, style="bold")
     console.print(Panel(facts, title=title, title_align="left"))
     console.print(Panel(_price(recipe), title="[bold]What it costs in privacy", title_align="left"))
     console.print(Panel(_parties(recipe), title="[bold]Who takes part", title_align="left"))

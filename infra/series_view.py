@@ -48,7 +48,7 @@ def series_document(series: Series) -> dict[str, Any]:
 def show_series(series: Series, state: str, console: Console) -> None:
     """Print everything that matters about a series."""
     document = series_document(series)
-    title = Text(visible(f"{series.name}: {series.probe.question.text}"), style="bold")
+    title = Text(series.name, style="bold")
     console.print(Panel(_facts(series, state), title=title, title_align="left"))
     parts: list[RenderableType] = [_price(series, document["claim"])]
     parts += [Text(line, style="dim") for line in _remarks(series, document)]
@@ -85,6 +85,7 @@ def _facts(series: Series, state: str) -> Table:
     if series.donation is not None:
         rounds += f", {series.donation.window_seconds} s each, back to back"
     rows = [
+        ("question", probe.question.text),
         ("state", state),
         ("hash", series.hash_text),
         ("metric", probe.question.metric),

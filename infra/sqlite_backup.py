@@ -46,8 +46,9 @@ def put_database(copy: Path, place: Path) -> Path | None:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         copy_database(copy, draft, RESTING)
-        before = _set_aside(place) if place.exists() else None
-        draft.replace(place)
+        with contextlib.ExitStack() as held:
+            before = _set_aside(place, held) if place.exists() else None
+            draft.replace(place)
     except OSError as error:
         raise UsageError(f"{place}: {error.strerror or 'cannot be written'}") from error
     finally:
@@ -56,13 +57,16 @@ def put_database(copy: Path, place: Path) -> Path | None:
     return before
 
 
-def _set_aside(place: Path) -> Path:
+def _set_aside(place: Path, held: contextlib.ExitStack) -> Path:
     """Have a database that nobody has open under another name, too, its log moved into it; one that is damaged keeps
-    its log there alone, which must not meet another database."""
+    its log there alone, which must not meet another database. It stays locked until ``held`` ends: a service that
+    starts meanwhile waits, and finds that it was replaced (``tacit.adapters.sqlite``)."""
     try:
-        with contextlib.closing(_connect(place, "rw")) as found:
-            found.execute("PRAGMA busy_timeout = 0")
-            found.execute("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+        found = held.enter_context(contextlib.closing(_connect(place, "rw")))
+        found.execute("PRAGMA busy_timeout = 0")
+        found.execute("PRAGMA locking_mode = EXCLUSIVE")
+        found.execute("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+        found.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         raise UsageError(f"{place}: a process has it open ({error}); stop its service first") from error
     except sqlite3.DatabaseError:

@@ -36,7 +36,7 @@ from infra.staging import report as reports
 from infra.staging.agents import counted
 from infra.staging.compose import compose_document
 from infra.staging.container_files import hand_over, write_databases, write_prometheus
-from infra.staging.containers import alone
+from infra.staging.containers import alone, free_network
 from infra.staging.devices import Devices
 from infra.staging.fleet import let_read_fleet, tell_report
 from infra.staging.natures import Driver, Natures
@@ -111,12 +111,13 @@ def up(
     crowd = Crowd(agents, single, per_host, natures)
     tell = _print_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
-        network = network_of(folder) if kind is not Mode.PROCESSES else ""
         if kind is Mode.CONTAINERS:
             images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
-            layout = open_stack(folder, seconds, batch_floor, tls=True, network=network, containers=True)
+            addresses = free_network(folder) if fresh else None
+            layout = open_stack(folder, seconds, batch_floor, tls=True, network=addresses, containers=True)
             _up_in_containers(layout, crowd, images, database_image, tell)
         else:
+            network = network_of(folder) if kind is Mode.NAMESPACES else ""
             layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
             _up_as_processes(layout, crowd, kind, wanted, tell)
 

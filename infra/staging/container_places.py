@@ -48,6 +48,14 @@ def subnets(layout: Layout) -> dict[str, str]:
     return {name: f"{numbers}.0/24" for name, numbers in {**own, **behind}.items()}
 
 
+def every_subnet(network: str) -> list[str]:
+    """Those that a stack with ``network`` may have."""
+    own = [organisation_network(name, network) for name in ORGANISATIONS]
+    last = network.rpartition(".")[2]
+    behind = [f"{CONTAINER_BLOCK}.{DATABASE_FIRST + number}.{last}" for number in range(len(ORGANISATIONS))]
+    return [f"{numbers}.0/24" for numbers in (*own, *behind)]
+
+
 def data_network(organisation: str) -> str:
     """The name of the network behind an organisation's own."""
     return f"{organisation}-data"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 
 from rich.console import Console
@@ -16,8 +18,9 @@ from infra.processes import PIDS, write_pids
 from infra.readiness_watch import ANSWER_SECONDS, until_recipes, watch_readiness
 from infra.staging.agents import Runners, device_logs, until_at_work
 from infra.staging.compose import container_of, device_titles, title
-from infra.staging.container_places import PORT, database_address, with_database
+from infra.staging.container_places import PORT, database_address, every_subnet, with_database
 from infra.staging.devices import Devices
+from infra.staging.networks import network_of
 from infra.staging.podman_compose import Compose
 from infra.staging.service_containers import ServiceContainer, service_containers
 from infra.workers import Part
@@ -27,6 +30,21 @@ from tacit.operations.status import process_status
 
 READY_SECONDS = 300.0
 LOOK_SECONDS = 0.5
+NETWORKS = 256
+
+
+def free_network(state_dir: Path) -> str:
+    """The first three numbers for a new stack in ``state_dir``: those of its folder, or the next ones with which it has
+    no address that a network of Podman's has. Raises ``UsageError`` where there are none."""
+    listed = json.loads(podman("network", "ls", "--format", "json"))
+    taken = [ip_network(one["subnet"]) for network in listed for one in network.get("subnets") or ()]
+    block, _, first = network_of(state_dir).rpartition(".")
+    for step in range(NETWORKS):
+        found = f"{block}.{(int(first) + step) % NETWORKS}"
+        wanted = [ip_network(subnet) for subnet in every_subnet(found)]
+        if not any(one.version == 4 and one.overlaps(subnet) for one in taken for subnet in wanted):
+            return found
+    raise UsageError("Podman has networks with all addresses that a deployment could have; see: podman network ls")
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ disk).
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ from tacit.adapters.dialect import Dialect
 from tacit.adapters.sqlite_dialect import SqliteDialect
 from tacit.adapters.sqlite_writer import BUSY_TIMEOUT_MS, FileWriter
 from tacit.adapters.watermark import Watermark
-from tacit.errors import Fatal, UsageError
+from tacit.errors import Fatal, Unavailable, UsageError
 
 PAGE_SIZE = 8192
 READERS = 4
@@ -73,7 +73,8 @@ class SqliteDatabase(Database):
             _create_private(path)
         database = cls(cls._engine_of(url), path, mark)
         try:
-            await database._prepare(metadata, migrations)
+            with _still_there(path):
+                await database._prepare(metadata, migrations)
         except BaseException as error:
             await database._dispose()
             if isinstance(error, sa.exc.DatabaseError):
@@ -204,6 +205,29 @@ def _begin(connection: Connection) -> None:
 def _keep_connection(context: sa.engine.ExceptionContext) -> None:
     """A cancelled statement must not cost the one connection that is the database; its rollback follows anyway."""
     context.is_disconnect = False
+
+
+def _place_of(path: Path | None) -> tuple[int, int] | None:
+    """Which file stands under a name."""
+    if path is None:
+        return None
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _still_there(path: Path | None) -> Iterator[None]:
+    """Raises ``UsageError`` where another file is in the place of ``path`` when the block ends: a restore had it locked
+    while this waited, and what is open has another name now."""
+    before, trouble = _place_of(path), None
+    try:
+        yield
+    except Unavailable as error:  # what SQLite makes of it where it notices
+        trouble = error
+    if _place_of(path) != before:
+        raise UsageError(f"{path}: it was replaced while it was opened; start again") from trouble
+    if trouble is not None:
+        raise trouble
 
 
 def _create_private(path: Path) -> None:

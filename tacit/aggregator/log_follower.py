@@ -160,7 +160,7 @@ class LogFollower(Generic[P]):
             return
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
         async with self.store.transaction() as tx:
-            lost = await shows_rollback(tx, self._identity, entries, self._deps.clock.now())
+            lost = await shows_rollback(tx, self._identity, entries, self._leaves, self._deps.clock.now())
             if lost:
                 await tx.doubt()
             else:

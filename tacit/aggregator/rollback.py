@@ -8,6 +8,7 @@ gone too; so nothing goes on until an operator decides, and then no task whose w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -52,10 +53,15 @@ async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
     return await tx.tasks()
 
 
-async def shows_rollback(tx: LogTx, identity: Signatory, entries: Sequence[VerifiedEntry], now: float) -> bool:
-    """Whether new entries of the log show that the database is from the past, while tasks are served for which that
-    matters: their windows have begun, and no operator has accepted it for them."""
-    own = [entry.leaf for entry in entries if entry.leaf.type in _OWN_LEAVES and _is_ours(entry.leaf, identity)]
+async def shows_rollback(
+    tx: LogTx, identity: Signatory, entries: Sequence[VerifiedEntry], stored: Container[int], now: float
+) -> bool:
+    """Whether ``entries``, the log's live ones, show that the database is from the past, while tasks are served for
+    which that matters: their windows have begun, and no operator has accepted it for them. Leaves that are ``stored``
+    (their places) were looked at when they came; what an operator accepted explains those of recipes whose windows had
+    begun by then."""
+    new = [one.leaf for one in entries if one.index not in stored]
+    own = [leaf for leaf in new if leaf.type in _OWN_LEAVES and _is_ours(leaf, identity)]
     if not own:
         return False
     rows, closed = await tx.tasks(), await tx.closed_until()
@@ -63,7 +69,24 @@ async def shows_rollback(tx: LogTx, identity: Signatory, entries: Sequence[Verif
         return False
     known = {row.recipe_hash: row for row in rows}
     shares = {task_id for task_id, _, _ in await tx.census_shares()}
-    return not all(_is_known(leaf, identity, known, shares) for leaf in own)
+    accepted = _begun_by(entries, closed)
+    return not all(_is_known(leaf, identity, known, shares) or _about(leaf) in accepted for leaf in own)
+
+
+def _begun_by(entries: Sequence[VerifiedEntry], closed: int) -> set[bytes]:
+    """The recipes among the log's entries whose windows had begun when an operator accepted the database."""
+    found = set[bytes]()
+    for leaf in (one.leaf for one in entries if closed and one.leaf.type is LeafType.RECIPE):
+        with contextlib.suppress(DecodeError):  # one of a version to come: nothing of ours is about it
+            recipe = Recipe.from_body(leaf.body)
+            if had_begun(recipe.interval.start, closed):
+                found.add(recipe.hash)
+    return found
+
+
+def _about(leaf: SignedLeaf) -> bytes:
+    """The recipe that a leaf of ours is about."""
+    return unb64url(leaf.body_as(_OWN_LEAVES[leaf.type]).recipe_hash)
 
 
 def _is_ours(leaf: SignedLeaf, identity: Signatory) -> bool:

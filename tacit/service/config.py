@@ -26,6 +26,9 @@ from tacit.ports import Clock
 from tacit.tlog.canonical import shown
 
 LARGEST = (1 << 63) - 1
+MOST_OF_NAME, MOST_OF_PATH = 255, 2048
+"""Bytes."""
+LEAST_SECRET = 20
 MOST_BYTES = 4 << 20
 """Of a configuration file."""
 _BASE = "base"
@@ -36,6 +39,8 @@ _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
 def _against_base(path: Path, info: ValidationInfo) -> Path:
     if "\0" in str(path):
         raise ValueError("no path holds a NUL character")
+    if len(os.fsencode(path)) > MOST_OF_PATH or any(len(os.fsencode(part)) > MOST_OF_NAME for part in path.parts):
+        raise ValueError("is too long to be a path")
     base = (info.context or {}).get(_BASE)
     try:
         return path if base is None else Path(base) / path.expanduser()
@@ -218,7 +223,7 @@ def parse_config(data: object, model: type[Config], *, base: Path | None = None,
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         field = ".".join(shown(str(part)) for part in first["loc"]) or "file"
-        raise UsageError(f"{where}: {field}: {' '.join(first['msg'].split())}") from error
+        raise UsageError(f"{where}: {field}: {' '.join(first['msg'].removeprefix('Value error, ').split())}") from error
 
 
 def _parse(path: Path, text: str) -> Any:
@@ -257,10 +262,17 @@ def _no_number(text: str) -> float:
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
     """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that is private
-    (``tacit.adapters.files.is_private``).
+    (``tacit.adapters.files.is_private``). What is no file and may be the secret itself, where its file was to be named,
+    is not repeated.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        if len(path.name) >= LEAST_SECRET and not path.suffix:
+            raise UsageError(
+                f"{path.parent}: no such file is there; name a file that holds the secret, not the secret"
+            ) from error
+        raise UsageError(f"{path}: {error.strerror}") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     try:

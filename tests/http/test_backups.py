@@ -7,23 +7,28 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import make_url
 
+from attester.store import SqlAttesterStore
 from infra.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
 from infra.postgres_backup import dump_database, put_dump
 from infra.sqlite_backup import put_database
+from tacit.adapters import sqlite
 from tacit.adapters.postgres import administer
 from tacit.errors import UsageError
 from tacit.messages import Role
@@ -227,3 +232,40 @@ async def test_a_timer_keeps_the_newest_backups_and_touches_nothing_else(
         for wrong in (["--keep", "2"], ["--into", str(folder)], ["--into", str(folder), "--keep", "2", "--out", "x"]):
             assert await asyncio.to_thread(run, ["backup", "leader", "--config", str(config), *wrong]) == 2
         assert "--out FOLDER or --into FOLDER" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_service_that_starts_while_a_restore_has_its_database_ends_and_writes_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, copy = tmp_path / "attester.sqlite3", tmp_path / "copy.sqlite3"
+
+    async def opened() -> None:
+        store = SqlAttesterStore(f"sqlite+aiosqlite:///{place}")
+        await store.open()
+        await store.close()
+
+    asyncio.run(opened())
+    shutil.copy(place, copy)
+    begun, original = threading.Event(), sqlite._place_of
+
+    def looked(path: Path | None) -> tuple[int, int] | None:
+        found = original(path)
+        begun.set()
+        return found
+
+    def replace(draft: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", moved)
+        starting.append(threads.submit(asyncio.run, opened()))
+        assert begun.wait(30)
+        return draft.rename(target)
+
+    moved, starting = Path.replace, list[Future[None]]()
+    monkeypatch.setattr(sqlite, "_place_of", looked)
+    monkeypatch.setattr(Path, "replace", replace)
+    with ThreadPoolExecutor(1) as threads:
+        before = put_database(copy, place)
+        with pytest.raises(UsageError, match="replaced while it was opened; start again"):
+            starting[0].result(60)
+    assert before is not None
+    assert before.read_bytes()[:16] == b"SQLite format 3\0"
+    asyncio.run(opened())

@@ -65,8 +65,10 @@ def states(simulation: Simulation, name: str) -> dict[bytes, tuple[str, str]]:
     return {recipe_hash: (state, rule) for recipe_hash, state, rule in found}
 
 
-def next_recipe(simulation: Simulation, **options: object) -> Recipe:
-    return simulation.recipe(name="next", token=simulation.slot(1), **options)
+def next_recipe(simulation: Simulation, slot: int = 1, later: int = 0) -> Recipe:
+    """Of another slot of this epoch, or of one so many epochs ``later``."""
+    start = {"start": BEGIN + later * EPOCH_SECONDS} if later else {}
+    return simulation.recipe(name=f"next-{later}-{slot}", token=simulation.slot(slot, EPOCH + later), **start)
 
 
 @pytest.mark.slow
@@ -95,6 +97,33 @@ async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_s
         later = simulation.recipe(name="later", token=simulation.slot(0, EPOCH + 1), start=BEGIN + EPOCH_SECONDS)
         await simulation.publish(later)
         assert simulation.party(name, later).task.recipe_hash == later.hash
+
+
+@ROLES
+@pytest.mark.parametrize("log_away", [False, True], ids=["the log is read at once", "the log is away at first"])
+async def test_what_an_operator_accepted_is_not_held_against_tasks_that_begin_later(
+    new_simulation: NewSimulation, name: str, log_away: bool
+) -> None:
+    simulation = new_simulation()
+    begins = BEGIN + 6 * CLOCK_LEEWAY
+    async with simulation.running():
+        simulation.clock.jump(BEGIN + 60 - simulation.clock.now())
+        later = simulation.recipe(name="later", start=int(begins), duration=1800)
+        if log_away:
+            await simulation.publish(later)  # before the backup: served again, and begun when the log is read
+        await restored(simulation, name, whole=False, later=lambda: next_recipe(simulation))
+        await simulation.start(name, Recovery.ACCEPT)
+        if not log_away:
+            await simulation.step(name)
+            await simulation.publish(later)
+        simulation.clock.jump(begins + 60 - simulation.clock.now())
+        for slot in range(2):
+            await simulation.publish(next_recipe(simulation, slot, later=1))
+            assert states(simulation, name)[later.hash] == ("active", "")
+            health = await simulation.network.request("GET", simulation.layout.urls[name] + HEALTH_PATH)
+            assert "trouble" not in json.loads(health.body)
+            if not slot:
+                await simulation.restart(name)
 
 
 @ROLES

@@ -21,12 +21,14 @@ from infra.probe import main as probe
 from infra.stack_options import ORGANISATIONS, organisation_of
 from infra.staging.compose import FILES, compose_document, title
 from infra.staging.container_files import files_of, hand_over, write_databases, write_prometheus
-from infra.staging.container_places import called_by, legs_of, with_database
+from infra.staging.container_places import called_by, every_subnet, legs_of, subnets, with_database
+from infra.staging.containers import free_network
 from infra.staging.devices import Devices
 from infra.staging.natures import Natures
-from infra.staging.networks import SPEAK
+from infra.staging.networks import SPEAK, network_of
 from infra.staging.podman_compose import Compose
 from infra.workers import service_part
+from tacit.errors import UsageError
 from tacit.service.config import Listen, read_database_url
 
 NOW = 1_790_000_000.0
@@ -97,6 +99,26 @@ def test_each_organisation_has_a_network_and_a_database_and_callers_have_a_leg(
         assert reached <= {f"{organisation_of(name)}-data"}, "nobody sees another's database"
     hosts = [one for name, one in document["services"].items() if name.startswith("device")]
     assert all(set(one["networks"]) == {"relay", "attester"} for one in hosts)
+
+
+def test_a_new_stack_has_addresses_that_no_other_has(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = ["10.88.0.0/16", "fd00::/8"]
+
+    def podman(*_arguments: str) -> str:
+        return json.dumps([{"name": "host"}, *({"subnets": [{"subnet": one}]} for one in taken)])
+
+    monkeypatch.setattr("infra.staging.containers.podman", podman)
+    first = free_network(tmp_path)
+    assert first == network_of(tmp_path), "Podman's own network is in nobody's way"
+    number = int(first.rpartition(".")[2])
+    taken.append(f"10.93.{number}.0/24")
+    assert free_network(tmp_path) == f"10.77.{(number + 1) % 256}"
+    taken.append("10.80.0.0/16")
+    with pytest.raises(UsageError, match="see: podman network ls"):
+        free_network(tmp_path)
+    assert set(subnets(layout).values()) <= set(every_subnet(layout.options.network))
 
 
 def test_legs_are_those_that_organisations_need_to_speak(layout: Layout) -> None:

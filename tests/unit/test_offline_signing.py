@@ -208,6 +208,14 @@ def test_what_is_no_document_in_a_file_is_neither_read_whole_nor_waited_for(
 ORDERS = "ok?\x1b[2J\x1b]0;own\x07\u202elive\u2066\x9b31m\rhidden\u200bsecond\u2028third"
 
 
+def test_no_end_of_a_long_question_is_cut_from_what_is_shown(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files["recipe.json"].write_bytes(_hostile(text=f"{'How many visits ' * 25} and your_income?"))
+    assert _sign(files) == 0
+    assert capsys.readouterr().out.count("your_income?") == 2
+
+
 @pytest.mark.parametrize("member", ["text", "metric"])
 def test_what_a_person_signs_is_shown_whole_and_no_character_of_it_moves_the_terminal(
     member: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]

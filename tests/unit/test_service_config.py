@@ -92,6 +92,8 @@ def test_a_database_url_comes_from_a_secret_file(tmp_path: Path) -> None:
         ("a.json", '{"a":' * 100_000, "not a valid configuration file: nested too deeply"),
         ("a.toml", "a = " + "[" * 100_000, "not a valid configuration file: nested too deeply"),
         ("a.json", '{"state_dir": "a\\u0000b"}', "state_dir: "),
+        ("a.json", '{"state_dir": "' + "a" * 300 + '"}', "state_dir: is too long"),
+        ("a.json", '{"state_dir": "' + "a/" * 3000 + '"}', "state_dir: is too long"),
         ("a.json", '{"state_dir": "~nobody-of-this-name/x"}', "state_dir: "),
         ("a.json", '{"state_dir": "\\ud800"}', "not a valid configuration file: a text is not Unicode"),
         ("a.json", '{"state_dir": "s", "\\udfff": 1}', "not a valid configuration file: a text is not Unicode"),
@@ -160,6 +162,15 @@ def test_a_secret_is_written_for_its_owner_only_and_read_back(tmp_path: Path) ->
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [file.name for file in path.parent.iterdir()] == ["token"]
+
+
+def test_a_secret_in_the_place_of_its_files_name_is_not_repeated(tmp_path: Path) -> None:
+    for word in ("q83v-EjRWeJCrze8SNFZ4kKvN7x", "2f6b9c0d1e3a5f7081920a3b4c5d6e7f"):
+        with pytest.raises(UsageError, match="name a file that holds the secret") as caught:
+            read_secret(tmp_path / word)
+        assert word not in str(caught.value)
+    with pytest.raises(UsageError, match=r"operator\.token: No such file"):
+        read_secret(tmp_path / "operator.token")
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
