@@ -255,8 +255,8 @@ async def run_fleet(site: Site, recipe: Recipe, worker: int) -> dict[str, Any]:
     os.kill(worker, signal.SIGKILL)
     near = site.layout.configs["leader"].parent / "near-worker.json"
     body = json.loads(site.layout.configs["leader"].read_text())
-    listen = {**body["listen"], "port": free_ports(1)[0]}
-    near.write_text(json.dumps({**body, "roles": ["worker"], "listen": listen}))
+    own = {name: {**body[name], "port": port} for name, port in zip(("listen", "metrics"), free_ports(2), strict=True)}
+    near.write_text(json.dumps({**body, "roles": ["worker"], **own}))
     await asyncio.to_thread(site.start, "leader", near)
     result, verdict = await sending
     findings = [] if verdict is None else verdict.findings
