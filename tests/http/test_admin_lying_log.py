@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from infra.lab.kit.recipes import NOW
+from infra.lab.kit.recipes import NOW, RecipeKit
 from services.admin.core.whole import CHECKPOINT, FOLDER
 from tacit.recipe.policy import WitnessLimit
-from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey
+from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, Note, NoteKey, sign_checkpoint
 from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.admin_stage import KIT, LOG_URL, Stage
@@ -131,3 +132,40 @@ async def test_entries_that_nobody_can_act_on_are_told_or_refused_in_words(tmp_p
                 (502, "log-unverified"),
             }
         await stage.inner.close()
+
+
+async def test_a_log_that_tells_no_pages_of_its_entries_leaves_what_was_read_and_then_says_so(stage: Stage) -> None:
+    log = await serve(stage, LyingLog(leaves(4)))
+    await stage.start()
+    assert await names(stage) == ["doctor-visits", "visits-1", "visits-2"]
+    text = Note.decode(log.note()).text
+    larger = sign_checkpoint(Checkpoint(KIT.log_policy.origin, 10**15, bytes(32)), KIT.keys["log"])
+    for note in (larger, larger[:-20], b"x" * (1 << 20), text.encode()):
+        served = web.Application()
+        served.router.add_get("/checkpoint", answering(note))
+        await stage.inner.mount(LOG_URL, served)
+        await stage.clock.advance(60)
+        answer, problem = await stage.call("GET", "/v1/recipes")
+        assert (answer.status in {502, 503}, problem["type"].startswith("urn:tacit:problem:")) == (True, True), problem
+    await serve(stage, log)
+    assert await names(stage) == ["doctor-visits", "visits-1", "visits-2"]
+
+
+def answering(note: bytes) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """A handler that always answers so."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=note)
+
+    return answer
+
+
+async def test_what_an_analyst_who_is_not_trusted_put_into_the_log_is_told_and_charged_as_it_stands_there(
+    stage: Stage,
+) -> None:
+    stranger = RecipeKit(77)
+    await serve(stage, LyingLog([*leaves(2), stranger.recipe_leaf(stranger.recipe(name="not-ours"))]))
+    await stage.start()
+    assert await names(stage) == ["doctor-visits", "not-ours"]
+    _, ledger = await stage.call("GET", "/v1/ledger", status=200)
+    assert [one["name"] for one in ledger["accounts"][0]["recipes"]] == ["doctor-visits", "not-ours"]
