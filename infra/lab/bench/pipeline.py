@@ -25,6 +25,7 @@ from infra.lab.bench.rows import Row, Timing
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
+from tacit.service.config import read_secret
 
 RATES = {0.0: 4000, 1000.0: 2000}
 AT_B = 1000
@@ -157,13 +158,13 @@ async def _fill(stack: LiveStack, order: Order, real: Sequence[bytes], count: in
     end, which no job reaches while it is measured."""
     url = f"{stack.layout.urls['leader']}/tasks/{stack.task_text(order.recipe)}/reports"
     model = Report.decode(real[0])
+    token = read_secret(stack.layout.credentials["gateway_uploads"]).decode("ascii").strip()
+    headers = {"Content-Type": dap("upload-req"), "Authorization": f"Bearer {token}"}
     for start in range(0, count, PER_UPLOAD):
         size = min(PER_UPLOAD, count - start)
         some = list(real[start : start + size])
         some += [_filler(model) for _ in range(size - len(some))]
-        answer = await stack.transport.request(
-            "POST", url, headers={"Content-Type": dap("upload-req")}, body=b"".join(some)
-        )
+        answer = await stack.transport.request("POST", url, headers=headers, body=b"".join(some))
         if answer.status != 200 or answer.body:
             raise Fatal(f"the leader answered {answer.status} to reports of the measurement")
 
