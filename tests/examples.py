@@ -34,6 +34,7 @@ NOT_GIVEN = {
     "tacit staging stop helper": "beside such a deployment: tests/e2e/test_staging_operations.py",
     "tacit staging start helper": "beside such a deployment: tests/e2e/test_staging_operations.py",
     "tacit staging report --json": "beside such a deployment: tests/e2e/test_staging.py",
+    "tacit admin fleet --state-dir .tacit-staging": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging down": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging images --base docker.io/library/python:3.11-slim": "fetches a base: tests/e2e/"
     "test_containers.py builds on one that is here",
