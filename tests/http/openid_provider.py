@@ -18,7 +18,7 @@ from joserfc import jwt
 from joserfc.jwk import Key, KeySet, RSAKey
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import free_ports
+from infra.new_layout import free_ports
 from services.admin.app import create_app
 from tacit.codec import b64url
 from tacit.ports import Clock

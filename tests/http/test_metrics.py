@@ -18,7 +18,7 @@ from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import free_ports
+from infra.new_layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.adapters.tls import ClientTls
