@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from infra.commands.up import open_stack
-from infra.layout import INDEX, Layout, renew_certificates
+from infra.layout import INDEX, Layout
+from infra.new_layout import renew_certificates
 from infra.processes import read_pids
 from infra.remembered_servers import amend_config
 from tacit.adapters.system import OsEntropy
