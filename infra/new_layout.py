@@ -5,15 +5,12 @@ Everything that real organisations would exchange once (peer file, bearer tokens
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
-import os
-import socket
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from infra.free_ports import free_ports
 from infra.layout import Layout, write_index
 from infra.service_configs import ServiceConfigs
 from infra.service_names import SERVICES, witness_name
@@ -45,9 +42,6 @@ from tacit.tokens.software_root import SoftwareRoot
 SERVERS = ("leader", "helper", "analyzer")
 """Who opts in to recipes, and takes reports."""
 SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
-PORTS = range(16_384, 32_768)
-PORT_STRIDE = 997
-_candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
 
 
 def create_layout(state_dir: Path, options: StackOptions, entropy: Entropy, now: float) -> Layout:
@@ -194,20 +188,3 @@ def renew_certificates(layout: Layout, now: float) -> None:
         options = layout.options
         addresses = {name: address_of(name, options) for name in layout.services} if options.network else {}
         certify_services(layout.state_dir, layout.services, OPERATORS, now, addresses, options.tls_folder)
-
-
-def free_ports(count: int) -> list[int]:
-    """``count`` distinct TCP ports that nothing listens on at this moment.
-
-    They lie below the range from which systems take the ports of outgoing connections, so that none of these can
-    take one before its service starts; and each process looks in an order of its own, so that two that lay out
-    stacks at the same time do not come upon the same ports.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = next(_candidates)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found

@@ -7,8 +7,9 @@ import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from infra.free_ports import free_ports
 from infra.layout import Layout, write_index
-from infra.new_layout import free_ports, write_config
+from infra.new_layout import write_config
 from infra.remembered_servers import amend_config
 from infra.service_configs import ServiceConfigs
 from infra.service_names import SERVICES

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infra.free_ports import free_ports
 from infra.layout import Layout
-from infra.new_layout import free_ports
 from infra.remembered_servers import amend_config
 from infra.service_names import kind_of
 from tacit.errors import UsageError

@@ -18,8 +18,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from infra.free_ports import free_ports
 from infra.mosquitto import MosquittoServer, find_mosquitto
-from infra.new_layout import free_ports
 from infra.postgres import SUPERUSER, PostgresServer
 from infra.postgres_programs import find_binaries
 from infra.redis import RedisServer, RedisUser, find_redis

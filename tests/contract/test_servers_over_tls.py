@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.free_ports import free_ports
 from infra.mosquitto import MosquittoServer
-from infra.new_layout import free_ports
 from infra.redis import RedisServer
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock

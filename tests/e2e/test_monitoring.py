@@ -17,10 +17,10 @@ from urllib.parse import quote
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from infra.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.monitoring.scraping import ALERTS, DASHBOARD, scrape_config, write_scrape_config
-from infra.new_layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError

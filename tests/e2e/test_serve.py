@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from infra.free_ports import free_ports
 from infra.layout import Layout
-from infra.new_layout import free_ports
 from infra.stack_options import KEY_ROTATION
 from services.gateway.keys import KeyRing
 from services.gateway.targets import http_date

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from infra.free_ports import free_ports
 from infra.layout import Layout
-from infra.new_layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.config import write_secret

@@ -18,9 +18,9 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
 from infra.deployables import deployable
+from infra.free_ports import free_ports
 from infra.lab.demo.result import StagedRefusal
 from infra.layout import Layout
-from infra.new_layout import free_ports
 from infra.stack_agents import agent_config
 from infra.stack_options import KEY_ROTATION
 from services.gateway.config import TargetRule
