@@ -45,8 +45,9 @@ from tacit.errors import UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.secure_aggregation import SecureAggregationParties
 from tacit.ports import Entropy
-from tacit.service.config import read_secret, write_secret
+from tacit.service.config import write_secret
 from tacit.service.keys import read_signing_key, write_signing_key
+from tacit.service.live_tokens import first_token
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
@@ -129,7 +130,7 @@ class Layout:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
         if (found := self.credentials.get(operator_credential(service))) is None:
             raise UsageError(f"the {service} of this stack has no operator's resources")
-        return read_secret(found).decode("ascii", "replace").strip()
+        return first_token(found)
 
     @property
     def device_authority(self) -> Path:
