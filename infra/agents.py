@@ -18,7 +18,9 @@ from types import MappingProxyType
 from typing import Any
 
 from client_agent.config import AgentConfig, Announcements
-from infra.layout import ATTRIBUTES, Layout
+from infra.layout import Layout
+from infra.stack_agents import agent_config
+from infra.stack_options import ATTRIBUTES
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import uniform
 from tacit.ports import Entropy
@@ -97,7 +99,7 @@ def _provision(
     visits, crashed = _visits(entropy), int(uniform(entropy, 0.0, 1.0) < CRASH_RATE)
     (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
     attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
-    config = layout.agent_config(folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
+    config = agent_config(layout, folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
     write_secret(folder / DRAFT_NAME, json.dumps(_relative(nature.upon(config), folder), indent=1).encode())
     if owner is not None and owner.st_uid != os.geteuid():
         for path in (folder, *folder.iterdir()):

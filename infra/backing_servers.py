@@ -19,7 +19,8 @@ from urllib.parse import urlsplit, urlunsplit
 from client_agent.config import Announcements
 from infra.certificates import CA_FILE, certify
 from infra.child import PrivateServer
-from infra.layout import Layout, free_ports
+from infra.free_ports import free_ports
+from infra.layout import Layout
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer, RedisUser
 from infra.remembered_servers import amend_config, has_server, own_port, remember

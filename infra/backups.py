@@ -20,8 +20,9 @@ from typing import BinaryIO, Literal
 
 from pydantic import ValidationError
 
-from infra.deployables import deployable, kind_of
+from infra.deployables import deployable
 from infra.postgres_backup import dump_database, put_dump
+from infra.service_names import kind_of
 from infra.sqlite_backup import copy_database, put_database
 from tacit.adapters.files import sync_folder
 from tacit.errors import UsageError

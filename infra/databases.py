@@ -15,7 +15,8 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 
 from infra.certificates import CA_FILE
-from infra.layout import Layout, free_ports
+from infra.free_ports import free_ports
+from infra.layout import Layout
 from infra.postgres import PostgresServer, let_server_through
 from infra.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stack_tls import authority_of

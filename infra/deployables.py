@@ -15,6 +15,7 @@ from aiohttp import web
 
 from infra.imports import no_collection
 from infra.loops import loop_name
+from infra.service_names import KINDS, MODULES, kind_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
@@ -23,36 +24,6 @@ from tacit.service.app import Deps
 from tacit.service.config import ServiceConfig, load_config
 from tacit.service.log import get_logger
 from tacit.service.run import Ready, Site, print_ready, serve_all
-
-_MODULES = {
-    "recipe_server": ("recipe_server", "RecipeServerConfig"),
-    "issuer": ("services.issuer", "IssuerConfig"),
-    "attester": ("attester", "AttesterConfig"),
-    "gateway": ("services.gateway", "GatewayConfig"),
-    "relay": ("relay", "RelayConfig"),
-    "leader": ("services.leader", "LeaderConfig"),
-    "helper": ("services.helper", "HelperConfig"),
-    "analyzer": ("services.analyzer", "AnalyzerConfig"),
-    "collector": ("services.collector", "CollectorConfig"),
-    "admin": ("services.admin", "AdminConfig"),
-    "witness": ("services.witness", "WitnessConfig"),
-}
-WITNESS = "witness"
-KINDS = tuple(_MODULES)
-"""What ``tacit serve`` can serve."""
-SERVICES = tuple(name for name in KINDS if name != WITNESS)
-"""Of every stack, in the order in which they are started: nobody needs one that comes later to get ready. A stack may
-have witnesses behind them: ``Layout.services`` are all of it."""
-
-
-def witness_name(number: int) -> str:
-    """The name of a stack's witness, from 1 on."""
-    return f"{WITNESS}_{number}"
-
-
-def kind_of(name: str) -> str:
-    """What a stack's service is: ``witness`` for ``witness_2``, otherwise its name."""
-    return WITNESS if name.startswith(f"{WITNESS}_") else name
 
 
 @dataclass(frozen=True)
@@ -67,9 +38,9 @@ class Deployable:
 
 def deployable(name: str) -> Deployable:
     """The service called ``name``. Raises ``UsageError`` with the list of names."""
-    if kind_of(name) not in _MODULES:
+    if kind_of(name) not in MODULES:
         raise UsageError(f"no service is called {name}; choose one of {', '.join(KINDS)}")
-    package, model = _MODULES[kind_of(name)]
+    package, model = MODULES[kind_of(name)]
     with no_collection():
         config_model = getattr(importlib.import_module(f"{package}.config"), model)
         app_module = importlib.import_module(f"{package}.app")

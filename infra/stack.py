@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from infra.deployables import SERVICES, deployable
+from infra.deployables import deployable
 from infra.layout import Layout
+from infra.service_names import SERVICES
 from tacit.ports import Clock, Entropy, Observer
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.run import started

@@ -7,11 +7,13 @@ import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from infra.deployables import SERVICES
-from infra.layout import CREDENTIALS, OPERATORS, Layout, free_ports, write_config, write_index
+from infra.free_ports import free_ports
+from infra.layout import Layout, write_index
+from infra.new_layout import write_config
 from infra.remembered_servers import amend_config
 from infra.service_configs import ServiceConfigs
-from infra.stack_options import bearer_token, operator_credential
+from infra.service_names import SERVICES
+from infra.stack_options import CREDENTIALS, OPERATORS, bearer_token, operator_credential
 from infra.stack_people import ADMIN, make_people, write_admin_files
 from infra.stack_tls import OPERATOR, listen_files
 from tacit.errors import UsageError

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.deployables import kind_of
-from infra.layout import Layout, free_ports
+from infra.free_ports import free_ports
+from infra.layout import Layout
 from infra.remembered_servers import amend_config
+from infra.service_names import kind_of
 from tacit.errors import UsageError
 from tacit.service.metrics_listener import PATH as METRICS_PATH
 

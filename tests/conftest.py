@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from infra.layout import free_ports
+from infra.free_ports import free_ports
 from infra.mosquitto import MosquittoServer, find_mosquitto
 from infra.postgres import SUPERUSER, PostgresServer
 from infra.postgres_programs import find_binaries

@@ -12,14 +12,9 @@ from infra.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
 from infra.admin_view import acts_table
 from infra.command_options import AsJson, StateDir
 from infra.terminal import answers, print_json
-from services.admin.core.audit import PAGE, follows
-from services.admin.core.config import AdminConfig
-from services.admin.core.store import SqlAdminStore
-from tacit.client import AuditChain, Operator
-from tacit.codec import b64url, unb64url
+from tacit.client import Operator
+from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
-from tacit.operations.audit_chain import Chain
-from tacit.service.config import load_config
 
 audit = typer.Typer(help="The log of every act.", no_args_is_help=True)
 
@@ -66,7 +61,9 @@ def verify(
     if holds is not None:
         _digest(holds)
     if config is not None:
-        chain = asyncio.run(_stored(config, holds))
+        from infra.stored_audit import stored_chain  # with the database, which takes as long to import as all else
+
+        chain = asyncio.run(stored_chain(config, holds))
     else:
         with operator_of(url, key_file, state_dir, Speaker.ADMINISTRATOR) as operator:
             chain = operator.audit.verify(holds)
@@ -81,26 +78,6 @@ def verify(
         answers().print("the hash of the earlier look is not in the chain: acts are missing", style="red")
     if not chain.whole:
         raise typer.Exit(1)
-
-
-async def _stored(config: Path, holds: str | None) -> AuditChain:
-    """The chain in the database of a service that does not run."""
-    loaded = load_config(config, AdminConfig)
-    store = SqlAdminStore(loaded.database_url("admin"))
-    chain, found = Chain(), False
-    await store.open()
-    try:
-        while chain.broken is None:
-            async with store.read() as tx:
-                rows = list(await tx.acts(chain.rows, PAGE))
-            if not rows:
-                break
-            chain = follows(chain, rows)
-            found = found or any(b64url(row.hash) == holds for row in rows if row.number <= chain.rows)
-    finally:
-        await store.close()
-    kept = None if holds is None else found
-    return AuditChain(rows=chain.rows, newest=b64url(chain.newest), broken=chain.broken, holds=kept)
 
 
 def _digest(text: str) -> bytes:

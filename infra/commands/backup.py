@@ -11,8 +11,8 @@ import typer
 
 from infra.backups import back_up, back_up_into
 from infra.backups import restore as put_back
-from infra.deployables import KINDS, kind_of
 from infra.flags import AsJson
+from infra.service_names import KINDS, kind_of
 from tacit.moments import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]

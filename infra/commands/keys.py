@@ -30,7 +30,7 @@ from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
 from tacit.service.hsm import HsmKey, generate_hsm_key
 from tacit.service.keys import read_signing_key, write_signing_key
-from tacit.service.live_tokens import read_tokens
+from tacit.service.token_files import read_tokens
 from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
 from tacit.tokens.software_root import SoftwareRoot

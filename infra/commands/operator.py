@@ -20,8 +20,8 @@ from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment
 from tacit.operations.services import call
-from tacit.service.live_tokens import first_token
 from tacit.service.metrics_listener import PATH
+from tacit.service.token_files import first_token
 
 ANSWER_SECONDS = 10.0
 PAGE = 200

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import typer
 
-from infra.deployables import KINDS, run_service
+from infra.deployables import run_service
 from infra.loops import fastest_loop
+from infra.service_names import KINDS
 from tacit.adapters.watermark import Recovery
 from tacit.service.config import Listen
 from tacit.version import VERSIONS

@@ -31,7 +31,8 @@ from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.deployment import Deployment, deploy
 from infra.images.building import built
 from infra.images.context import DEFAULT_BASE
-from infra.layout import INDEX, Layout, renew_certificates
+from infra.layout import INDEX, Layout
+from infra.new_layout import renew_certificates
 from infra.staging import report as reports
 from infra.staging.agents import counted
 from infra.staging.compose import compose_document

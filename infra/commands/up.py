@@ -20,10 +20,11 @@ from infra.agents import provision_agents
 from infra.backends import POSTGRES, backends, parse_backends
 from infra.backing_servers import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
-from infra.layout import INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout, renew_certificates
+from infra.layout import INDEX, Layout, load_layout
+from infra.new_layout import create_layout, renew_certificates
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
-from infra.stack_options import PEOPLE, operator_credential
+from infra.stack_options import OPERATORS, PEOPLE, StackOptions, operator_credential
 from infra.stack_upgrades import with_admin, with_operators
 from infra.terminal import answers
 from infra.terminal import notes as stderr_notes

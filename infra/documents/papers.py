@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.service.live_tokens import MOST_TOKENS
+from tacit.service.token_files import MOST_TOKENS
 from tacit.tlog.leaves import Blob, Hash, Key32
 
 Token = Annotated[str, Field(pattern="^[!-~]+$")]

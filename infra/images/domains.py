@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.deployables import kind_of
+from infra.service_names import kind_of
 from tacit.errors import UsageError
 
 SERVE, AGENT, BACKUP = "infra.commands.serve", "infra.commands.agent", "infra.commands.backup"

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.deployables import kind_of
 from infra.images.domains import DEVICES as DEVICES_IMAGE
 from infra.images.domains import domain_of
 from infra.layout import Layout
 from infra.legs import DEVICES
+from infra.service_names import kind_of
 from infra.stack_options import organisation_of
 from infra.stack_tls import AUTHORITY
 from infra.staging.agents import told_host, told_single

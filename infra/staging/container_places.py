@@ -8,9 +8,9 @@ nobody beyond.
 from __future__ import annotations
 
 from infra.databases import WITHOUT_DATABASE
-from infra.deployables import kind_of
 from infra.layout import Layout
 from infra.legs import DEVICES, LEGS
+from infra.service_names import kind_of
 from infra.stack_options import CONTAINER_BLOCK, ORGANISATIONS, address_of, organisation_network, organisation_of
 from infra.staging.networks import place_of
 

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.layout import OPERATORS, Layout
+from infra.layout import Layout
 from infra.processes import Started, write_pids
-from infra.stack_options import organisation_of
+from infra.stack_options import OPERATORS, organisation_of
 from tacit.errors import TacitError, UsageError
 from tacit.operations.status import process_status
 from tacit.ports import Clock, TransportError

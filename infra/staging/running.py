@@ -17,11 +17,11 @@ from rich.console import Console
 
 from infra.child import Child
 from infra.deployment import Parts
-from infra.layout import OPERATORS, Layout
+from infra.layout import Layout
 from infra.legs import DEVICES
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus, until_told
-from infra.stack_options import ORGANISATIONS, organisation_of
+from infra.stack_options import OPERATORS, ORGANISATIONS, organisation_of
 from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
 from infra.staging.containers import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices

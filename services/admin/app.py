@@ -24,6 +24,7 @@ from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
 from services.admin.core.restored import close_restored
 from services.admin.core.routing import endpoint
+from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import SqlAdminStore
 from services.admin.core.turns import Turns
@@ -84,6 +85,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
         finally:
             if admin.openid is not None:
                 await admin.openid.close()
+            await admin.shared.close()
             await admin.whole.close()
             admin.passwords.close()
             admin.computing.close()
@@ -140,6 +142,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], to
         ),
         log=log,
         whole=whole,
+        shared=Shared("log", deps.clock, deps.entropy),
         collector=collector,
         events=events,
         planner=Planner(config.policy, computing),

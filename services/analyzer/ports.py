@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from services.analyzer.records import Aggregate
-from tacit.aggregator.outcomes import Known, OutcomeRow
 from tacit.aggregator.ports import CountingTx, OpenTx, StatusTx
+from tacit.aggregator.records import Known, OutcomeRow
 
 
 class ClosedTx(OpenTx, Protocol):

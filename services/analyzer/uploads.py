@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.ports import UploadTx
 from services.analyzer.records import Aggregate
-from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
+from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow
 from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
 from tacit.messages.one_server import OneServerReport
 from tacit.roles.aggregator import Rejection

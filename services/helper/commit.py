@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.ports import DecidingTx
+from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.errors import ReportError
 from tacit.roles.aggregator import Party, Rejection, Tally
 from tacit.roles.jobs import HelperJob

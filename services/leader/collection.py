@@ -16,9 +16,9 @@ from services.leader.ports import CollectionsTx
 from services.leader.records import BatchState, CollectionRow, CollectionState
 from tacit import media_types
 from tacit.adapters.waiting import first_of
-from tacit.aggregator.outcomes import Batch
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.ports import SharedStore
+from tacit.aggregator.records import Batch
 from tacit.aggregator.work import creation, resource_id
 from tacit.errors import (
     Abort,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from services.leader.config import LeaderLimits
 from services.leader.ports import CoordinatorTx
 from services.leader.records import JobRow, JobState
-from tacit.aggregator.outcomes import OutcomeRow
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.ports import SharedStore
+from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import shuffled
 from tacit.errors import ReportError
 from tacit.messages import BatchMode, Role

@@ -18,8 +18,8 @@ from services.leader.config import LeaderLimits
 from services.leader.ports import WorkTx
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from tacit import media_types
-from tacit.aggregator.outcomes import OutcomeRow
 from tacit.aggregator.ports import SharedStore
+from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
 from tacit.messages import BatchMode, Role

@@ -8,47 +8,19 @@ of their nullifiers, so that two transactions that want the same tokens wait for
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.dialect import Dialect, Rows
+from tacit.aggregator.records import ACCEPTED, Batch, Known, OutcomeRow
 from tacit.aggregator.schema import CommonTables
 from tacit.messages import Interval
 from tacit.roles.aggregator import Tally, bucket_key, merge
 from tacit.task import Task
 
-Batch = bytes | Interval | None
-"""Which of a task's buckets: one, those of reports of an interval (units of the task's precision), or all."""
-
-ACCEPTED = 0
-"""The ``code`` of a report that counts; any other is the DAP report error that it got."""
-
 _COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
 _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
-
-
-@dataclass(slots=True)
-class OutcomeRow:
-    """What became of one report. ``nullifier``: of a good token, which is spent hereby; ``bucket``: where an accepted
-    one counts; ``digest``: SHA-256 of the report as it was uploaded."""
-
-    report_id: bytes
-    nullifier: bytes | None = field(repr=False)
-    code: int
-    cause: str = ""
-    bucket: bytes | None = None
-    job_id: bytes | None = None
-    digest: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A report of which an outcome exists."""
-
-    code: int
-    digest: bytes | None = field(default=None, repr=False)
 
 
 class OutcomesTx:

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
-from tacit.aggregator.outcomes import Batch, Known, OutcomeRow
 from tacit.aggregator.parties import Served
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import Batch, Known, OutcomeRow, TaskRow, TaskState
 from tacit.roles.aggregator import Tally
 from tacit.service.store import Transactions
 from tacit.task import Task

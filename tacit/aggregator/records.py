@@ -5,7 +5,36 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from tacit.messages import Interval
 from tacit.states import Move, States
+
+Batch = bytes | Interval | None
+"""Which of a task's buckets: one, those of reports of an interval (units of the task's precision), or all."""
+
+ACCEPTED = 0
+"""The ``code`` of a report that counts; any other is the DAP report error that it got."""
+
+
+@dataclass(slots=True)
+class OutcomeRow:
+    """What became of one report. ``nullifier``: of a good token, which is spent hereby; ``bucket``: where an accepted
+    one counts; ``digest``: SHA-256 of the report as it was uploaded."""
+
+    report_id: bytes
+    nullifier: bytes | None = field(repr=False)
+    code: int
+    cause: str = ""
+    bucket: bytes | None = None
+    job_id: bytes | None = None
+    digest: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A report of which an outcome exists."""
+
+    code: int
+    digest: bytes | None = field(default=None, repr=False)
 
 
 class TaskState(enum.StrEnum):

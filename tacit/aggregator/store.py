@@ -17,9 +17,9 @@ from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
-from tacit.aggregator.outcomes import Batch, OutcomesTx
+from tacit.aggregator.outcomes import OutcomesTx
 from tacit.aggregator.parties import Served
-from tacit.aggregator.records import TASK_STATES, TaskRow, TaskState
+from tacit.aggregator.records import TASK_STATES, Batch, TaskRow, TaskState
 from tacit.aggregator.schema import MARKS
 from tacit.errors import DapAbort, DapProblem
 from tacit.messages import BatchMode, Interval

@@ -1,9 +1,9 @@
 """Bearer tokens of a party that runs, from files that are read again when they change (P7): a token is replaced without
 a restart.
 
-A file holds one token a line. Whoever is called accepts each of them; the caller shows the first. So nobody is refused
-while a token is replaced: the new one goes under the old one at the called, then to the caller, and the old one goes at
-the called.
+A file holds one token a line (``tacit.service.token_files``). Whoever is called accepts each of them; the caller shows
+the first. So nobody is refused while a token is replaced: the new one goes under the old one at the called, then to the
+caller, and the old one goes at the called.
 
 Nothing here is timed: whoever needs a token looks whether its file is still the same, by inode, size and times, and
 so does the health check. A new file takes effect as a whole. One that cannot be used, or is gone, leaves the tokens of
@@ -14,7 +14,6 @@ more is therefore replaced by another one: a file that is emptied or removed cha
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,16 +21,11 @@ from typing import Generic, Protocol, TypeVar
 
 from tacit.errors import UsageError
 from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
 from tacit.service.log import get_logger
+from tacit.service.token_files import read_tokens
 
-MOST_TOKENS = 4
-"""Tokens of one file: the one in force, and those that are on their way in or out."""
-MOST_BYTES = 1 << 13
-"""Of one file: a header with more is refused by most servers."""
 _SETTLED_NS = 2_000_000_000
 """Nanoseconds after which a file system's clock has surely moved on: a later change shows in a file's times."""
-_TOKEN = re.compile(r"[!-~]+")
 
 Held = TypeVar("Held")
 Read = Callable[[Path], Sequence[str]]
@@ -47,30 +41,6 @@ class Accepted(Protocol):
     def trouble(self) -> str:
         """What is wrong with where they come from, or nothing."""
         ...
-
-
-def read_tokens(path: Path) -> tuple[str, ...]:
-    """The tokens in a secret file, one a line, 1 to ``MOST_TOKENS``; empty lines do not count. Raises ``UsageError``,
-    which quotes nothing of them."""
-    lines = read_secret(path, max_size=MOST_BYTES).splitlines()
-    return checked_tokens(path, [line.decode("ascii", "replace") for line in lines])
-
-
-def checked_tokens(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
-    """The tokens among ``lines`` of ``path``. Raises ``UsageError``."""
-    found = tuple(stripped for line in lines if (stripped := line.strip()))
-    if not found:
-        raise UsageError(f"{path}: holds no bearer token")
-    if len(found) > MOST_TOKENS:
-        raise UsageError(f"{path}: holds more than {MOST_TOKENS} bearer tokens")
-    if not all(map(_TOKEN.fullmatch, found)):
-        raise UsageError(f"{path}: a bearer token must be ASCII text without spaces, one a line")
-    return found
-
-
-def first_token(path: Path) -> str:
-    """The token that a caller shows, read once, for a command. Raises ``UsageError``."""
-    return read_tokens(path)[0]
 
 
 class _LiveFile(Generic[Held]):

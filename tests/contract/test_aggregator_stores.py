@@ -19,8 +19,7 @@ from services.analyzer.store import AnalyzerStore
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters import sqlite_dialect
-from tacit.aggregator.outcomes import ACCEPTED, Known, OutcomeRow
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role

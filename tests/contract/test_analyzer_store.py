@@ -13,8 +13,7 @@ from services.analyzer.records import Aggregate, packed, unpacked
 from services.analyzer.store import AnalyzerStore
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filling import Look
-from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
 
 TASK, OTHER = bytes(32), bytes(range(32))

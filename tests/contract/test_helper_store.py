@@ -12,7 +12,7 @@ from infra.lab.kit.reports import make_task_kit
 from services.helper import schema
 from services.helper.store import HelperStore
 from tacit.adapters.migrate import assert_migrations_match
-from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
+from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.errors import Fatal
 from tacit.roles.aggregator import Tally
 from tacit.task import BatchClose

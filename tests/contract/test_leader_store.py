@@ -33,8 +33,7 @@ from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filling import Look
-from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS

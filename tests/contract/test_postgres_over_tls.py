@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from infra.certificates import CertificateAuthority
-from infra.layout import free_ports
+from infra.free_ports import free_ports
 from infra.postgres import SUPERUSER, PostgresServer
 from services.leader import schema
 from tacit.adapters import postgres_tls

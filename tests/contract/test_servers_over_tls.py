@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.layout import free_ports
+from infra.free_ports import free_ports
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer
 from tacit.adapters.redis_replay import RedisSeen

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
 from infra.processes import serve_command
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tests.kit.processes import ReadyProcess
 

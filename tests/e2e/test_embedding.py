@@ -18,7 +18,8 @@ from client_agent.embedding import embedded
 from client_agent.sources import CallableSource, open_source
 from infra.agents import provision_agents
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError

@@ -3,6 +3,8 @@ stacks that it starts itself, up to released results."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,18 +24,21 @@ SERVERS = {"postgres": find_binaries, "redis": find_redis, "mosquitto": find_mos
 
 
 @pytest.fixture(scope="module")
-def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Walk]]:
-    """The walk through the document at hand; the one before it is over."""
-    folder, found = tmp_path_factory.mktemp("in-full"), dict[str, Walk]()
-    for number, place in enumerate(PRINTED):
-        found[place] = Walk(folder / str(number))
-        for name, content in GIVEN.items():
-            (folder / str(number) / name).write_text(content)
+def walks() -> Iterator[dict[str, Walk]]:
+    """The walk through the document at hand; the one before it is over. PostgreSQL's own user, under whom it runs where
+    root starts it, can pass through their folder, as it cannot through pytest's."""
+    folder, found = Path(tempfile.mkdtemp(prefix="tacit-in-full-")), dict[str, Walk]()
+    folder.chmod(0o711)
     try:
+        for number, place in enumerate(PRINTED):
+            found[place] = Walk(folder / str(number))
+            for name, content in GIVEN.items():
+                (folder / str(number) / name).write_text(content)
         yield found
     finally:
         for walk in found.values():
             walk.end()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize(("place", "printed"), GIVEN_HERE, ids=str)

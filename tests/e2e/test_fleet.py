@@ -36,8 +36,10 @@ from infra.lab.fleet.report import write_report
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
 from infra.lab.kit.recipes import changed, survey_from
-from infra.layout import OPERATORS, StackOptions, create_layout, signing_key_of
+from infra.layout import signing_key_of
+from infra.new_layout import create_layout
 from infra.stack import LocalStack
+from infra.stack_options import OPERATORS, StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError

@@ -17,7 +17,9 @@ import pytest
 
 from infra.agents import provision_agents
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from infra.layout import Layout, signing_key_of
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy

@@ -21,7 +21,7 @@ import pytest
 from infra.certificates import CA_FILE
 from infra.cli import run
 from infra.documents.configuration import configurations
-from infra.layout import free_ports
+from infra.free_ports import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.service.config import load_config, write_secret

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from infra.layout import Layout, free_ports
+from infra.free_ports import free_ports
+from infra.layout import Layout
 from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.config import write_secret

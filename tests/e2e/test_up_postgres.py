@@ -24,9 +24,11 @@ from infra import backends as backends_module
 from infra import postgres as server_module
 from infra.cli import run
 from infra.databases import URL_FILE, databases
-from infra.deployables import SERVICES
-from infra.layout import Layout, StackOptions, create_layout, load_layout
+from infra.layout import Layout, load_layout
+from infra.new_layout import create_layout
 from infra.postgres import PostgresServer
+from infra.service_names import SERVICES
+from infra.stack_options import StackOptions
 from infra.status import stack_status
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore

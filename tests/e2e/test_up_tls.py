@@ -30,7 +30,9 @@ from client_agent.runner import opened_agent
 from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, StackOptions, create_layout, renew_certificates
+from infra.layout import Layout
+from infra.new_layout import create_layout, renew_certificates
+from infra.stack_options import StackOptions
 from infra.stack_tls import OPERATOR
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.postgres import administer

@@ -17,8 +17,8 @@ from aiohttp import ClientSession, CookieJar, web
 from joserfc import jwt
 from joserfc.jwk import Key, KeySet, RSAKey
 
+from infra.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import free_ports
 from services.admin.app import create_app
 from tacit.codec import b64url
 from tacit.ports import Clock

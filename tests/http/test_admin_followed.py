@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,11 +13,14 @@ import pytest
 
 from infra.lab.kit.network import Fault, FaultKind
 from services.admin.core.documents import EntryPage
+from services.admin.core.shared import MOST_ASKED, SHARED_SECONDS
 from services.admin.core.whole import Seen
 from services.admin.handlers import log, recipes
+from tacit.codec import b64url
 from tests.http.admin_stage import KIT, LOG_URL, Stage
 
 SLOW = Fault(FaultKind.DELAY, seconds=3600)
+_UNKNOWN = itertools.count()
 OWN = ("question_id", "yield", "rejections")
 """What the admin service says of a recipe beside what the recipe server does."""
 
@@ -33,6 +38,11 @@ def asked(stage: Stage) -> list[str]:
     """What the admin service asked the recipe server of recipes so far."""
     places = [one.url.removeprefix(LOG_URL) for one in stage.network.exchanges]
     return [one for one in places if one.startswith("/v1/recipes")]
+
+
+def unknown() -> str:
+    """The hash of no recipe."""
+    return b64url(next(_UNKNOWN).to_bytes(32, "big"))
 
 
 async def told(stage: Stage, place: str) -> Any:
@@ -81,20 +91,48 @@ async def test_what_this_service_published_is_shown_at_once_although_the_log_was
     assert asked(stage) == []
 
 
-async def test_a_recipe_that_the_followed_log_does_not_show_yet_is_asked_for(stage: Stage) -> None:
+async def test_a_recipe_that_the_followed_log_does_not_show_is_looked_for_in_it_once_more(stage: Stage) -> None:
     assert await listed(stage) == []
+    await stage.clock.advance(SHARED_SECONDS)
     recipe = KIT.recipe()
     assert (await stage.post_leaf(KIT.recipe_leaf(recipe))).status == 201
-    place = f"/v1/recipes/{recipe.hash_text}"
-    document = await told(stage, place)
+    document = await told(stage, f"/v1/recipes/{recipe.hash_text}")
     del document["leaf"]
-    for _ in range(2):
-        assert await shown(stage, recipe.hash_text) == document
-    assert asked(stage) == [place] * 2
-    await stage.clock.advance(60)
-    assert [one["hash"] for one in await listed(stage)] == [recipe.hash_text]
     assert await shown(stage, recipe.hash_text) == document
-    assert asked(stage) == [place] * 2
+    assert asked(stage) == []
+
+
+async def test_hashes_that_nobody_knows_cost_the_recipe_server_one_look_at_its_log_in_two_seconds(stage: Stage) -> None:
+    assert await listed(stage) == []
+    for _ in range(3):
+        await stage.clock.advance(SHARED_SECONDS)
+        before = len(stage.network.exchanges)
+        for _ in range(2):
+            answers = await asyncio.gather(*(stage.call("GET", f"/v1/recipes/{unknown()}") for _ in range(20)))
+            assert {answer.status for answer, _ in answers} == {404}
+        assert [one.url for one in stage.network.exchanges[before:]] == [f"{LOG_URL}/checkpoint"]
+
+
+async def test_while_the_log_is_slow_the_recipe_server_is_asked_once_for_each_hash_and_for_so_many_at_the_most(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await listed(stage) == []
+    monkeypatch.setattr(recipes, "PATIENCE_SECONDS", 0.0)
+    stage.network.plan = lambda exchange: SLOW if exchange.url.endswith("/checkpoint") else None
+    await stage.clock.advance(60)
+    recipe = KIT.recipe()
+    assert (await stage.post_leaf(KIT.recipe_leaf(recipe))).status == 201
+    wanted = [recipe.hash_text, *(unknown() for _ in range(MOST_ASKED - 1))]
+    for _ in range(2):
+        answers = await asyncio.gather(*(stage.call("GET", f"/v1/recipes/{one}") for one in wanted * 2))
+        assert [answer.status for answer, _ in answers] == [200, *[404] * (MOST_ASKED - 1)] * 2
+    assert sorted(asked(stage)) == sorted(f"/v1/recipes/{one}" for one in wanted)
+    answer, _ = await stage.call("GET", f"/v1/recipes/{unknown()}", status=503)
+    assert "retry-after" in answer.headers
+    assert (await stage.post_leaf(KIT.opt_in_leaf(recipe, "leader"))).status == 201
+    await stage.clock.advance(SHARED_SECONDS)
+    assert list((await shown(stage, recipe.hash_text))["opt_ins"]) == ["leader"]
+    assert len(asked(stage)) == MOST_ASKED + 1
 
 
 async def test_while_the_log_is_read_for_the_first_time_the_recipe_server_is_asked(

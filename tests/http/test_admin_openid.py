@@ -23,7 +23,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from infra.cli import run
-from infra.layout import free_ports
+from infra.free_ports import free_ports
 from services.admin.core.config import AdminConfig
 from services.admin.core.flow import FLOW_COOKIE, INVITATION_SECONDS
 from services.admin.core.openid import KEPT_SECONDS, LOOK_SECONDS

@@ -22,7 +22,8 @@ from client_agent.store import SqlAgentStore
 from infra.agents import provision_agents
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import HttpResponse, Transport
 from tacit.recipe.policy import Policy

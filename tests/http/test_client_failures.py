@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.client import AsyncOperator, AwayError, BusyError, Event, RedirectError, UnauthorizedError

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify
+from infra.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.adapters.tls import ClientTls

@@ -19,7 +19,8 @@ from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import Layout, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
 from infra.stack_options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app

@@ -13,13 +13,15 @@ import pytest
 from aiohttp import web
 
 from client_agent.journal import State
-from infra.deployables import SERVICES, deployable
+from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
 from infra.postgres import PostgresServer
 from infra.readiness_watch import LOOKS, START_SECONDS, Changes
+from infra.service_names import SERVICES
+from infra.stack_options import StackOptions
 from infra.status import stack_status
 from services.gateway.ports import SeenRequest
 from services.gateway.service import REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, WINDOW_RESTORED

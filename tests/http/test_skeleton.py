@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from infra.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import free_ports
 from tacit import __version__
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock

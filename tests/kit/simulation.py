@@ -31,8 +31,11 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport
 from infra.lab.kit.recipes import survey_from
-from infra.layout import OPERATORS, Layout, StackOptions, create_layout, load_layout, signing_key_of
+from infra.layout import Layout, load_layout, signing_key_of
+from infra.new_layout import create_layout
 from infra.stack import with_log
+from infra.stack_agents import agent_config
+from infra.stack_options import OPERATORS, StackOptions
 from tacit.adapters.watermark import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
@@ -346,7 +349,7 @@ class Simulation:
         transport = self.wire.transport(name, AGENTS)
         unused = {"kind": "csv", "path": Path("unused.csv")}
         folder = self.layout.state_dir / "devices"
-        config = self.layout.agent_config(folder, unused, staged=True).model_copy(update={"attributes": attributes})
+        config = agent_config(self.layout, folder, unused, staged=True).model_copy(update={"attributes": attributes})
         deps = AgentDeps(self.clock, entropy, transport)
         agent = Agent(config, self.policy, deps, store, CallableSource(data.get), identity)
         return Device(name, agent, store, identity, data, attributes)

@@ -19,7 +19,8 @@ from client_agent.store import SqlAgentStore
 from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.tlog.client import LogState
 

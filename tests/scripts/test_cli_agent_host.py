@@ -23,7 +23,8 @@ from infra.agents import provision_agents
 from infra.cli import run
 from infra.commands.hosting import words_of
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.descriptors import raise_limit
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.config import load_config

@@ -10,7 +10,9 @@ import pytest
 
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import INDEX, StackOptions, create_layout
+from infra.layout import INDEX
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 
 Capture = pytest.CaptureFixture[str]
 RUN = ["fleet", "run", "--recipe", "visits"]

@@ -21,9 +21,11 @@ from infra.command_options import policy_of
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import VISITS, survey_from
-from infra.layout import Layout, StackOptions, create_layout, load_layout, signing_key_of
+from infra.layout import Layout, load_layout, signing_key_of
 from infra.ledger_view import show_ledger, show_plan
+from infra.new_layout import create_layout
 from infra.stack import LocalStack
+from infra.stack_options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost

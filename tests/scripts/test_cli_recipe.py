@@ -20,8 +20,9 @@ from client_agent.runner import Watch, keep_running, opened_agent
 from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
 from infra.stack import LocalStack
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe

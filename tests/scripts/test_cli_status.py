@@ -18,11 +18,13 @@ from rich.console import Console
 from infra.backing_servers import broker, redis
 from infra.cli import run
 from infra.commands.status import show
-from infra.deployables import SERVICES
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
 from infra.processes import PIDS
+from infra.service_names import SERVICES
 from infra.stack import LocalStack
+from infra.stack_options import StackOptions
 from infra.status import stack_status
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock

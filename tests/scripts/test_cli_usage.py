@@ -17,7 +17,9 @@ import pytest
 import typer
 
 from infra.cli import COMMANDS, build, run
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
 from tacit import __version__
@@ -94,6 +96,18 @@ def test_a_list_of_commands_imports_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_commands_that_ask_a_service_import_no_database_and_no_service() -> None:
+    asking = ("admin", "collect", "log", "operator", "privacy", "recipe", "results", "series")
+    program = (
+        "import json, sys; from infra.cli import build\n"
+        f"for name in {asking!r}: build(name)\n"
+        "held = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(json.dumps(sorted(held & {'alembic', 'asyncpg', 'redis', 'sqlalchemy', 'services', 'infra'})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["infra"]
 
 
 def test_the_version_is_told(capsys: Capture) -> None:

@@ -12,6 +12,7 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
+from infra.stack_agents import agent_config
 from infra.status import stack_status
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe
@@ -58,7 +59,7 @@ def watching(simulation: Simulation) -> list[Watches]:
         folder = simulation.layout.state_dir / "devices" / device.name
         states = Watches(folder, deps.clock, deps.entropy)
         unused = {"kind": "csv", "path": "unused.csv"}
-        config = simulation.layout.agent_config(folder, unused, staged=True)
+        config = agent_config(simulation.layout, folder, unused, staged=True)
         source = CallableSource(lambda _metric: None)
         device.agent = Agent(config, simulation.policy, deps, device.store, source, device.identity, states)
         found.append(states)

@@ -20,9 +20,8 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.identity import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
-from tacit.aggregator.outcomes import ACCEPTED, OutcomeRow
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.seat import AggregatorSeat
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url

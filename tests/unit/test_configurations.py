@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from infra.documents.configuration import PLACE, SHARED, configurations, configured
 from infra.documents.example import Example
 from infra.documents.schemas import schema_of_model
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import Listen, load_config

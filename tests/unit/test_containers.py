@@ -16,9 +16,10 @@ from infra.agents import provision_devices
 from infra.cli import run
 from infra.images.domains import DOMAINS
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout, StackOptions, create_layout, renew_certificates
+from infra.layout import Layout
+from infra.new_layout import create_layout, renew_certificates
 from infra.probe import main as probe
-from infra.stack_options import ORGANISATIONS, organisation_of
+from infra.stack_options import ORGANISATIONS, StackOptions, organisation_of
 from infra.staging.compose import FILES, compose_document, title
 from infra.staging.container_files import files_of, hand_over, write_databases, write_prometheus
 from infra.staging.container_places import called_by, every_subnet, legs_of, subnets, with_database

@@ -20,12 +20,12 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.commands.serve import MARKED
-from infra.deployables import KINDS
 from infra.images import selection
 from infra.images.bill import FILES_DIGEST, bill_of, named_in
 from infra.images.context import Context, containerfile
 from infra.images.domains import DOMAINS, OWN, Domain, domain_called, domain_of, foreign_to
 from infra.images.selection import Selection, distribution_files, select
+from infra.service_names import KINDS
 from tacit.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]

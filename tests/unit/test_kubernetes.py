@@ -15,9 +15,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from infra.deployables import KINDS
 from infra.documents.configuration import configurations
 from infra.legs import DEVICES, LEGS, PUBLIC
+from infra.service_names import KINDS
 from infra.stack_options import organisation_of
 from tacit import __version__
 from tacit.codec import b64url

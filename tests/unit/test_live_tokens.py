@@ -18,7 +18,8 @@ import tacit.service.live_tokens as module
 from tacit.aggregator.keys import PeerSecrets, read_peer_tokens, write_peer_file
 from tacit.errors import UsageError
 from tacit.service.auth import token_digest
-from tacit.service.live_tokens import MOST_BYTES, MOST_TOKENS, NO_TOKEN, AcceptedTokens, ShownToken, first_token
+from tacit.service.live_tokens import NO_TOKEN, AcceptedTokens, ShownToken
+from tacit.service.token_files import MOST_BYTES, MOST_TOKENS, first_token, read_tokens
 from tests.kit.tokens import put_tokens
 
 OLD, NEW = "tacit-the-old-one", "tacit-the-new-one"
@@ -135,7 +136,7 @@ def test_a_file_that_stays_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     def read(file: Path) -> tuple[str, ...]:
         reads.append(file)
-        return module.read_tokens(file)
+        return read_tokens(file)
 
     accepted = AcceptedTokens(path, read)
     assert [accepted.digests() for _ in range(5)] == [digests(OLD)] * 5

@@ -23,15 +23,26 @@ from client_agent.config import AgentConfig, Budget
 from infra.agents import MEAN_VISITS, SHARES, provision_agents
 from infra.api import verified_log
 from infra.commands.up import open_stack, show
-from infra.deployables import SERVICES, deployable
+from infra.deployables import deployable
 from infra.deployment import HOSTED, Deployment, deploy
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import ATTRIBUTES, CREDENTIALS, INDEX, OPERATORS, Layout, StackOptions, create_layout, load_layout
+from infra.layout import INDEX, Layout, load_layout
+from infra.new_layout import create_layout
 from infra.processes import ServiceProcess
 from infra.remembered_servers import amend_config
+from infra.service_names import SERVICES
 from infra.stack import LocalStack
-from infra.stack_options import PEOPLE, credentials_of, operator_credential
+from infra.stack_agents import agent_config
+from infra.stack_options import (
+    ATTRIBUTES,
+    CREDENTIALS,
+    OPERATORS,
+    PEOPLE,
+    StackOptions,
+    credentials_of,
+    operator_credential,
+)
 from infra.stack_tls import party_name
 from infra.stack_upgrades import with_operators
 from infra.workers import service_part
@@ -349,7 +360,7 @@ async def test_a_stack_with_tls_works_in_one_process(tmp_path: Path) -> None:
         assert log.directories
         for name in ("issuer", "attester"):
             assert await read_counts(operator, name, layout.urls[name], layout.operator_token(name)) == {}
-        config = layout.agent_config(tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
+        config = agent_config(layout, tmp_path, {"kind": "csv", "path": tmp_path / "data.csv"})
         async with HttpTransport(tls=ClientTls(config.tls_ca)) as device:
             for name, url in layout.urls.items():
                 assert (await device.request("GET", f"{url}/healthz")).status == 200, name

@@ -20,7 +20,8 @@ from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions, create_layout
+from infra.new_layout import create_layout
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import UsageError

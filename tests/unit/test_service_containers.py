@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
 from infra.processes import read_pids
+from infra.stack_options import StackOptions
 from infra.staging import service_containers as module
 from infra.staging.compose import title
 from infra.staging.orders import FOLDER, Act, Order, carry_out_orders, give_order

@@ -24,10 +24,11 @@ from infra.backing_servers import BROKER, BROKER_FILE
 from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
 from infra.legs import DEVICES
+from infra.new_layout import create_layout
 from infra.remembered_servers import remember
-from infra.stack_options import ORGANISATIONS, organisation_of
+from infra.stack_options import ORGANISATIONS, StackOptions, organisation_of
 from infra.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
 from infra.staging.devices import LEFT, Devices
 from infra.staging.natures import Driver, Natures, natures_in

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from infra.deployables import SERVICES
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout, StackOptions, create_layout
+from infra.layout import Layout
+from infra.new_layout import create_layout
 from infra.processes import ServiceProcess, read_pids
+from infra.service_names import SERVICES
+from infra.stack_options import StackOptions
 from infra.staging.orders import FOLDER, Act, Order, carry_out_orders, chosen, give_order
 from infra.workers import service_part
 from tacit.adapters.system import SystemClock

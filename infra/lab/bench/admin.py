@@ -23,13 +23,13 @@ from typing import Any, Final
 import aiohttp
 import psutil
 
+from infra.free_ports import free_ports
 from infra.lab.bench.admin_fill import ADMIN, KEY, RECIPE_SERVER, Filled, Filler
 from infra.lab.bench.paint import browser, first_paints
 from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.storage import SQLITE, Backend
 from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_PAINT, ADMIN_READ
-from infra.layout import free_ports
 from tacit.errors import Fatal
 from tacit.media_types import JSON
 

@@ -25,9 +25,11 @@ from infra.deployment import INGEST, Deployment, Parts, deploy
 from infra.lab.bench.contributions import Order, slot_keys
 from infra.lab.bench.processes import cpu_by_party, memory_of_tree
 from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
-from infra.layout import Layout, StackOptions, create_layout, signing_key_of
+from infra.layout import Layout, signing_key_of
+from infra.new_layout import create_layout
 from infra.processes import ServiceProcess, running
 from infra.remembered_servers import amend_config
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal

@@ -25,7 +25,7 @@ from infra.lab.bench.rows import Row, Timing
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
-from tacit.service.live_tokens import first_token
+from tacit.service.token_files import first_token
 
 RATES = {0.0: 4000, 1000.0: 2000}
 AT_B = 1000

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from sqlalchemy.engine import make_url
 
+from infra.free_ports import free_ports
 from infra.lab.bench.processes import cpu_of_tree
-from infra.layout import free_ports
 from infra.postgres import PostgresServer
 from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer

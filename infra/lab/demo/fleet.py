@@ -19,6 +19,7 @@ from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
 from infra.lab.kit.reports import BoundToken
 from infra.layout import Layout
+from infra.stack_agents import agent_config
 from tacit.errors import Refusal
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
@@ -77,7 +78,7 @@ class Fleet:
     def config(layout: Layout) -> AgentConfig:
         """That of every device."""
         unused = {"kind": "csv", "path": Path("unused.csv")}
-        return layout.agent_config(layout.state_dir / "fleet", unused, join_late=False, staged=True)
+        return agent_config(layout, layout.state_dir / "fleet", unused, join_late=False, staged=True)
 
     async def sync(self, tick: Callable[[], None]) -> None:
         """Every device fetches and verifies the log through the relay."""

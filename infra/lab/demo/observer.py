@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from infra.lab.demo.result import Sighting
-from infra.layout import OPERATORS
+from infra.stack_options import OPERATORS
 
 NEVER = {
     "attester": "recipe, token, report",

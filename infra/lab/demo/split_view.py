@@ -18,8 +18,11 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
 from infra.deployables import deployable
+from infra.free_ports import free_ports
 from infra.lab.demo.result import StagedRefusal
-from infra.layout import KEY_ROTATION, Layout, free_ports
+from infra.layout import Layout
+from infra.stack_agents import agent_config
+from infra.stack_options import KEY_ROTATION
 from services.gateway.config import TargetRule
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url
@@ -62,7 +65,7 @@ async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps) -
 async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork) -> Refusal | None:
     """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key."""
     folder = layout.state_dir / "fleet"
-    own = layout.agent_config(folder, {"kind": "csv", "path": folder / "unused.csv"})
+    own = agent_config(layout, folder, {"kind": "csv", "path": folder / "unused.csv"})
     gateway = own.gateway.model_copy(update={"key_config": fork.key_config, "period": fork.period})
     config = own.model_copy(
         update={"recipe_server_url": fork.recipe_server, "relay_url": fork.relay, "gateway": gateway}

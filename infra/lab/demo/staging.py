@@ -20,8 +20,10 @@ from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
-from infra.layout import StackOptions, create_layout, signing_key_of
+from infra.layout import signing_key_of
+from infra.new_layout import create_layout
 from infra.stack import LocalStack
+from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import Refusal

@@ -44,7 +44,7 @@ from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult, judged
 from infra.lab.intruder.traces import devices as devices_looked_at
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import StackOptions
+from infra.stack_options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url

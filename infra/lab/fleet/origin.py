@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
+from infra import stack_agents
 from infra.command_options import policy_of
 from infra.deployables import deployable
 from infra.lab.devices.columns import read_column
@@ -58,7 +59,7 @@ def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path 
     trusts. Raises ``UsageError``."""
     if layout is not None:
         unused = {"kind": "csv", "path": Path("unused.csv")}
-        config = layout.agent_config(layout.state_dir / FOLDER, unused)
+        config = stack_agents.agent_config(layout, layout.state_dir / FOLDER, unused)
         return Origin(config, read_secret(layout.device_authority), layout)
     if agent_config is None or authority is None:
         raise UsageError("--agent-config and --authority go together")

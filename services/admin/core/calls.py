@@ -22,6 +22,7 @@ from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
+from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.turns import Turns
 from services.admin.core.whole import Whole
@@ -61,6 +62,8 @@ class Admin:
     publishing: Publishing
     log: Log
     whole: Whole
+    shared: Shared
+    """What the recipe server said while the log is slow."""
     collector: CollectorAccess | None
     events: Events
     planner: Planner

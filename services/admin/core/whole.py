@@ -160,16 +160,18 @@ class Whole:
             raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
         return found
 
-    async def look(self, patience: float, *, anew: bool = False) -> Seen | None:
-        """The log as it was at most ``BESIDE_SECONDS`` ago, or, ``anew``, as it is now if it tells within ``patience``
-        seconds; None where that would take longer. Raises as ``read``."""
+    async def look(self, patience: float, *, newer: float | None = None) -> Seen | None:
+        """The log as it was at most ``BESIDE_SECONDS`` ago, or ``newer`` seconds ago if it tells within ``patience``
+        seconds (0: as it is now); None where that would take longer. Raises as ``read``."""
         async with told("log"):
-            seen, age = self._held, self._age
-            anew = anew or self._told > 0
-            if seen is not None and age < self._config.log.poll_seconds and not anew:
-                return seen
-            if anew and self._following is not None:  # what it reads may be of before
+            if self._told:
+                newer = 0.0
+            anew, young = newer is not None, self._config.log.poll_seconds if newer is None else newer
+            if anew and self._age >= young and self._following is not None:  # what it reads may be of before
                 await asyncio.wait({self._following}, timeout=patience)
+            seen, age = self._held, self._age
+            if seen is not None and age < young:
+                return seen
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
                 self._following.add_done_callback(self._followed)
@@ -180,6 +182,10 @@ class Whole:
             if following.done():
                 following.result()
             return self._held if self._age < BESIDE_SECONDS else None
+
+    def is_newer(self, seconds: float) -> bool:
+        """Whether the last reading is younger, and shows all that it was said to."""
+        return self._age < seconds and not self._told
 
     @property
     def _held(self) -> Seen | None:

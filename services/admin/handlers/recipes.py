@@ -17,6 +17,7 @@ from services.admin.core.documents import (
 )
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, not_found, refuse
+from services.admin.core.shared import SHARED_SECONDS
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError
@@ -49,15 +50,14 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
     """Summaries from place ``first`` on, and the place after them, if there are more: of the log that is followed here,
     which is looked at once more for recipes that wait for opt-ins; as the recipe server tells them while the log is
     read for the first time."""
-    for anew in (False, True):
-        if (seen := await admin.whole.look(PATIENCE_SECONDS, anew=anew)) is None:
+    for newer in (None, 0.0):
+        if (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is None:
             break
         found, following = seen.recipes.page(first, limit, admin.deps.clock.now())
-        if anew or all(one["state"] != RecipeState.PENDING for one in found):
+        if newer is not None or all(one["state"] != RecipeState.PENDING for one in found):
             return found, following
-    async with told("log"):
-        url = f"{admin.log.url}/v1/recipes?limit={limit}" + (f"&after={first - 1}" if first else "")
-        page = await services.call(admin.log.transport, "GET", url)
+    url = f"{admin.log.url}/v1/recipes?limit={limit}" + (f"&after={first - 1}" if first else "")
+    page = await admin.shared.get(url, lambda: services.call(admin.log.transport, "GET", url))
     found, rest = page["recipes"][:limit], page["recipes"][limit:]
     more = rest or page["next"] is not None
     return found, found[-1]["index"] + 1 if more and found else None
@@ -65,16 +65,23 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
 
 async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
     """A recipe and what is told of it: by the log that is followed here, which is looked at once more where it waits
-    for opt-ins; of one that this does not show (yet), by the recipe server. Raises ``Abort``."""
-    for anew in (False, True):
-        seen = await admin.whole.look(PATIENCE_SECONDS, anew=anew)
-        found = None if seen is None else seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
-        if found is None:
-            break
-        if anew or found[0]["state"] != RecipeState.PENDING:
+    for opt-ins, and for one that it does not show if that was not done just now; while this log is slow, by the
+    recipe server. Raises ``Abort``: 404 where there is none."""
+    newer: float | None = None
+    while (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is not None:
+        found = seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
+        if found is not None and (newer == 0.0 or found[0]["state"] != RecipeState.PENDING):
             return found
-    async with told("log"):
-        return await services.logged_recipe(admin.log.transport, admin.log.url, recipe_hash)
+        if found is None and admin.whole.is_newer(SHARED_SECONDS):
+            raise not_found("recipe")
+        if found is None and newer is not None:
+            break
+        newer = SHARED_SECONDS if found is None else 0.0
+    transport, log = admin.log.transport, admin.log.url
+    told_of: tuple[dict[str, Any], Recipe] = await admin.shared.get(
+        recipe_hash, lambda: services.logged_recipe(transport, log, recipe_hash)
+    )
+    return told_of
 
 
 async def shown(call: Call) -> Reply:

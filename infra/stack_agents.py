@@ -1,0 +1,71 @@
+"""The configuration of a local stack's devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client_agent.config import AgentConfig
+from infra.certificates import CA_FILE
+from infra.layout import Layout
+from infra.stack_options import KEY_ROTATION, StackOptions
+from infra.stack_tls import AUTHORITY
+
+STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
+LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 60
+"""How often a stack's devices look at the log: as real ones do, or more often where epochs are short."""
+
+
+def agent_config(
+    layout: Layout,
+    state_dir: Path,
+    source: dict[str, Any],
+    *,
+    join_late: bool = True,
+    attributes: Mapping[str, str] | None = None,
+    staged: bool = False,
+) -> AgentConfig:
+    """The configuration of one device of the stack, its files below ``state_dir``. ``staged``: its clock is moved
+    on in steps, and what is due by then goes out then."""
+    issuer, gateway = layout.parties.issuer, layout.parties.gateway
+    return AgentConfig.model_validate(
+        {
+            "state_dir": state_dir,
+            "log_key": layout.log_key,
+            "issuer": {
+                "name": issuer.name,
+                "signing_key": issuer.signing_key,
+                "epoch_seconds": layout.options.epoch_seconds,
+            },
+            "gateway": {
+                "name": gateway.operator,
+                "signing_key": gateway.signing_key,
+                "rotation_seconds": KEY_ROTATION,
+                "period": layout.gateway_key_period,
+                "key_config": layout.gateway_key_config,
+            },
+            "relay_url": layout.urls["relay"],
+            "recipe_server_url": layout.urls["recipe_server"],
+            "attester_url": layout.urls["attester"],
+            "attestation": {"identity": state_dir / "identity.pem"},
+            "policy": layout.policy_path,
+            "source": source,
+            "budget": {
+                "epsilon": layout.options.account_epsilon,
+                "delta": layout.options.account_delta,
+                "days": max(1, layout.options.account_seconds // 86400),
+            },
+            "attributes": dict(attributes or {}),
+            **({"tls_ca": layout.state_dir / AUTHORITY / CA_FILE} if layout.options.tls else {}),
+            "timing": {"poll_seconds": _polls(layout.options, staged=staged), "join_late": join_late}
+            | (STAGED if staged else {}),
+        }
+    )
+
+
+def _polls(options: StackOptions, *, staged: bool) -> float:
+    """Seconds between a device's looks at the log: 60 in an epoch, a minute apart at most, and not too many for a
+    stack whose parties look more rarely."""
+    often = 0.0 if staged else min(LONGEST_POLL_SECONDS, options.epoch_seconds / POLLS_IN_EPOCH)
+    return max(2 * options.poll_seconds, 2.0, often)

@@ -1,0 +1,34 @@
+"""The audit log in the database of an admin service that is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.admin.core.audit import PAGE, follows
+from services.admin.core.config import AdminConfig
+from services.admin.core.store import SqlAdminStore
+from tacit.client import AuditChain
+from tacit.codec import b64url
+from tacit.operations.audit_chain import Chain
+from tacit.service.config import load_config
+
+
+async def stored_chain(config: Path, holds: str | None) -> AuditChain:
+    """The chain in the database of a service that does not run, and whether it holds the hash ``holds``. Raises
+    ``UsageError``."""
+    loaded = load_config(config, AdminConfig)
+    store = SqlAdminStore(loaded.database_url("admin"))
+    chain, found = Chain(), False
+    await store.open()
+    try:
+        while chain.broken is None:
+            async with store.read() as tx:
+                rows = list(await tx.acts(chain.rows, PAGE))
+            if not rows:
+                break
+            chain = follows(chain, rows)
+            found = found or any(b64url(row.hash) == holds for row in rows if row.number <= chain.rows)
+    finally:
+        await store.close()
+    kept = None if holds is None else found
+    return AuditChain(rows=chain.rows, newest=b64url(chain.newest), broken=chain.broken, holds=kept)
