@@ -38,6 +38,7 @@ class CollectorStub:
         self.released: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.stuck: set[int] = set()
+        self.token = "collections-secret"
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -51,7 +52,7 @@ class CollectorStub:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        assert request.headers["Authorization"] == "Bearer collections-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         found: web.StreamResponse = await handler(request)
         return found
 
