@@ -182,7 +182,7 @@ def _show_up(document: dict[str, Any]) -> None:
 
 @app.command("status")
 def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Show how services and devices are, in counts alone.
+    """Show how services and devices are: devices in counts alone.
 
     Example: tacit staging status
     """
@@ -191,7 +191,11 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
     document = {"mode": running.mode.value, **asyncio.run(_counts(layout_of(folder), running))}
     if as_json:
         print_json(document)
-        return
+    else:
+        _show_counts(document)
+
+
+def _show_counts(document: dict[str, Any]) -> None:
     services, agents = document["services"], document["agents"]
     answers().print(f"{services['ready']} of {services['all']} services ready, {document['recipes']} recipes")
     answers().print(
@@ -200,14 +204,19 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
     )
     for name, count in (agents["troubles"] | agents["entries"]).items():
         answers().print(f"  {name}: {count}")
+    for problem in document["problems"]:
+        answers().print(problem, style="red", soft_wrap=True)
+    if services["down"]:
+        answers().print(f"next: tacit staging start {' '.join(services['down'])}", soft_wrap=True)
 
 
 async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         found = await stack_status(layout, transport)
-    ready = sum(one.ready for one in found.processes)
+    ready, down = sum(one.ready for one in found.processes), [one.name for one in found.processes if not one.up]
     return {
-        "services": {"ready": ready, "all": len(found.processes)},
+        "services": {"ready": ready, "all": len(found.processes), "down": down},
+        "problems": found.problems,
         "recipes": len(found.tasks),
         "agents": counted(Devices.of(layout.state_dir), running.runs),
     }

@@ -54,6 +54,10 @@ def test_a_small_deployment_answers_a_question_of_two_persons_and_every_answer_i
         row = row_of(report, recipe)
         assert row["released"] >= LEAST
         assert sum(row["journalled"].values()) == FEW
+        assert site.run("staging", "stop", "attester").returncode == 0
+        told = site.run("staging", "status").stdout
+        assert "attester is down: " in told
+        assert "next: tacit staging start attester" in told
         assert site.run("staging", "down").returncode == 0
         assert process.wait() == 0
 
