@@ -22,8 +22,8 @@ from attester.verification import AttestationVerifier
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers, read_digest
+from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
+from tacit.service.callers import Callers, tokens_of
 from tacit.service.config import read_secret, write_secret
 from tacit.service.operated import OPERATED, HeldKey
 
@@ -40,8 +40,8 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     if config.issuer_credential is None and config.client_cert is None:
         raise UsageError("issuer_credential or client_cert is needed: the issuer serves its attester only")
     require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
-    operator = {} if config.operator_token is None else {"operator": read_digest(config.operator_token)}
-    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=Callers(NAME, config.listen, operator))
+    callers = Callers(NAME, config.listen, tokens_of({"operator": config.operator_token}))
+    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=callers)
     revoked = RevocationList(config.revocations)
     secret = _attester_secret(config, deps)
     roots = load_roots(config.software_roots)
@@ -51,6 +51,7 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     own = SoftwareRootVerifier(roots, revoked, secret)
     store = SqlAttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
+    app[TROUBLES].append(attester.credential.trouble)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
     if config.operator_token is not None:

@@ -24,8 +24,8 @@ from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import Deps
-from tacit.service.config import read_secret
 from tacit.service.group_commit import GroupCommitter
+from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
 from tacit.service.metrics import Reading, by_label
 from tacit.tokens.attestation import Evidence, attestation_binding
@@ -71,10 +71,8 @@ class Attester:
         self._deps = deps
         self._verifiers = {verifier.fmt: verifier for verifier in verifiers}
         self._directory = KeyDirectory(config.issuer_url, deps.transport, deps.clock)
-        self._headers = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST}
-        if config.issuer_credential is not None:
-            bearer = read_secret(config.issuer_credential).decode("ascii", "replace").strip()
-            self._headers["Authorization"] = f"Bearer {bearer}"
+        self.credential = ShownToken(config.issuer_credential)
+        """By which the issuer knows this attester."""
         self._log = get_logger("attester")
         self._refusals: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -190,7 +188,8 @@ class Attester:
     async def _forward(self, request: TokenRequest) -> bytes:
         """A request of our own making to the issuer: nothing of the client's but the 259 bytes."""
         url = self._config.issuer_url + "/token-request"
-        response = await self._deps.transport.request("POST", url, headers=self._headers, body=request.encode())
+        headers = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST, **self.credential.headers()}
+        response = await self._deps.transport.request("POST", url, headers=headers, body=request.encode())
         if response.status == 200:
             try:
                 return TokenResponse.decode(response.body).encode()

@@ -18,8 +18,8 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.secure_aggregation import SecureAggregationParties
-from tacit.service.config import read_secret
 from tacit.service.keys import read_signing_key
+from tacit.service.token_files import first_token
 from tacit.signing import SigningKey
 
 INDEX = "stack.json"
@@ -75,7 +75,7 @@ class Layout:
         """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
         if (found := self.credentials.get(operator_credential(service))) is None:
             raise UsageError(f"the {service} of this stack has no operator's resources")
-        return read_secret(found).decode("ascii", "replace").strip()
+        return first_token(found)
 
     @property
     def device_authority(self) -> Path:

@@ -21,7 +21,7 @@ from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.backends import make_announcer
-from tacit.service.callers import Callers, read_digest
+from tacit.service.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
 
 NAME = "recipe_server"
@@ -34,8 +34,8 @@ FORGOTTEN = (
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     """The application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
-    collector = {} if config.collector_token is None else {"collector": read_digest(config.collector_token)}
-    app = make_app(NAME, deps, max_body=MAX_RESULT, callers=Callers(NAME, config.listen, collector))
+    callers = Callers(NAME, config.listen, tokens_of({"collector": config.collector_token}))
+    app = make_app(NAME, deps, max_body=MAX_RESULT, callers=callers)
     announcer = None
     if config.announcer is not None:
         announcer = make_announcer(config.announcer, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)

@@ -14,16 +14,17 @@ from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
-from tacit.service.config import read_secret
+from tacit.service.live_tokens import ShownToken
 
 
 def create_app(config: RelayConfig, deps: Deps) -> web.Application:
     """The relay. Raises ``UsageError`` for a gateway URL that P7 forbids or a token file open to others."""
     if config.retry_after_least > config.retry_after_most:
         raise UsageError("retry_after_least must not be above retry_after_most")
-    bearer = None if config.gateway_bearer is None else read_secret(config.gateway_bearer)
-    relay = Relay(config, deps, None if bearer is None else bearer.decode("ascii").strip())
+    credential = ShownToken(config.gateway_bearer)
+    relay = Relay(config, deps, credential)
     app = make_app("relay", deps, max_body=config.max_request, answered=relay.counters.answered)
+    app[TROUBLES].append(credential.trouble)
     key_sets = None
     if config.log is not None:
         folder = None if config.storage == "memory" else config.state_dir

@@ -21,6 +21,7 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.counters import TrafficCounters
 from tacit.service.limits import ByteBudget, busy
+from tacit.service.live_tokens import ShownToken
 
 GATEWAY_UNREACHABLE = "urn:tacit:problem:gateway-unreachable"
 _OK = 200
@@ -31,7 +32,7 @@ _MAX_RETRY_AFTER_DIGITS = 6
 class Relay:
     """Forwards encapsulated messages to one gateway; keeps counters and nothing else."""
 
-    def __init__(self, config: RelayConfig, deps: Deps, bearer: str | None) -> None:
+    def __init__(self, config: RelayConfig, deps: Deps, credential: ShownToken) -> None:
         require_secure_url(config.gateway_url, insecure_http=config.insecure_http)
         if config.frames is not None and config.frames.max_bytes < config.max_request + REQUEST_OVERHEAD:
             raise UsageError("frames.max_bytes must hold at least one message of max_request bytes")
@@ -42,8 +43,7 @@ class Relay:
         self._deps = deps
         self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"
-        self._credential = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-        self._headers = {"Content-Type": OHTTP_REQ, **self._credential}
+        self._credential = credential
         self._framing = None if config.frames is None else Framing(config.frames, deps, self._send_frame)
 
     async def close(self) -> None:
@@ -61,7 +61,7 @@ class Relay:
         self.counters.add("forwarded")
         self.counters.add("forwarded_bytes", len(message))
         if self._framing is None:
-            return self._checked(_answer_of(await self._ask(self._url, self._headers, message)))
+            return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
             return self._checked(await self._framing.submit(message))
         except Abort as abort:  # the frame's; each of its clients comes back at a time of its own
@@ -71,8 +71,7 @@ class Relay:
     async def _send_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
         """The gateway's answers to ``messages``. Raises ``Abort`` for all of them."""
         self.counters.add("frames")
-        headers = {"Content-Type": OHTTP_REQ_FRAME, **self._credential}
-        response = await self._ask(f"{self._url}/frames", headers, encode_requests(messages))
+        response = await self._ask(f"{self._url}/frames", OHTTP_REQ_FRAME, encode_requests(messages))
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise busy(self._deps.entropy, self._retry_after)
         if response.status != _OK or response.headers.get("content-type") != OHTTP_RES_FRAME:
@@ -84,7 +83,8 @@ class Relay:
             self.counters.add("gateway_answer_refused")
             raise _unreachable(502) from error
 
-    async def _ask(self, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
+    async def _ask(self, url: str, media_type: str, body: bytes) -> HttpResponse:
+        headers = {"Content-Type": media_type, **self._credential.headers()}
         try:
             async with asyncio.timeout(self.config.gateway_timeout):
                 return await self._deps.transport.request("POST", url, headers=headers, body=body)

@@ -81,6 +81,7 @@ LONG = {
     "tacit recipe design --population 1000000 --cells 16 --accuracy 0.001": "tests/scripts/test_cli_recipe.py",
     "tacit figures --out figures --population 100000 --measure": "tests/simulation/test_measure.py",
     "tacit figures pan-privacy --out figures": "tests/simulation/test_pan_private_figure.py",
+    "tacit up --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit fleet run --state-dir .tacit-load --recipe watched --model pan-private-single --devices 1000 "
     "--data events:0.02 --oracle": "tests/e2e/test_fleet_watching.py",
@@ -113,13 +114,15 @@ REFUSED = {
 """Command that is refused (exit code 1) as its document says -> why."""
 
 AFTER = {
+    "tacit agent record": "tacit agent run",
+    "tacit agent state": "tacit agent record",
     "tacit fleet prepare": "tacit recipe publish",
     "tacit fleet run": "tacit fleet prepare",
     "tacit serve": "tacit bench plot",
     "tacit restore leader": "tacit serve relay",
 }
-"""Beginning of an example of ``--help`` -> of the one that it follows: a fleet sends while its recipe is open, and a
-service is started alone when the stack is down."""
+"""Beginning of an example of ``--help`` -> of the one that it follows: an agent at work hears of events, a fleet sends
+while its recipe is open, and a service is started alone when the stack is down."""
 
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),

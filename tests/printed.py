@@ -39,9 +39,13 @@ FENCE = "```"
 BASH = "/bin/bash"
 STAYS = re.compile(r"^tacit (up|serve (?!.*--print-config)|agent run|agent host|log monitor .*--follow)\b")
 """What goes on until it is told to stop."""
+HOST = re.compile(r"tacit agent host ")
+DEVICE = re.compile(r"tacit agent run --config (\S+)/agent\.json\b")
 SHELL = frozenset("$|&;<>*`")
-READY = {"up": "Ctrl-C stops everything.", "serve": '"url"', "agent": "started", "log": "watching"}
+READY = {"up": "Ctrl-C stops everything", "serve": '"url"', "agent": "started", "log": "watching"}
 """What it says once it does its work."""
+HOSTING = '"changing": 0, "devices": [1-9]'
+"""The same of a host of many devices, each of which has its journal by then."""
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 LIMIT_SECONDS = 900.0
 
@@ -115,7 +119,10 @@ class Walk:
         it is ready."""
         stays = STAYS.match(command)
         if stays:
-            self._start(stays[1].split()[0], command)
+            kind = stays[1].split()[0]
+            if kind == "agent" and any(of == kind for of, _, _ in self._staying):
+                self.stop(kind)  # a device has one process
+            self._start(kind, command)
         elif command.startswith("tacit ") and not SHELL & set(command):
             with contextlib.chdir(self.folder):
                 assert run(shlex.split(command.replace("\\\n", " "), comments=True)[1:]) == status
@@ -176,7 +183,7 @@ class Walk:
             )
         self._staying.append((kind, process, log))
         deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready(kind, log):
+        while not self._is_ready(kind, command, log):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
@@ -192,6 +199,9 @@ class Walk:
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
 
-    def _is_ready(self, kind: str, log: Path) -> bool:
-        said = log.read_text(errors="replace")
-        return READY[kind] in said
+    def _is_ready(self, kind: str, command: str, log: Path) -> bool:
+        """It has said so; an agent of one device takes events, too."""
+        device = DEVICE.match(command)
+        listens = device is None or (self.folder / device[1] / "watch.sock").exists()
+        ready = HOSTING if HOST.match(command) else READY[kind]
+        return listens and re.search(ready, log.read_text(errors="replace")) is not None

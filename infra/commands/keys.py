@@ -30,6 +30,7 @@ from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
 from tacit.service.hsm import HsmKey, generate_hsm_key
 from tacit.service.keys import read_signing_key, write_signing_key
+from tacit.service.token_files import read_tokens
 from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
@@ -176,7 +177,7 @@ def public_part(path: Path) -> dict[str, Any]:
         return {"kind": Kind.DEVICE_ROOT.value, "certificate": pem.decode(), "sha256": sha256}
     if b'"verify_key_seed"' in content:
         peer = read_peer_file(path)
-        shared = peer.verify_key_seed + peer.token.encode()
+        shared = peer.verify_key_seed + "\n".join(peer.tokens).encode()
         return {"kind": Kind.PEER.value, "seed_id": peer.seed_id, "sha256": hashlib.sha256(shared).hexdigest()}
     if b'"rotation_seconds"' in content:
         ring = read_key_ring(path)
@@ -188,7 +189,8 @@ def public_part(path: Path) -> dict[str, Any]:
         config = read_hpke_key(path).config
         return {"kind": Kind.HPKE.value, "id": config.id, "hpke_config": b64url(config.encode())}
     if content.startswith(BEARER_PREFIX):
-        return {"kind": Kind.BEARER.value, "sha256": hashlib.sha256(content).hexdigest()}
+        shown, *further = [hashlib.sha256(token.encode()).hexdigest() for token in read_tokens(path)]
+        return {"kind": Kind.BEARER.value, "sha256": shown, **({"further": further} if further else {})}
     return _public_of(read_signing_key(path))
 
 
@@ -224,4 +226,4 @@ def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
     elif kind is Kind.DEVICE_ROOT:
         write_secret(out, SoftwareRoot.create(entropy, SystemClock().now()).to_pem())
     else:
-        write_secret(out, bearer_token(entropy))
+        write_secret(out, bearer_token(entropy) + b"\n")

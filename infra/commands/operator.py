@@ -21,8 +21,8 @@ from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment
 from tacit.operations.services import call
-from tacit.service.config import read_secret
 from tacit.service.metrics_listener import PATH
+from tacit.service.token_files import first_token
 
 ANSWER_SECONDS = 10.0
 PAGE = 200
@@ -80,19 +80,15 @@ def _meant(
     if url is not None:
         if key_file is None or service is not None or state_dir is not None:
             raise typer.BadParameter("--url goes with --key-file, and with neither a service nor --state-dir")
-        return url.rstrip("/").removesuffix(PATH), _token(key_file), lambda: HttpTransport(timeout=ANSWER_SECONDS)
+        return url.rstrip("/").removesuffix(PATH), first_token(key_file), lambda: HttpTransport(timeout=ANSWER_SECONDS)
     layout = layout_of(state_dir)
     if service is None or service not in layout.configs:
         raise typer.BadParameter(f"name one service of the stack: {', '.join(layout.services)}")
     metrics, name = service_part(layout, service).metrics, operator_credential(service)
     if metrics is None or name not in layout.credentials:
         raise UsageError(f"{layout.state_dir}: its {service} has no operators' API yet; start it again with: tacit up")
-    token = _token(key_file or layout.credentials[name])
+    token = first_token(key_file or layout.credentials[name])
     return metrics.removesuffix(PATH), token, lambda: layout.transport(timeout=ANSWER_SECONDS)
-
-
-def _token(path: Path) -> str:
-    return read_secret(path).decode("ascii", "replace").strip()
 
 
 @app.command("status")

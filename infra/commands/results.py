@@ -91,7 +91,8 @@ async def _collect(
 
 def collector_access(layout: Layout) -> CollectorAccess:
     """A stack's collector, for its operator."""
-    return CollectorAccess(layout.urls["collector"], layout.urls["recipe_server"], layout.operator_token("collector"))
+    token = layout.operator_token("collector")
+    return CollectorAccess(layout.urls["collector"], layout.urls["recipe_server"], lambda: token)
 
 
 def _why(collection: dict[str, Any]) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.service.token_files import MOST_TOKENS
 from tacit.tlog.leaves import Blob, Hash, Key32
+
+Token = Annotated[str, Field(pattern="^[!-~]+$")]
+"""A bearer token."""
 
 
 class Strict(BaseModel):
@@ -29,11 +33,11 @@ class ChallengeBody(Open):
 
 class PeerFile(Strict):
     """What leader and helper share and nobody else has (mode 0600): the name of the seed as opt-ins state it, the seed
-    of the verify keys, and the leader's bearer token at the helper."""
+    of the verify keys, and the leader's bearer token at the helper, or a list of such while it is replaced."""
 
     seed_id: str = Field(min_length=1)
     verify_key_seed: Key32
-    credentials: str = Field(min_length=1)
+    credentials: Token | Annotated[list[Token], Field(min_length=1, max_length=MOST_TOKENS)]
 
 
 class HpkeKeyFile(Strict):

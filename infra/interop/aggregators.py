@@ -26,6 +26,7 @@ from tacit.messages import HpkeConfig, Role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.limits import SourceBudget
+from tacit.service.live_tokens import NO_TOKEN
 from tacit.version import DapVersion
 
 IN_MEMORY = "sqlite+aiosqlite:///:memory:"
@@ -44,7 +45,7 @@ def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> we
         store=LeaderStore(IN_MEMORY),
         callers=TaskCallers("leader", credentials),
         hpke_keys=(key,),
-        helper_token="",
+        helper_token=NO_TOKEN,
         senders=Senders((), SourceBudget(UPLOAD_BYTES_PER_MINUTE, deps.clock, deps.entropy)),
         queue=MemoryJobQueue(deps.clock),
         limits=LIMITS,

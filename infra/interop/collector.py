@@ -22,6 +22,7 @@ from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, Interval, Role
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps, add_driver, add_store, make_app
+from tacit.service.live_tokens import NO_TOKEN
 from tacit.task import Task
 from tacit.vdaf.prio3 import Prio3Count, Prio3Sum
 from tacit.version import DapVersion
@@ -83,7 +84,7 @@ def make_collector(deps: Deps, version: DapVersion, credentials: Credentials) ->
     """A Collector whose tasks come from ``add_task``."""
     app = make_app("interop-collector", deps, max_body=MAX_BODY)
     store, subjects = CollectorStore(IN_MEMORY), BareSubjects()
-    collector = Collector(store, subjects, _Pace(), deps, "")
+    collector = Collector(store, subjects, _Pace(), deps, NO_TOKEN)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()

@@ -41,11 +41,12 @@ from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
 from tacit.models.forms.secure_aggregation import SecureAggregation
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import Deps, Handler, add_driver, add_store, make_app, refuse_expect
+from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.config import read_secret
 from tacit.service.hsm import HsmKey
 from tacit.service.keys import read_signing_key
+from tacit.service.live_tokens import ShownToken
 from tacit.service.log import REQUEST, RequestId
 from tacit.service.openapi import add_described
 from tacit.service.store import Transactions
@@ -70,7 +71,9 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
         NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, {}), middlewares=[_remember_id]
     )
     store = SqlAdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
-    app[ADMIN] = admin = make_admin(config, deps, store)
+    token = ShownToken(None if config.collector is None else config.collector.token)
+    app[ADMIN] = admin = make_admin(config, deps, store, token)
+    app[TROUBLES].append(token.trouble)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
@@ -105,8 +108,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) -> Admin:
-    """Everything that handlers use, over ``store``. Raises ``UsageError``."""
+def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], token: ShownToken) -> Admin:
+    """Everything that handlers use, over ``store``. ``token`` is shown to the collector. Raises ``UsageError``."""
     questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
     log, whole = Log(config, deps), Whole(config, deps)
     passwords = Passwords(deps.entropy)
@@ -114,8 +117,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx]) ->
     collector, events = None, Events()
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
-        token = read_secret(config.collector.token).decode("ascii", "replace").strip()
-        collector = CollectorAccess(config.collector.url, config.log.url, token)
+        collector = CollectorAccess(config.collector.url, config.log.url, token.text)
     return Admin(
         config=config,
         deps=deps,

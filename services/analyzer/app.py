@@ -21,7 +21,7 @@ from tacit.aggregator.parties import PartyTable
 from tacit.errors import UsageError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_digests, read_digest
+from tacit.service.callers import Callers, gateway_roles, gateway_tokens, tokens_of
 from tacit.service.limits import ByteBudget
 from tacit.service.operated import OPERATED
 
@@ -37,7 +37,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     if config.void_seconds < config.release_grace:
         raise UsageError("void_seconds must not be shorter than release_grace: nothing would ever be released")
     callers = _callers(config)
-    gateways = tuple(role for role in gateway_digests(config.gateway_tokens) if callers.guards(role))
+    gateways = tuple(role for role in gateway_roles(config.gateway_tokens) if callers.guards(role))
     if not gateways:
         raise UsageError("gateway_tokens, or listen.client_names for gateway, is needed: devices come through gateways")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
@@ -77,10 +77,8 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
 
 
 def _callers(config: AnalyzerConfig) -> Callers:
-    digests: dict[str, bytes | None] = {"collector": read_digest(config.collector_token)}
-    if config.operator_token is not None:
-        digests["operator"] = read_digest(config.operator_token)
-    return Callers(NAME, config.listen, digests | gateway_digests(config.gateway_tokens))
+    files = {"collector": config.collector_token, "operator": config.operator_token}
+    return Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
 
 
 def make_transport(config: AnalyzerConfig) -> HttpTransport:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from aiohttp import web
 
@@ -21,11 +20,10 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.aggregator.holding import report_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
-from tacit.errors import UsageError
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, read_digest
-from tacit.service.config import read_secret
+from tacit.service.callers import Callers, tokens_of
+from tacit.service.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
 
 NAME = "collector"
@@ -40,14 +38,11 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
     config.policy.require_aggregators()
     keys = LiveHpkeKeys(config.hpke_keys)
-    digests: dict[str, bytes | None] = {OPERATOR: read_digest(config.operator_token)}
-    if config.admin_token is not None:
-        digests[ADMIN] = read_digest(config.admin_token)
-    app = make_app(NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, digests))
+    callers = Callers(NAME, config.listen, tokens_of({OPERATOR: config.operator_token, ADMIN: config.admin_token}))
+    app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = CollectorStore(config.database_url(NAME))
     recipes = Recipes(store, keys, config, deps)
-    at_analyzer = "" if config.analyzer_token is None else _token(config.analyzer_token)
-    at_leader = _token(config.leader_token)
+    at_leader, at_analyzer = ShownToken(config.leader_token), ShownToken(config.analyzer_token)
     collector = Collector(store, recipes, config, deps, at_leader, at_analyzer)
     fillings = Fillings(recipes, deps.transport, at_leader, at_analyzer)
     app[COLLECTOR], app[RECIPES] = collector, recipes
@@ -63,7 +58,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
         await store.close()
 
     app.cleanup_ctx.append(storage)
-    app[TROUBLES].append(keys.trouble)
+    app[TROUBLES] += [keys.trouble, at_leader.trouble, at_analyzer.trouble]
     add_store(app, lambda: store.durable)
     add_collector_metrics(app, store)
     handlers = Handlers(collector, Releases(store), recipes, fillings, retrying, max_body=config.max_body)
@@ -72,7 +67,9 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)
     collector.wake = handlers.wake = add_driver(app, collector, config.idle_seconds, "collecting")
     if config.publish is not None:
-        publish = PublishDriver(store, config.publish, _token(config.publish.token), deps)
+        token = ShownToken(config.publish.token)
+        app[TROUBLES].append(token.trouble)
+        publish = PublishDriver(store, config.publish, token, deps)
         add_driver(app, publish, config.idle_seconds, "publishing results")
     return app
 
@@ -80,11 +77,3 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
 def make_transport(config: CollectorConfig) -> HttpTransport:
     """The transport for ``Deps`` of a collector that runs on its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
-
-
-def _token(path: Path) -> str:
-    """A bearer token from its file."""
-    try:
-        return read_secret(path).decode("ascii").strip()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: a bearer token must be ASCII text") from error

@@ -8,6 +8,7 @@ from services.collector.records import Result
 from tacit import media_types
 from tacit.ports import TransportError
 from tacit.service.app import Deps
+from tacit.service.live_tokens import ShownToken
 from tacit.service.store import Transactions
 
 BATCH = 16
@@ -16,10 +17,10 @@ BATCH = 16
 class PublishDriver:
     """One step hands unpublished results to the recipe server; failures are retried with the same bytes."""
 
-    def __init__(self, store: Transactions[ReleasesTx], publish: PublishConfig, token: str, deps: Deps) -> None:
+    def __init__(self, store: Transactions[ReleasesTx], publish: PublishConfig, token: ShownToken, deps: Deps) -> None:
         self._store = store
         self._url = f"{publish.url}/v1/results"
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": media_types.JSON}
+        self._token = token
         self._transport = deps.transport
         self._refused: set[str] = set()
         """Collections whose result was offered and not taken since all were offered last."""
@@ -44,7 +45,8 @@ class PublishDriver:
 
     async def _publish(self, result: Result) -> None:
         body = result.document.encode()
-        answer = await self._transport.request("POST", self._url, headers=self._headers, body=body)
+        headers = {**self._token.headers(), "Content-Type": media_types.JSON}
+        answer = await self._transport.request("POST", self._url, headers=headers, body=body)
         if not 200 <= answer.status < 300:
             self._refused.add(result.collection)
             self._status = answer.status

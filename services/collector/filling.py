@@ -9,16 +9,17 @@ from tacit.aggregator.filling import Filling, read_filling
 from tacit.errors import Abort, DecodeError
 from tacit.messages import Role
 from tacit.ports import Transport
+from tacit.service.live_tokens import ShownToken
 from tacit.task.one_server import OneServerTask
 
 
 class Fillings:
     """Asks with the bearer tokens that the Leader and the analyzer expect."""
 
-    def __init__(self, recipes: Subjects, transport: Transport, leader_token: str, analyzer_token: str) -> None:
+    def __init__(self, recipes: Subjects, transport: Transport, leader: ShownToken, analyzer: ShownToken) -> None:
         self._recipes = recipes
         self._transport = transport
-        self._bearers = {LEADER: leader_token, ANALYZER: analyzer_token}
+        self._tokens = {LEADER: leader, ANALYZER: analyzer}
 
     async def of(self, recipe_hash: bytes) -> Filling:
         """How far the recipe's batch is filled now. Raises ``Abort``: 404 for a recipe that the log does not show or
@@ -35,8 +36,7 @@ class Fillings:
             party, url = ANALYZER, active.url("yield")
         else:
             party, url = LEADER, active[0].url(Role.LEADER, "yield")
-        headers = {"Authorization": f"Bearer {self._bearers[party]}"}
-        answer = await self._transport.request("GET", url, headers=headers)
+        answer = await self._transport.request("GET", url, headers=self._tokens[party].headers())
         if answer.status == HTTPStatus.NOT_FOUND:
             raise _abort(HTTPStatus.NOT_FOUND, f"the {party} tells nothing of this recipe: not yet, or not any more")
         if answer.status != HTTPStatus.OK:

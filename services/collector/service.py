@@ -32,6 +32,7 @@ from tacit.problem import problem_type, read_problem
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import Deps
+from tacit.service.live_tokens import NO_TOKEN, ShownToken
 from tacit.service.log import get_logger
 from tacit.service.store import Transactions
 from tacit.task import Task
@@ -99,8 +100,8 @@ class Subjects(Protocol):
 
 
 class Collector:
-    """Creates, shows and moves on collections. ``leader_token`` is the bearer token that the Leader expects,
-    ``analyzer_token`` that of the one server of recipes which have no Leader."""
+    """Creates, shows and moves on collections. ``leader_token`` is shown to the Leader,
+    ``analyzer_token`` to the one server of recipes which have no Leader."""
 
     def __init__(
         self,
@@ -108,16 +109,15 @@ class Collector:
         recipes: Subjects,
         config: Pace,
         deps: Deps,
-        leader_token: str,
-        analyzer_token: str = "",
+        leader_token: ShownToken,
+        analyzer_token: ShownToken = NO_TOKEN,
     ) -> None:
         self._store = store
         self._recipes = recipes
         self._config = config
         self._backoff = Backoff(config.retry_delay, LONGEST_PAUSE)
         self._deps = deps
-        self._authorization = {"Authorization": f"Bearer {leader_token}"}
-        self._at_analyzer = {"Authorization": f"Bearer {analyzer_token}"}
+        self._at_leader, self._at_analyzer = leader_token, analyzer_token
         self._log = get_logger("collector")
         self._lock, self._keeping = asyncio.Lock(), asyncio.Lock()
         self._polls: dict[str, asyncio.Task[int]] = {}
@@ -239,7 +239,7 @@ class Collector:
             return await self._later(row, "collection-broken", f"it ended with {type(error).__name__}; see the log")
 
     async def _ask(self, task: Task, row: Collection) -> int:
-        headers = {**self._authorization, "Content-Type": media_types.dap("collection-job-req")}
+        headers = {**self._at_leader.headers(), "Content-Type": media_types.dap("collection-job-req")}
         method, url = creation(task.version, _jobs_url(task), unb64url(row.id))
         answer = await self._deps.transport.request(method, url, headers=headers, body=row.request)
         if not 200 <= answer.status < 300:
@@ -252,7 +252,7 @@ class Collector:
 
     async def _fetch(self, known: Subject, task: OneServerTask, row: Collection) -> int:
         """Ask the one server. The collection is under way once it knows the recipe."""
-        answer = await self._deps.transport.request("GET", task.url("aggregate"), headers=self._at_analyzer)
+        answer = await self._deps.transport.request("GET", task.url("aggregate"), headers=self._at_analyzer.headers())
         is_there = 200 <= answer.status < 300
         if not is_there and problem_type(answer.body) != INTERVAL_OPEN_PROBLEM:
             return await self._said_no(row, answer, ANALYZER)
@@ -267,7 +267,7 @@ class Collector:
     async def _poll(self, known: Subject, active: tuple[Task, KeyPair], row: Collection) -> int:
         task, key_pair = active
         url = f"{_jobs_url(task)}/{row.job}"
-        headers = self._authorization
+        headers = self._at_leader.headers()
         if self._deps.background:
             headers = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
         asked = self._deps.clock.now()
@@ -304,7 +304,7 @@ class Collector:
 
     async def _forget(self, task: Task, row: Collection) -> int:
         url = f"{_jobs_url(task)}/{row.job}"
-        answer = await self._deps.transport.request("DELETE", url, headers=self._authorization)
+        answer = await self._deps.transport.request("DELETE", url, headers=self._at_leader.headers())
         if 200 <= answer.status < 300 or answer.status == 404:
             return await self._move(row, CollectionState.RELEASED)
         return await self._later(row, "leader-answer", f"the Leader answered with status {answer.status}")

@@ -18,8 +18,8 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service import operated
-from tacit.service.app import METRICS, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, read_digest
+from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.callers import Callers, tokens_of
 from tacit.service.keys import open_signing_key
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
@@ -33,8 +33,7 @@ STORE = web.AppKey("store", ReplayWindow)
 
 def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     """The gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
-    relay = None if config.relay_bearer is None else read_digest(config.relay_bearer)
-    callers = Callers(NAME, config.listen, {"relay": relay})
+    callers = Callers(NAME, config.listen, {"relay": None} | tokens_of({"relay": config.relay_bearer}))
     if not callers.guards("relay"):
         raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
     ring = KeyRing.open(config.key_ring_path, config.rotation_seconds, deps.entropy, deps.clock.now())
@@ -43,6 +42,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     gateway = Gateway(config, deps, ring, store)
     largest = max(config.max_request, config.max_frame)
     app = make_app(NAME, deps, max_body=largest, answered=gateway.counters.answered, callers=callers)
+    app[TROUBLES] += gateway.targets.troubles()
     app[STORE] = store
     Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)

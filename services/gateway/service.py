@@ -67,7 +67,7 @@ class Gateway:
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
         self.budget = ByteBudget(config.max_in_flight, deps.entropy)
         self._deps = deps
-        self._targets = AllowList(config.targets, insecure_http=config.insecure_http)
+        self.targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
         self._group = deps.transport if isinstance(deps.transport, GroupTransport) else None
         self._seen = window
@@ -162,12 +162,10 @@ class Gateway:
 
     def _admit(self, place: int, request: bhttp.Request, enc: bytes, size: int) -> _Passing:
         """Check ``request``. Raises ``Abort`` or ``DecodeError``."""
-        target = self._targets.target_of(request)
+        target = self.targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         self._check_remembered(date)
-        headers = _passed(request)
-        if target.credential:
-            headers = {**headers, **target.credential}
+        headers = {**_passed(request), **target.credential.headers()}
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
 
     def _check_remembered(self, date: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
@@ -13,7 +13,7 @@ from services.gateway.config import TargetRule
 from tacit.adapters.origins import origin_of, require_secure_url
 from tacit.bhttp import Fields, Request, field_value
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.service.config import read_secret
+from tacit.service.live_tokens import NO_TOKEN, ShownToken
 
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 TARGET_REFUSED = "urn:tacit:problem:target-not-allowed"
@@ -29,12 +29,12 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's destination after the check; ``name`` is the URL without its query, ``credential`` the fields by
-    which the target knows this gateway."""
+    """A request's destination after the check; ``name`` is the URL without its query, ``credential`` the token
+    by which the target knows this gateway."""
 
     url: str
     name: str
-    credential: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    credential: ShownToken = field(default=NO_TOKEN, repr=False, compare=False)
 
 
 class AllowList:
@@ -42,14 +42,18 @@ class AllowList:
     credential that others can read."""
 
     def __init__(self, rules: Sequence[TargetRule], *, insecure_http: bool) -> None:
-        self._rules: list[tuple[str, TargetRule, Mapping[str, str]]] = []
+        self._rules: list[tuple[str, TargetRule, ShownToken]] = []
         for rule in rules:
             origin = require_secure_url(rule.origin, insecure_http=insecure_http)
             parts = urlsplit(rule.origin)
             if parts.path or parts.query or parts.fragment:
                 raise UsageError("targets: an origin has no path; put the path in path_prefix")
-            self._rules.append((origin, rule, _credential(rule)))
+            self._rules.append((origin, rule, ShownToken(rule.bearer)))
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
+
+    def troubles(self) -> list[Callable[[], str]]:
+        """Each says what is wrong with the file of one target's credential, or nothing."""
+        return [credential.trouble for _, _, credential in self._rules]
 
     def target_of(self, request: Request) -> Target:
         """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and
@@ -87,12 +91,6 @@ def _same_authority(scheme: str, one: str, other: str) -> bool:
         return origin_of(f"{scheme}://{one}") == origin_of(f"{scheme}://{other}")
     except UsageError:
         return False
-
-
-def _credential(rule: TargetRule) -> Mapping[str, str]:
-    if rule.bearer is None:
-        return {}
-    return {"Authorization": f"Bearer {read_secret(rule.bearer).decode('ascii', 'replace').strip()}"}
 
 
 def request_date(fields: Fields, now: float, window: int) -> int:

@@ -15,7 +15,7 @@ from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.holding import held_keys
 from tacit.aggregator.http import name_task
-from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.parties import PARTIES, Parties
@@ -23,9 +23,9 @@ from tacit.aggregator.seat import AggregatorSeat
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_store, make_app
-from tacit.service.auth import token_digest
 from tacit.service.callers import Callers
 from tacit.service.limits import ByteBudget
+from tacit.service.live_tokens import AcceptedTokens
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
@@ -53,10 +53,11 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     """The Helper of ``config``, whose tasks are those of the log's recipes. Raises ``UsageError`` for secrets that are
     missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
+    leader = AcceptedTokens(config.peer_file, read_peer_tokens)
     parts = Parts(
         name=NAME,
         store=HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
-        callers=Callers(NAME, config.listen, {**credentials.digests, "leader": token_digest(credentials.peer.token)}),
+        callers=Callers(NAME, config.listen, {**credentials.tokens, "leader": leader}),
         hpke_keys=credentials.hpke_keys,
         crypto=config.job_crypto(),
         prefix=config.prefix,

@@ -21,7 +21,7 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers, read_digest
+from tacit.service.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.tokens.directory import WELL_KNOWN_PATH
@@ -56,11 +56,8 @@ def make_transport(config: IssuerConfig) -> HttpTransport:
 
 
 def _callers(config: IssuerConfig) -> Callers:
-    attester, operator = config.attester_credential, config.operator_token
-    digests = {"attester": None if attester is None else read_digest(attester)}
-    if operator is not None:
-        digests["operator"] = read_digest(operator)
-    callers = Callers(NAME, config.listen, digests, local=frozenset({"attester"}))
+    files = {"attester": config.attester_credential, "operator": config.operator_token}
+    callers = Callers(NAME, config.listen, {"attester": None} | tokens_of(files), local=frozenset({"attester"}))
     if not callers.guards("attester"):
         raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves its attester only")
     return callers

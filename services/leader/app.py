@@ -26,7 +26,7 @@ from tacit.aggregator.credentials import read_credentials
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.holding import held_keys
 from tacit.aggregator.http import name_task
-from tacit.aggregator.keys import HpkeKey
+from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.aggregator.seat import AggregatorSeat
@@ -36,8 +36,9 @@ from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import Callers, gateway_digests
+from tacit.service.callers import Callers, gateway_tokens
 from tacit.service.limits import ByteBudget
+from tacit.service.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
@@ -69,7 +70,7 @@ class Parts:
     store: LeaderStore
     callers: Callers
     hpke_keys: Sequence[HpkeKey] = field(repr=False)
-    helper_token: str = field(repr=False)
+    helper_token: ShownToken = field(repr=False)
     senders: Senders | None
     queue: JobQueue | None
     limits: LeaderLimits
@@ -87,7 +88,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
-    callers = Callers(NAME, config.listen, {**credentials.digests, **gateway_digests(config.gateway_tokens)})
+    callers = Callers(NAME, config.listen, {**credentials.tokens, **gateway_tokens(config.gateway_tokens)})
     if "worker" not in config.roles:
         queue = None
     elif queue is None:
@@ -97,7 +98,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
         store=LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
         callers=callers,
         hpke_keys=credentials.hpke_keys,
-        helper_token=credentials.peer.token,
+        helper_token=ShownToken(config.peer_file, read_peer_tokens),
         senders=senders_of(config, callers, deps) if "upload" in config.roles else None,
         queue=queue,
         limits=config.limits,
@@ -134,7 +135,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     leader = Leader(store, parties, deps, parts.limits)
     _add_storage(app, store, leader)
     app[PARTIES], app[STORE] = parties, store
-    app[TROUBLES].append(lambda: store.doubtful)
+    app[TROUBLES] += [lambda: store.doubtful, parts.helper_token.trouble]
     add_tasks(app)
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)

@@ -45,6 +45,7 @@ from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps, refused
+from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
@@ -59,16 +60,18 @@ class Collections:
     """Creates, shows and deletes collection jobs, and moves them on."""
 
     def __init__(
-        self, store: SharedStore[CollectionsTx], parties: Parties, deps: Deps, limits: LeaderLimits, helper_token: str
+        self,
+        store: SharedStore[CollectionsTx],
+        parties: Parties,
+        deps: Deps,
+        limits: LeaderLimits,
+        helper_token: ShownToken,
     ) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
         self._limits = limits
-        self._headers = {
-            "Content-Type": media_types.dap("aggregate-share-req"),
-            "Authorization": f"Bearer {helper_token}",
-        }
+        self._helper_token = helper_token
         self._lock = asyncio.Lock()
         self._moved = asyncio.Event()
         self._log = get_logger("leader")
@@ -275,8 +278,9 @@ class Collections:
 
     async def _ask(self, party: Party, row: CollectionRow) -> int:
         method, url = creation(party.task.version, party.task.url(Role.HELPER, "aggregate_shares"), row.job_id)
+        headers = {"Content-Type": media_types.dap("aggregate-share-req"), **self._helper_token.headers()}
         try:
-            answer = await self._deps.transport.request(method, url, headers=self._headers, body=row.share_request)
+            answer = await self._deps.transport.request(method, url, headers=headers, body=row.share_request)
         except TransportError:
             return await self._retry(row)
         if not 200 <= answer.status < 300:

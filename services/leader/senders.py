@@ -12,7 +12,7 @@ from aiohttp import web
 from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
 from tacit.service.app import Deps
-from tacit.service.callers import CALLERS, Callers, gateway_digests
+from tacit.service.callers import CALLERS, Callers, gateway_roles
 from tacit.service.connection import source_of_request
 from tacit.service.limits import SourceBudget
 
@@ -43,7 +43,7 @@ class Senders:
 
 def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
     """Those that ``config`` names. Raises ``UsageError`` where it names nobody."""
-    gateways = tuple(role for role in gateway_digests(config.gateway_tokens) if callers.guards(role))
+    gateways = tuple(role for role in gateway_roles(config.gateway_tokens) if callers.guards(role))
     if not gateways and config.open_uploads is None:
         raise UsageError(
             "gateway_tokens, listen.client_names for gateway, or open_uploads is needed: "

@@ -29,6 +29,7 @@ from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import CHUNK, FinishedJob, LeaderJob, encode_request, finish_leader, prepare_leader
 from tacit.roles.leader import JobAbandonedError
 from tacit.service.app import Deps
+from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
 from tacit.task import BatchClose
 
@@ -54,17 +55,14 @@ class JobWork:
         store: SharedStore[WorkTx],
         deps: Deps,
         limits: LeaderLimits,
-        helper_token: str,
+        helper_token: ShownToken,
         crypto: JobCrypto = OPENSSL,
     ) -> None:
         self._store = store
         self._deps = deps
         self._limits = limits
         self._crypto = crypto
-        self._headers = {
-            "Content-Type": media_types.dap("aggregation-job-init-req"),
-            "Authorization": f"Bearer {helper_token}",
-        }
+        self._helper_token = helper_token
         self._states: OrderedDict[bytes, LeaderJob] = OrderedDict()
         self._log = get_logger("leader")
         self.batch_filled = asyncio.Event()
@@ -208,15 +206,18 @@ class JobWork:
 
     async def _exchange(self, party: Party, job: JobRow) -> HttpResponse:
         if job.location:
-            return await self._deps.transport.request("GET", job.location, headers=self._headers)
+            return await self._deps.transport.request("GET", job.location, headers=self._headers())
         method, url = creation(party.task.version, _jobs_url(party), job.job_id)
-        return await self._deps.transport.request(method, url, headers=self._headers, body=job.request)
+        return await self._deps.transport.request(method, url, headers=self._headers(), body=job.request)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Content-Type": media_types.dap("aggregation-job-init-req"), **self._helper_token.headers()}
 
     async def _delete(self, url: str) -> None:
         """Tell the Helper, once, that it may forget an abandoned job."""
         if url:
             with contextlib.suppress(TransportError):
-                await self._deps.transport.request("DELETE", url, headers=self._headers)
+                await self._deps.transport.request("DELETE", url, headers=self._headers())
 
     async def _state(self, party: Party, job: JobRow) -> LeaderJob:
         """Verification states of a sent job, computed again if this process does not have them."""

@@ -74,8 +74,8 @@ class AggregatorConfig(FollowingConfig):
     """Either aggregator. Only Leaders have a collector that asks for batches."""
 
     peer_file: ConfigPath
-    """File (0600) that leader and helper share and nobody else has: the seed of the verify keys, and the leader's
-    bearer token at the helper."""
+    """File (0600) that leader and helper share and nobody else has: the seed of the verify keys, which is read at
+    start, and the leader's bearer token at the helper, which is read again when the file changes."""
     old_peer_files: tuple[ConfigPath, ...] = ()
     """The peer files before it, for recipes whose opt-ins name their seed."""
     state_keys: tuple[ConfigPath, ...] = ()

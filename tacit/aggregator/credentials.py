@@ -1,4 +1,5 @@
-"""The secrets of a configured aggregator, read at start; HPKE keys are read again when their files change."""
+"""The secrets of a configured aggregator, read at start; HPKE keys and bearer tokens are read again when their files
+change."""
 
 from __future__ import annotations
 
@@ -6,23 +7,23 @@ from dataclasses import dataclass, field
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.aggregator.identity import Identity
-from tacit.aggregator.keys import PeerSecrets, read_peer_file
+from tacit.aggregator.keys import read_peer_file
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.state_keys import read_state_keys
 from tacit.errors import UsageError
 from tacit.messages import Role
-from tacit.service.callers import read_digest
+from tacit.service.callers import tokens_of
 from tacit.service.keys import read_signing_key
+from tacit.service.live_tokens import Accepted
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys, and digests of bearer tokens by role: the collector's and the operator's, where there are such."""
+    """Keys, and bearer tokens by role: the collector's and the operator's, where there are such."""
 
     identity: Identity
     hpke_keys: LiveHpkeKeys = field(repr=False)
-    peer: PeerSecrets = field(repr=False)
-    digests: dict[str, bytes | None] = field(repr=False)
+    tokens: dict[str, Accepted | None] = field(repr=False)
 
 
 def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
@@ -33,8 +34,7 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     peers = tuple(read_peer_file(path) for path in (config.peer_file, *config.old_peer_files))
     if len({peer.seed_id for peer in peers}) != len(peers):
         raise UsageError("old_peer_files: two peer files have one seed_id")
-    files = {"collector": config.collector_token, "operator": config.operator_token}
-    digests: dict[str, bytes | None] = {role: read_digest(path) for role, path in files.items() if path is not None}
+    tokens = tokens_of({"collector": config.collector_token, "operator": config.operator_token})
     state_keys = read_state_keys(config.state_keys)
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)
-    return Credentials(identity, hpke_keys, peers[0], digests)
+    return Credentials(identity, hpke_keys, tokens)

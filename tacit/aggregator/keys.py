@@ -25,6 +25,7 @@ from tacit.hpke import (
 from tacit.messages import HpkeConfig
 from tacit.ports import Entropy
 from tacit.service.config import read_secret, write_secret
+from tacit.service.token_files import checked_tokens
 from tacit.task import VERIFY_KEY_SEED_SIZE
 
 
@@ -38,11 +39,18 @@ class HpkeKey:
 
 @dataclass(frozen=True)
 class PeerSecrets:
-    """The peer file of P4: what Leader and Helper share. ``token`` is the Leader's bearer token at the Helper."""
+    """The peer file of P4: what Leader and Helper share. ``token`` is the Leader's bearer token at the Helper, which
+    takes ``further`` ones too while the token is replaced."""
 
     seed_id: str
     verify_key_seed: bytes = field(repr=False)
     token: str = field(repr=False)
+    further: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """All that the Helper takes."""
+        return (self.token, *self.further)
 
 
 def generate_hpke_key(config_id: int, entropy: Entropy) -> HpkeKey:
@@ -90,38 +98,57 @@ def generate_peer_secrets(seed_id: str, entropy: Entropy) -> PeerSecrets:
 
 
 def write_peer_file(path: Path, secrets: PeerSecrets) -> None:
-    """Write ``{seed_id, verify_key_seed, credentials}`` as JSON, mode 0600."""
+    """Write ``{seed_id, verify_key_seed, credentials}`` as JSON, mode 0600. ``credentials`` is the token, or a list of
+    several."""
     _write(
         path,
         {
             "seed_id": secrets.seed_id,
             "verify_key_seed": b64url(secrets.verify_key_seed),
-            "credentials": secrets.token,
+            "credentials": list(secrets.tokens) if secrets.further else secrets.token,
         },
     )
 
 
 def read_peer_file(path: Path) -> PeerSecrets:
     """Inverse of ``write_peer_file``; raises ``UsageError``."""
-    found = _read(path, ("seed_id", "verify_key_seed", "credentials"))
+    found = _members(path, ("seed_id", "verify_key_seed", "credentials"))
+    credentials = found["credentials"]
+    listed = credentials if isinstance(credentials, list) else [credentials]
+    _require_texts(path, [found["seed_id"], found["verify_key_seed"], *listed])
+    token, *further = checked_tokens(path, listed)
     try:
         seed = unb64url(found["verify_key_seed"], length=VERIFY_KEY_SEED_SIZE, what="verify_key_seed")
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
-    return PeerSecrets(found["seed_id"], seed, found["credentials"])
+    return PeerSecrets(found["seed_id"], seed, token, tuple(further))
 
 
-def _write(path: Path, members: dict[str, str]) -> None:
+def read_peer_tokens(path: Path) -> tuple[str, ...]:
+    """The Leader's tokens at the Helper, of a peer file that is whole. Raises ``UsageError``."""
+    return read_peer_file(path).tokens
+
+
+def _write(path: Path, members: dict[str, Any]) -> None:
     write_secret(path, json.dumps(members, indent=1).encode())
 
 
 def _read(path: Path, members: Sequence[str]) -> dict[str, str]:
+    found = _members(path, members)
+    _require_texts(path, found.values())
+    return found
+
+
+def _members(path: Path, members: Sequence[str]) -> dict[str, Any]:
     try:
         found: Any = json.loads(read_secret(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not a JSON file") from error
     if not isinstance(found, dict) or set(found) != set(members):
         raise UsageError(f"{path}: must have exactly the members {', '.join(members)}")
-    if not all(isinstance(value, str) and value for value in found.values()):
-        raise UsageError(f"{path}: every member must be a text that is not empty")
     return found
+
+
+def _require_texts(path: Path, values: Iterable[Any]) -> None:
+    if not all(isinstance(value, str) and value for value in values):
+        raise UsageError(f"{path}: every member must be a text that is not empty")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.errors import REFUSAL_PREFIX, Abort, Refusal
@@ -20,11 +20,17 @@ RELEASED, REFUSED = "released", "refused"
 
 @dataclass(frozen=True)
 class CollectorAccess:
-    """Where an operator's collector is, the bearer token that opens it, and the recipe server it reads."""
+    """Where an operator's collector is, the recipe server it reads, and ``token``, which gives the bearer token that
+    opens it at that moment."""
 
     url: str
     recipe_server: str
-    bearer: str
+    token: Callable[[], str] = field(repr=False)
+
+    @property
+    def bearer(self) -> str:
+        """The token at this moment."""
+        return self.token()
 
 
 def rule_of(collection: Mapping[str, Any]) -> str:

@@ -96,17 +96,19 @@ def make_app(
     app[DEPS] = deps
     app[DRIVERS] = []
     app[STOPPING] = asyncio.Event()
+    app[OPERATED] = Operated()
     app[TROUBLES] = [
         lambda: "the service is stopping" if app[STOPPING].is_set() else "",
         lambda: "; ".join(troubles()),
+        app[OPERATED].trouble,
     ]
     app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
     app[METRICS] = metrics
-    app[OPERATED] = Operated()
     _add_own_metrics(app)
     if callers is not None:
         app[CALLERS] = callers
+        app[TROUBLES] += callers.troubles()
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
     app.router.add_get(READY_PATH, _readyz)
@@ -343,7 +345,7 @@ def _page(app: web.Application) -> dict[str, object]:
 
 
 def _troubles(app: web.Application) -> list[str]:
-    return [words for trouble in app[TROUBLES] if (words := trouble())]
+    return list(dict.fromkeys(words for trouble in app[TROUBLES] if (words := trouble())))
 
 
 def unready(app: web.Application) -> list[str]:

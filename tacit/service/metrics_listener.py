@@ -14,6 +14,7 @@ from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
+from tacit.service.live_tokens import Accepted
 from tacit.service.metrics import Reading
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROLE, add_operator_api
@@ -29,11 +30,11 @@ def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = 
 
     Raises ``UsageError`` for a listener off loopback that lets everybody read.
     """
-    names, digests = listen.client_names, {READER: None, **_operator(app)}
-    if ROLE in digests and listen.client_ca is not None:
+    names, tokens = listen.client_names, {READER: None, **_operator(app)}
+    if ROLE in tokens and listen.client_ca is not None:
         names = {ROLE: names.get(READER, ()), **names}
     asking = listen.model_copy(update={"client_names": names})
-    callers = Callers(f"{app[SERVICE_NAME]}'s metrics", asking, digests)
+    callers = Callers(f"{app[SERVICE_NAME]}'s metrics", asking, tokens)
     if not callers.guards(READER) and not is_loopback(listen.host) and not insecure_http:
         raise UsageError("metrics: off loopback, set tls_cert, tls_key, client_ca and client_names for metrics")
     site = make_app(f"{app[SERVICE_NAME]}-metrics", app[DEPS], callers=callers)
@@ -44,14 +45,14 @@ def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = 
         return web.Response(body=await app[METRICS].page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     site.router.add_get(PATH, page)
-    if ROLE in digests:
+    if ROLE in tokens:
         add_operator_api(site, app)
     return site
 
 
-def _operator(app: web.Application) -> dict[str, bytes | None]:
-    digest = app[OPERATED].digest
-    return {} if digest is None else {ROLE: digest}
+def _operator(app: web.Application) -> dict[str, Accepted | None]:
+    tokens = app[OPERATED].tokens
+    return {} if tokens is None else {ROLE: tokens}
 
 
 def watch_certificates(app: web.Application, listening: Path | None, calling: Path | None) -> None:

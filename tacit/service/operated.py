@@ -11,8 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from tacit.codec import b64url
-from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
+from tacit.service.live_tokens import Accepted, AcceptedTokens
 from tacit.service.readiness import Steps
 from tacit.signing import SigningKey
 
@@ -55,11 +54,15 @@ class Jobs(Protocol):
 
 @dataclass(slots=True)
 class Operated:
-    """What one application has for its operator. ``digest``: of the operator's token; without one nothing is told."""
+    """What one application has for its operator. ``tokens``: the operator's; without them nothing is told."""
 
-    digest: bytes | None = field(default=None, repr=False)
+    tokens: Accepted | None = field(default=None, repr=False)
     held: Callable[[], Iterable[HeldKey]] = tuple
     jobs: list[Jobs] = field(default_factory=list)
+
+    def trouble(self) -> str:
+        """What is wrong with the file of the operator's tokens."""
+        return "" if self.tokens is None else self.tokens.trouble()
 
 
 BACKGROUND = "background"
@@ -68,9 +71,9 @@ OPERATED = web.AppKey("operated", Operated)
 
 
 def let_operate(app: web.Application, token: Path | None) -> None:
-    """Let whoever shows the token in this file operate ``app``. Raises ``UsageError``."""
+    """Let whoever shows a token of this file operate ``app``. Raises ``UsageError``."""
     if token is not None:
-        app[OPERATED].digest = token_digest(read_secret(token))
+        app[OPERATED].tokens = AcceptedTokens(token)
 
 
 def signing_key(use: str, key: SigningKey) -> HeldKey:

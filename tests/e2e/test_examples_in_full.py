@@ -6,13 +6,17 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from infra.databases import databases
+from infra.layout import load_layout
 from infra.mosquitto import find_mosquitto
 from infra.postgres_programs import find_binaries
 from infra.redis import find_redis
+from tacit.adapters.system import OsEntropy
 from tests.conftest import skip_or_fail
 from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything
 from tests.printed import Printed, Walk
@@ -51,7 +55,15 @@ def test_it_does_what_it_says(walks: dict[str, Walk], place: str, printed: Print
             walk.end()
     if printed.key.startswith("tacit serve "):
         walks[place].end()
-    walks[place].give(printed.text, status=int(printed.key in REFUSED))
+    with servers_beside(printed, walks[place].folder / ".tacit"):
+        walks[place].give(printed.text, status=int(printed.key in REFUSED))
+
+
+def servers_beside(printed: Printed, state_dir: Path) -> AbstractContextManager[None]:
+    """A service that is restored is stopped; its database server is not, though a stack's own stops with the stack."""
+    if not printed.key.startswith("tacit restore "):
+        return nullcontext()
+    return databases(load_layout(state_dir), wanted=False, url_file=None, entropy=OsEntropy())
 
 
 def test_the_report_of_a_released_result_lies_where_it_was_asked_for(walks: dict[str, Walk]) -> None:

@@ -1,29 +1,43 @@
-"""Certificates and HPKE keys replaced in a whole deployment while its devices answer. Nothing starts again but the
-admin service, which takes the parties of new questions, and every answer that was sent is counted once."""
+"""Certificates, their authority, HPKE keys and bearer tokens replaced in a whole deployment while its devices answer.
+Nothing starts again but the admin service, which takes the parties of new questions, and every answer that was sent is
+counted once."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from infra.certificates import CA_FILE, LIFETIME, CertificateAuthority
 from infra.commands.up import open_stack
 from infra.layout import INDEX, Layout
 from infra.new_layout import renew_certificates
 from infra.processes import read_pids
 from infra.remembered_servers import amend_config
+from infra.stack_options import OPERATORS, PEOPLE, bearer_token, credentials_of
+from infra.stack_tls import AUTHORITY, OPERATOR, authority_of, party_name
+from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
-from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, write_hpke_key
+from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, read_peer_tokens, write_hpke_key
 from tacit.codec import b64url
+from tacit.service.config import write_secret
+from tacit.service.token_files import first_token
 from tests.e2e.staged import all_at_work, published, row_of, staging
 from tests.e2e.test_staging_operations import Site, until
+from tests.e2e.test_up import GUARDED
+from tests.e2e.test_up_tls import shown
+from tests.kit.tokens import put_tokens
 
 pytestmark = pytest.mark.slow
 DEVICES, EPOCH, DURATION, LEAST = 24, 120, 110, 10
+UNDER_WAY_SECONDS = 10
+"""For which what was sent may be on its way."""
 HOLDERS = ("leader", "helper", "collector")
 NEW_ID = 100
 
@@ -62,6 +76,58 @@ def replace_hpke_keys(layout: Layout) -> dict[str, str]:
     return new
 
 
+def put_peer_tokens(path: Path, *tokens: str) -> None:
+    """Have a peer file hold ``tokens``, and otherwise what it held."""
+    write_secret(path, json.dumps({**json.loads(path.read_bytes()), "credentials": list(tokens)}).encode())
+
+
+def replace_tokens(layout: Layout) -> tuple[dict[str, str], dict[str, str]]:
+    """A new token of every caller at every service, the leader's at the helper too, each beside the old one first. The
+    old ones by name, and the new ones."""
+    folder, legs = layout.state_dir, credentials_of(layout.services)
+    files = {name: (folder / caller / f"{name}.token", folder / called / f"{name}.token", put_tokens)
+             for name, (caller, called) in legs.items()}  # fmt: skip
+    files["peer"] = (folder / "leader" / "peer.json", folder / "helper" / "peer.json", put_peer_tokens)
+    old = {name: read_peer_tokens(at)[0] if name == "peer" else first_token(at) for name, (at, _, _) in files.items()}
+    new = {name: bearer_token(OsEntropy()).decode() for name in files}
+    for name, (_, called, put) in files.items():
+        put(called, old[name], new[name])
+    for name, (caller, _, put) in files.items():
+        put(caller, new[name])
+    time.sleep(UNDER_WAY_SECONDS)
+    for name, (_, called, put) in files.items():
+        put(called, new[name])
+    return old, new
+
+
+async def opened(layout: Layout, tokens: Mapping[str, str]) -> set[str]:
+    """Those of ``tokens``, by name, that open what they are for, to whoever shows the caller's certificate."""
+    legs, found = {**credentials_of(layout.services), "peer": ("leader", "helper")}, set()
+    for service, method, path, media_type, name in GUARDED:
+        if name in legs:
+            content = {"Content-Type": media_type} if media_type else {}
+            async with HttpTransport(tls=shown(layout, legs[name][0])) as http:
+                headers = {**content, "Authorization": f"Bearer {tokens[name]}"}
+                if (await http.request(method, layout.urls[service] + path, headers=headers)).status != 401:
+                    found.add(name)
+    return found
+
+
+def replace_authority(layout: Layout) -> None:
+    """Another authority, which everybody trusts beside the old one before there are certificates of it."""
+    folder, now = layout.state_dir, time.time()
+    old, new = authority_of(folder, now), CertificateAuthority.create("the next authority", now, LIFETIME)
+    trusted = sorted(folder.rglob(CA_FILE))
+    for path in trusted:
+        write_secret(path, old.pem + new.pem)
+    for name in (*layout.services, OPERATOR):
+        new.issue(folder / name, [party_name(name, OPERATORS), "localhost"], now, LIFETIME)
+    time.sleep(UNDER_WAY_SECONDS)
+    for path in trusted:
+        write_secret(path, new.pem)
+    new.save(folder / AUTHORITY)
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     folder = tmp_path / "stack"
@@ -71,7 +137,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(folder)
 
 
-def test_certificates_and_hpke_keys_are_replaced_while_devices_answer(site: Site) -> None:
+def test_certificates_keys_and_tokens_are_replaced_while_devices_answer(site: Site) -> None:
     layout = site.layout
     begins = site.publish("before")
     site.until("both opted in", lambda: site.json("recipe", "show", "before")["state"] == "active")
@@ -82,6 +148,13 @@ def test_certificates_and_hpke_keys_are_replaced_while_devices_answer(site: Site
     after = served(layout)
     assert [name for name in layout.services if before[name] == after[name]] == []
     site.json("staging", "restart", "admin")
+    old_tokens, new_tokens = replace_tokens(layout)
+    replace_authority(layout)
+    renewed = served(layout)
+    assert [name for name in layout.services if after[name] == renewed[name]] == []
+    guarded = {name for *_, name in GUARDED} - set(PEOPLE)
+    assert asyncio.run(opened(layout, old_tokens)) == set()
+    assert asyncio.run(opened(layout, new_tokens)) == guarded
     until(begins + DURATION)
     row = site.counted("before")
     assert row["released"] > LEAST

@@ -20,6 +20,7 @@ class CollectorStub:
         self.released: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.stuck: set[int] = set()
+        self.token = "collections-secret"
         self.told = 0
         """How many releases it told of, all answers together."""
 
@@ -35,7 +36,7 @@ class CollectorStub:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        assert request.headers["Authorization"] == "Bearer collections-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         found: web.StreamResponse = await handler(request)
         return found
 

@@ -48,9 +48,10 @@ class LogStub(ShownLog):
 
     results: list[dict[str, Any]] = field(default_factory=list)
     result_status: int = 201
+    token: str = "publish-secret"
 
     async def result(self, request: web.Request) -> web.Response:
-        assert request.headers["Authorization"] == "Bearer publish-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         if self.result_status == 201:
             self.results.append(await request.json())
         return web.Response(status=self.result_status)
@@ -77,6 +78,7 @@ class LeaderStub:
     filling: bytes | None = None
     live: dict[bytes, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    token: str = "leader-secret"
 
     def response(self, request: bytes) -> bytes:
         if self.answer is not None:
@@ -92,7 +94,7 @@ class LeaderStub:
     async def create(self, request: web.Request) -> web.Response:
         body = await request.read()
         self.requests.append(body)
-        assert request.headers["Authorization"] == "Bearer leader-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         assert request.headers["Content-Type"] == media_types.dap("collection-job-req")
         if self.refuse is not None:
             raise self.refuse
@@ -104,7 +106,7 @@ class LeaderStub:
 
     async def show(self, request: web.Request) -> web.Response:
         self.polls += 1
-        assert request.headers["Authorization"] == "Bearer leader-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         body = next((body for body, job in self.live.items() if job == request.match_info["job"]), None)
         if body is None:
             raise web.HTTPNotFound
@@ -116,7 +118,7 @@ class LeaderStub:
         return web.Response(body=self.response(body), content_type="application/ppm-dap")
 
     async def tell(self, request: web.Request) -> web.Response:
-        assert request.headers["Authorization"] == "Bearer leader-secret"
+        assert request.headers["Authorization"] == f"Bearer {self.token}"
         if self.refuse is not None:
             raise self.refuse
         return web.Response(body=self.filling) if self.filling is not None else web.Response(status=404)

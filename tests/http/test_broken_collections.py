@@ -29,6 +29,7 @@ from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, Hpk
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.collector import collection_request
 from tacit.service.app import Deps
+from tacit.service.live_tokens import NO_TOKEN
 from tests.http.collector_stage import KIT, Stage, publish_recipe
 
 LOW_ORDER = bytes([1]) + bytes(31)
@@ -177,7 +178,7 @@ async def test_a_result_that_the_recipe_server_never_takes_keeps_no_other_back()
             document = json.dumps({"number": number, "bad": number < 30})
             await tx.add_result(Result(f"collection {number:02}", bytes(32), number, document))
     deps = Deps(SimClock(0.0), SeededEntropy(1), server, background=False)
-    driver = PublishDriver(store, PublishConfig(url="http://127.0.0.1:1", token=Path("token")), "secret", deps)
+    driver = PublishDriver(store, PublishConfig(url="http://127.0.0.1:1", token=Path("token")), NO_TOKEN, deps)
     for _ in range(3):
         with pytest.raises(TransportError, match="422"):
             await driver.step()

@@ -199,7 +199,7 @@ async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_a
     answer, document = await stage.call("GET", path)
     assert (answer.status, document) == (200, told.document())
 
-    access = CollectorAccess(COLLECTOR, "http://127.0.0.1:1", "operator-secret")
+    access = CollectorAccess(COLLECTOR, "http://127.0.0.1:1", lambda: "operator-secret")
     found = await read_yield(stage.inner, access, stage.recipe, 1_700_000_000.0)
     assert (found.contributions, found.exact, found.next_at) == (3 * size // 10, False, 1_700_000_600)
     exact = await read_yield(stage.inner, access, stage.recipe, 1_700_000_000.0, released=size + 3)

@@ -19,6 +19,7 @@ from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.roles.collector import AggregateResult, collection_request
 from tacit.service.app import Deps
+from tacit.service.live_tokens import NO_TOKEN
 from tacit.task import Task
 from tests.http.collector_stage import LeaderStub
 
@@ -77,7 +78,7 @@ async def test_a_poll_that_ends_while_a_step_is_under_way_is_not_begun_again_fro
     store = CollectorStore("sqlite+aiosqlite:///:memory:")
     await store.open()
     leader, clock = SlowLeader(), SimClock(float(NOW))
-    collector = Collector(store, EveryHash(), Pace(), Deps(clock, SeededEntropy(1), leader), "token")
+    collector = Collector(store, EveryHash(), Pace(), Deps(clock, SeededEntropy(1), leader), NO_TOKEN)
     leader.poll_ended = collector.wake
     request = collection_request(TASK).encode()
     async with store.transaction() as tx:

@@ -24,7 +24,6 @@ from infra.new_layout import create_layout
 from infra.stack_options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app
-from tacit.service.auth import token_digest
 from tacit.service.config import Listen, read_secret
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import Rule
@@ -34,6 +33,7 @@ from tacit.service.operated import OPERATED, HeldKey, Job
 from tacit.service.operator_api import ROUTES
 from tacit.service.operator_documents import JobPage, NumberDocument
 from tacit.service.run import Site
+from tests.kit.tokens import GivenTokens
 
 BASE, OTHER = "http://operators.example", "http://service.example"
 TOKEN = "tacit-of-this-operator"
@@ -77,7 +77,7 @@ def _app(deps: Deps) -> web.Application:
 
     app = make_app("probe", deps)
     app.router.add_get("/items/{name}", item)
-    app[OPERATED].digest = token_digest(TOKEN)
+    app[OPERATED].tokens = GivenTokens(TOKEN)
     app[OPERATED].held = lambda: [HeldKey("probing", "its name", 17)]
     return app
 

@@ -17,12 +17,12 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from tacit.adapters.system import SystemClock
 from tacit.service.app import METRICS, Deps, add_driver, make_app
-from tacit.service.auth import token_digest
 from tacit.service.config import Listen
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROUTES, TOKENS
 from tacit.service.run import started
+from tests.kit.tokens import GivenTokens
 
 NAMES = [
     "not_a_server_error",
@@ -53,7 +53,7 @@ def serving() -> Iterator[str]:
         app = make_app("probe", Deps(SystemClock(), SeededEntropy(1), InProcessTransport()))
         add_driver(app, _Work(), 1.0, "working")
         app[METRICS].add(TOKENS, number_of(lambda: 0))
-        app[OPERATED].digest = token_digest(TOKEN)
+        app[OPERATED].tokens = GivenTokens(TOKEN)
         async with started(app, Listen(), metrics=Listen(), grace_seconds=1) as told:
             found.append(str(told.metrics).removesuffix("/metrics"))
             ready.set()

@@ -27,11 +27,11 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.service.app import Deps, make_app
-from tacit.service.auth import token_digest
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.run import Ready, serve, started
 from tests.certificates import Authority
+from tests.kit.tokens import GivenTokens
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,13 @@ async def _peers_only(request: web.Request) -> web.Response:
     return web.Response(text="welcome")
 
 
-def _app(listen: Listen | None = None, digest: bytes | None = None) -> web.Application:
-    callers = Callers("probe", listen or Listen(), {"attester": digest}, local=frozenset({"attester"}))
+def _app(listen: Listen | None = None, token: str | None = None) -> web.Application:
+    callers = Callers(
+        "probe",
+        listen or Listen(),
+        {"attester": None if token is None else GivenTokens(token)},
+        local=frozenset({"attester"}),
+    )
     app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)
@@ -81,7 +86,7 @@ def _app(listen: Listen | None = None, digest: bytes | None = None) -> web.Appli
 @pytest.fixture
 async def plain() -> AsyncIterator[Ready]:
     """The probe application on plain loopback HTTP."""
-    async with started(_app(digest=token_digest("loopback")), Listen(), grace_seconds=2) as ready:
+    async with started(_app(token="loopback"), Listen(), grace_seconds=2) as ready:
         yield ready
 
 
@@ -158,7 +163,7 @@ async def test_a_certificate_does_not_stand_in_for_the_bearer_token_that_is_conf
         tls_cert=certificate, tls_key=key, client_ca=authority.certificate, client_names={"attester": ("attester",)}
     )
     relay, attester = (ClientTls(authority.certificate, *authority.issue(name)) for name in ("relay", "attester"))
-    async with started(_app(listen, token_digest("loopback")), listen, grace_seconds=2) as ready:
+    async with started(_app(listen, "loopback"), listen, grace_seconds=2) as ready:
         for tls, bearer, status in (
             (attester, "Bearer loopback", 200),
             (attester, "Bearer other", 401),
@@ -192,7 +197,7 @@ async def test_on_loopback_a_bearer_token_stands_in_for_the_certificate(plain: R
         async with HttpTransport(origin_headers={plain.url: {"Authorization": bearer}}) as http:
             assert (await http.request("GET", f"{plain.url}/peers-only")).status == status
     origin = "http://127.0.0.1:1"
-    app = _app(digest=token_digest("loopback"))
+    app = _app(token="loopback")
     async with InProcessTransport({origin: app}, client_address="192.0.2.7") as network:
         response = await network.request("GET", f"{origin}/peers-only", headers={"Authorization": "Bearer loopback"})
         assert response.status == 401

@@ -133,12 +133,13 @@ def test_configuration_names_its_mistakes(tmp_path: Path) -> None:
 
 def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
     found = read_credentials(LeaderConfig.model_validate(settings(tmp_path)), Role.LEADER)
-    assert found.digests == {"collector": token_digest(COLLECTOR_TOKEN), "operator": token_digest(OPERATOR_TOKEN)}
+    digests = {role: tokens.digests() for role, tokens in found.tokens.items() if tokens is not None}
+    assert digests == {"collector": (token_digest(COLLECTOR_TOKEN),), "operator": (token_digest(OPERATOR_TOKEN),)}
     assert found.identity.role_name == "leader"
     assert found.identity.seed("seed-1") == KIT.verify_key_seed
     assert found.identity.seed("seed-9") is None
     alone = LeaderConfig.model_validate(settings(tmp_path, operator_token=None))
-    assert set(read_credentials(alone, Role.LEADER).digests) == {"collector"}
+    assert set(read_credentials(alone, Role.LEADER).tokens) == {"collector"}
     doubled = settings(tmp_path, old_peer_files=[str(tmp_path / "peer.json")])
     with pytest.raises(UsageError, match="one seed_id"):
         read_credentials(LeaderConfig.model_validate(doubled), Role.LEADER)

@@ -25,7 +25,7 @@ from infra.lab.bench.rows import Row, Timing
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
-from tacit.service.config import read_secret
+from tacit.service.token_files import first_token
 
 RATES = {0.0: 4000, 1000.0: 2000}
 AT_B = 1000
@@ -158,7 +158,7 @@ async def _fill(stack: LiveStack, order: Order, real: Sequence[bytes], count: in
     end, which no job reaches while it is measured."""
     url = f"{stack.layout.urls['leader']}/tasks/{stack.task_text(order.recipe)}/reports"
     model = Report.decode(real[0])
-    token = read_secret(stack.layout.credentials["gateway_uploads"]).decode("ascii").strip()
+    token = first_token(stack.layout.credentials["gateway_uploads"])
     headers = {"Content-Type": dap("upload-req"), "Authorization": f"Bearer {token}"}
     for start in range(0, count, PER_UPLOAD):
         size = min(PER_UPLOAD, count - start)

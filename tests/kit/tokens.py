@@ -1,0 +1,29 @@
+"""Bearer tokens for tests: of a file, or given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tacit.service.auth import token_digest
+from tacit.service.config import write_secret
+
+
+class GivenTokens:
+    """Tokens that open a service, for good."""
+
+    def __init__(self, *tokens: str) -> None:
+        self._digests = tuple(token_digest(token) for token in tokens)
+
+    def digests(self) -> Sequence[bytes]:
+        """Of all of them."""
+        return self._digests
+
+    def trouble(self) -> str:
+        """Never any."""
+        return ""
+
+
+def put_tokens(path: Path, *tokens: str) -> None:
+    """Have ``path`` hold ``tokens``, one a line, as an operator replaces them."""
+    write_secret(path, "".join(f"{token}\n" for token in tokens).encode())
