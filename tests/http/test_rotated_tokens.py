@@ -25,9 +25,9 @@ from tacit.service.config import Listen
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operated import let_operate
 from tests.http import attester_stage, collector_stage
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub
 from tests.http.admin_stage import Stage as AdminStage
 from tests.http.gateway_stage import GATEWAY_URL, RELAY_URL, TARGET, Running, entropy, opened, starting
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
 from tests.http.test_leader import KIT, pair_of
 from tests.kit.tokens import put_tokens
 
