@@ -206,10 +206,10 @@ async def test_an_admin_service_shows_its_collector_the_token_of_the_moment(tmp_
     await stage.prepare()
     await stage.inner.mount(COLLECTOR_URL, collector.app())
     await stage.start(collector={"url": COLLECTOR_URL, "token": token})
-    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": []}
+    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": [], "next": None}
     collector.token = NEW
     put_tokens(token, NEW)
-    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": []}
+    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": [], "next": None}
     await stage.inner.close()
 
 
