@@ -47,15 +47,10 @@ class Started(Protocol):
 
 
 @dataclass
-class ServiceProcess:
-    """One service: ``process`` is its newest, ``within`` what stands before its command, and ``held`` whether it was
-    told to stop and not yet to start again."""
+class Served:
+    """A service that runs as a process or as a container."""
 
     part: Part
-    process: asyncio.subprocess.Process
-    within: Sequence[str] = ()
-    held: bool = False
-    _fresh: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -66,6 +61,17 @@ class ServiceProcess:
     def title(self) -> str:
         """What people call it."""
         return self.part.label
+
+
+@dataclass
+class ServiceProcess(Served):
+    """One service: ``process`` is its newest, ``within`` what stands before its command, and ``held`` whether it was
+    told to stop and not yet to start again."""
+
+    process: asyncio.subprocess.Process
+    within: Sequence[str] = ()
+    held: bool = False
+    _fresh: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def log(self) -> Path:

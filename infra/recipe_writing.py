@@ -14,6 +14,7 @@ from infra.api import verified_log
 from infra.command_options import layout_of, policy_of, read_file, write_file
 from infra.layout import Layout
 from infra.recipe_outlook import asked_words, outlook_lines, tell_coarse
+from infra.rules_view import for_authors
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
@@ -69,7 +70,8 @@ def _with_time(survey: Survey) -> Survey:
 def tell_refusals(refusals: Sequence[Refusal]) -> None:
     """Say of a draft what the stack's policy will refuse."""
     for refusal in refusals:
-        notes().print(f"the stack's policy will refuse this: {refusal.rule}: {refusal.detail}", style="yellow")
+        words = for_authors(refusal.detail)
+        notes().print(f"the stack's policy will refuse this: {refusal.rule}: {words}", style="yellow")
 
 
 def _parties(path: Path, form: Form) -> Parties:

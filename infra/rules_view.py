@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from infra.terminal import plain_table
+from tacit.rules.privacy import NO_LOCAL_GUARANTEE
 
 
 def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
@@ -20,9 +21,14 @@ def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
         table = plain_table("refused by", "why", "what would pass")
         for one in refused:
             ways = "\nor ".join(way_text(way) for way in one.get("needed", ()))
-            table.add_row(Text(str(one["rule"]), style="bold red"), Text(str(one["detail"])), Text(ways))
+            table.add_row(Text(str(one["rule"]), style="bold red"), Text(for_authors(str(one["detail"]))), Text(ways))
         parts += [Text(""), table]
     return Group(*parts, Text(""))
+
+
+def for_authors(detail: str) -> str:
+    """Words of a refusal with the key of a policy that they stand for, for people who may write policies."""
+    return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} (its allow_unbounded_local is false)")
 
 
 def way_text(way: Mapping[str, Mapping[str, Any]]) -> str:

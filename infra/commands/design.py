@@ -85,7 +85,7 @@ def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
     except Refusal as refusal:
         if refusal.rule != NO_LOCAL_GUARANTEE:
             raise
-        words = f"{refusal.detail}, as --allow-unbounded-local does here"
+        words = f"{refusal.detail}; one with allow_unbounded_local = true does, as --allow-unbounded-local here"
         raise Refusal(refusal.rule, words) from refusal
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.table import Table
 
 from infra.command_options import AsJson, layout_of
 from infra.stack_options import operator_credential
@@ -124,14 +125,13 @@ def jobs(
         page = ask("GET", f"/v1/jobs?limit={PAGE}&cursor={cursor}")
         found["jobs"] += [one for one in page["jobs"] if one["stuck"] or not stuck]
         found["numbers"], cursor = page["numbers"], page["next"]
-    if as_json:
-        print_json(found)
-        return
-    table = plain_table("job", "about", "state", "why")
-    for one in found["jobs"]:
-        table.add_row(one["id"], one["about"], f"{one['state']}{' (stuck)' if one['stuck'] else ''}", one["detail"])
-    answers().print(table)
-    _show_numbers(found["numbers"])
+    rows = [
+        (one["id"], one["about"], f"{one['state']}{' (stuck)' if one['stuck'] else ''}", one["detail"])
+        for one in found["jobs"]
+    ]
+    _show(found, rows, "job", "about", "state", "why", as_json=as_json)
+    if not as_json:
+        _show_numbers(found["numbers"])
 
 
 @app.command("retry", context_settings={"ignore_unknown_options": True})
@@ -160,15 +160,9 @@ def rejections(ask: Asking, as_json: AsJson = False) -> None:
     Example: tacit operator rejections helper
     """
     found = ask("GET", "/v1/rejections")
-    if as_json:
-        print_json(found)
-        return
-    table = plain_table("what", "how often")
-    for one in found["causes"]:
-        table.add_row(one["cause"], f"{one['count']:,.0f}")
-    for one in found["requests"]:
-        table.add_row(f"{one['route']} {one['status']}", f"{one['count']:,.0f}")
-    answers().print(table)
+    rows = [(one["cause"], f"{one['count']:,.0f}") for one in found["causes"]]
+    rows += [(f"{one['route']} {one['status']}", f"{one['count']:,.0f}") for one in found["requests"]]
+    _show(found, rows, "what", "how often", as_json=as_json)
 
 
 @app.command("issuance")
@@ -179,13 +173,8 @@ def issuance(ask: Asking, as_json: AsJson = False) -> None:
     Example: tacit operator issuance issuer
     """
     found = ask("GET", "/v1/issuance")
-    if as_json:
-        print_json(found)
-        return
-    table = plain_table("epoch", "tokens")
-    for one in found["epochs"]:
-        table.add_row(one["epoch"], f"{one['tokens']:,.0f}")
-    answers().print(table)
+    rows = [(one["epoch"], f"{one['tokens']:,.0f}") for one in found["epochs"]]
+    _show(found, rows, "epoch", "tokens", as_json=as_json)
 
 
 @app.command("keys")
@@ -196,20 +185,29 @@ def keys(ask: Asking, as_json: AsJson = False) -> None:
     Example: tacit operator keys gateway
     """
     found = ask("GET", "/v1/keys")
+    rows = [(one["use"], one["name"], "" if one["ends"] is None else moment(one["ends"])) for one in found["keys"]]
+    rows += [("certificate", one["use"], moment(one["ends"])) for one in found["certificates"]]
+    _show(found, rows, "use", "key", "ends", as_json=as_json)
+
+
+def _show(found: Any, rows: Iterable[Sequence[str]], *columns: str, as_json: bool) -> None:
+    """What the service answered, as JSON or as a table."""
     if as_json:
         print_json(found)
-        return
-    table = plain_table("use", "key", "ends")
-    for one in found["keys"]:
-        table.add_row(one["use"], one["name"], "" if one["ends"] is None else moment(one["ends"]))
-    for one in found["certificates"]:
-        table.add_row("certificate", one["use"], moment(one["ends"]))
-    answers().print(table)
+    else:
+        answers().print(_table(rows, *columns))
 
 
 def _show_numbers(numbers: list[Mapping[str, Any]]) -> None:
-    table = plain_table("number", "value", "shown")
+    rows = []
     for one in numbers:
         labels = ", ".join(f"{name} {value}" for name, value in one["labels"].items())
-        table.add_row(f"{one['name']}{f' ({labels})' if labels else ''}", f"{one['value']:,g}", one["rule"])
-    answers().print(table)
+        rows.append((f"{one['name']}{f' ({labels})' if labels else ''}", f"{one['value']:,g}", one["rule"]))
+    answers().print(_table(rows, "number", "value", "shown"))
+
+
+def _table(rows: Iterable[Sequence[str]], *columns: str) -> Table:
+    table = plain_table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from infra.images.building import podman, podman_environment
 from infra.layout import Layout
-from infra.processes import DRAINED_SECONDS, READY_SECONDS
+from infra.processes import DRAINED_SECONDS, READY_SECONDS, Served
 from infra.readiness_watch import ANSWER_SECONDS
 from infra.staging.compose import container_of, title, told_service
 from infra.staging.container_files import hand_over_service
@@ -53,25 +53,14 @@ class State:
 
 
 @dataclass
-class ServiceContainer:
+class ServiceContainer(Served):
     """One service of ``compose``; ``held``: it was told to stop, and not yet to start again."""
 
-    part: Part
     container: str
     compose: Compose
     held: bool = False
     _state: State = State()
     _runs: bool = True
-
-    @property
-    def name(self) -> str:
-        """What it serves."""
-        return self.part.name
-
-    @property
-    def title(self) -> str:
-        """What people call it."""
-        return self.part.label
 
     @property
     def runs(self) -> bool:

@@ -22,6 +22,7 @@ from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
+from services.admin.core.releases import Releases
 from services.admin.core.restored import close_restored
 from services.admin.core.routing import endpoint
 from services.admin.core.shared import Shared
@@ -144,6 +145,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], to
         whole=whole,
         shared=Shared("log", deps.clock, deps.entropy),
         collector=collector,
+        releases=None if collector is None else Releases(deps.transport, collector),
         events=events,
         planner=Planner(config.policy, computing),
     )

@@ -12,6 +12,7 @@ from services.collector.filling import Fillings
 from services.collector.handlers import ADMIN, OPERATOR, Handlers
 from services.collector.metrics import add_collector_metrics
 from services.collector.recipes import Recipes
+from services.collector.releases import Releases
 from services.collector.retrying import CollectionJobs
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
@@ -60,7 +61,7 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
     app[TROUBLES] += [keys.trouble, at_leader.trouble, at_analyzer.trouble]
     add_store(app, lambda: store.durable)
     add_collector_metrics(app, store)
-    handlers = Handlers(collector, recipes, fillings, retrying, max_body=config.max_body)
+    handlers = Handlers(collector, Releases(store), recipes, fillings, retrying, max_body=config.max_body)
     app.router.add_routes(handlers.routes())
     look = add_driver(app, recipes, config.log.poll_seconds, "following the log")
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -11,6 +11,7 @@ from aiohttp import web
 from services.collector.filling import Fillings
 from services.collector.recipes import Known, Recipes
 from services.collector.records import Collection
+from services.collector.releases import Releases
 from services.collector.retrying import CollectionJobs, job_of
 from services.collector.service import Collector
 from tacit import media_types
@@ -18,6 +19,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
 from tacit.service.callers import CALLERS
+from tacit.service.openapi import page_of
 
 OPERATOR, ADMIN = "operator", "admin"
 """The roles of callers; both may ask for everything here."""
@@ -27,9 +29,17 @@ class Handlers:
     """Check the credential, decode, call, encode."""
 
     def __init__(
-        self, collector: Collector, recipes: Recipes, fillings: Fillings, retrying: CollectionJobs, *, max_body: int
+        self,
+        collector: Collector,
+        releases: Releases,
+        recipes: Recipes,
+        fillings: Fillings,
+        retrying: CollectionJobs,
+        *,
+        max_body: int,
     ) -> None:
         self._collector = collector
+        self._releases = releases
         self._retrying = retrying
         self._recipes = recipes
         self._fillings = fillings
@@ -80,14 +90,18 @@ class Handlers:
         return web.json_response(_collection(await self._collector.show(row.id)), status=202)
 
     async def results(self, request: web.Request) -> web.Response:
-        """GET /v1/results: every release."""
+        """GET /v1/results: every release; with ``cursor`` and ``limit`` a page of them, in the order of their
+        release."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        return web.json_response({"results": await self._collector.results()})
+        if not request.query.keys().isdisjoint({"cursor", "limit"}):
+            page, following = await self._releases.page(*page_of(request))
+            return web.json_response({"results": page, "next": None if following is None else str(following)})
+        return web.json_response({"results": await self._releases.all()})
 
     async def results_of(self, request: web.Request) -> web.Response:
         """GET /v1/results/{recipe-hash}: one recipe's releases; 404 while there is none."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        found = await self._collector.results(_recipe_hash(request.match_info["recipe_hash"]))
+        found = await self._releases.all(_recipe_hash(request.match_info["recipe_hash"]))
         if not found:
             raise Abort("about:blank", "no batch of this recipe was released", status=404, title="Not Found")
         return web.json_response({"results": found})

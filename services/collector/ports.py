@@ -79,6 +79,14 @@ class CollectionsTx(Protocol):
         """Store a release; a second one for the same batch is an integrity error."""
         ...
 
+
+class ResultsTx(Protocol):
+    """What showing releases asks of a transaction."""
+
     async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
         """Every release, or one recipe's, in order."""
+        ...
+
+    async def released(self, after: int, limit: int) -> list[Result]:
+        """At most ``limit`` releases behind the first ``after``, in the order of their release."""
         ...

@@ -47,3 +47,10 @@ RESULTS = Table(
     Column("published", Boolean, nullable=False),
     UniqueConstraint("recipe_hash", "number"),
 )
+RELEASES = Table(
+    "releases",
+    METADATA,
+    Column("place", Int64, primary_key=True, autoincrement=False),
+    Column("collection", Text, nullable=False),
+    UniqueConstraint("collection"),
+)

@@ -119,7 +119,7 @@ class Collector:
         self._deps = deps
         self._at_leader, self._at_analyzer = leader_token, analyzer_token
         self._log = get_logger("collector")
-        self._lock = asyncio.Lock()
+        self._lock, self._keeping = asyncio.Lock(), asyncio.Lock()
         self._polls: dict[str, asyncio.Task[int]] = {}
         self.wake = asyncio.Event()
 
@@ -173,11 +173,6 @@ class Collector:
         """Every collection."""
         async with self._store.read() as tx:
             return await tx.collections()
-
-    async def results(self, recipe_hash: bytes | None = None) -> list[dict[str, Any]]:
-        """Result documents of every release, or of one recipe's."""
-        async with self._store.read() as tx:
-            return [json.loads(result.document) for result in await tx.results(recipe_hash)]
 
     async def step(self) -> int:
         """Move every due collection on by one exchange; returns how many changed their state. In the background those
@@ -300,7 +295,7 @@ class Collector:
         """Estimate and store. Raises ``Refusal``."""
         document = known.document(row, aggregate, self._deps.clock.now())
         result = Result(row.id, row.recipe_hash, row.number, json.dumps(document))
-        async with self._store.transaction() as tx:
+        async with self._keeping, self._store.transaction() as tx:
             await tx.add_result(result)
             await tx.put_collection(replace(row, state=state, rule="", detail="", attempts=0, next_attempt=0.0))
         self._deps.saw("collector", recipe=known.name, report_count=aggregate.report_count)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.records import COLLECTION_STATES, UNFINISHED, Collection, CollectionState, Result
-from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RESULTS
+from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RELEASES, RESULTS
 from tacit.adapters.stored import DatabaseStore
 from tacit.errors import Fatal
 
@@ -83,13 +83,26 @@ class CollectorTx:
 
     async def add_result(self, result: Result) -> None:
         """Store a release; a second one for the same batch is an integrity error."""
+        last = (await self._connection.execute(sa.select(sa.func.max(RELEASES.c.place)))).scalar() or 0
         await self._connection.execute(sa.insert(RESULTS).values(asdict(result)))
+        await self._connection.execute(sa.insert(RELEASES).values(place=last + 1, collection=result.collection))
 
     async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
         """Every release, or one recipe's, in order."""
         query = sa.select(RESULTS).order_by(RESULTS.c.recipe_hash, RESULTS.c.number)
         if recipe_hash is not None:
             query = query.where(RESULTS.c.recipe_hash == recipe_hash)
+        return [Result(*row) for row in await self._connection.execute(query)]
+
+    async def released(self, after: int, limit: int) -> list[Result]:
+        """At most ``limit`` releases behind the first ``after``, in the order of their release."""
+        query = (
+            sa.select(RESULTS)
+            .join(RELEASES, RELEASES.c.collection == RESULTS.c.collection)
+            .where(RELEASES.c.place > after)
+            .order_by(RELEASES.c.place)
+            .limit(limit)
+        )
         return [Result(*row) for row in await self._connection.execute(query)]
 
     async def unpublished(self, limit: int) -> Sequence[Result]:

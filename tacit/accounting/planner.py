@@ -44,7 +44,7 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
     if not enough:
         least = allowed[0].stderr
         more = [one for one in found if one.is_summed and one.stderr <= stderr and not one.available]
-        hint = "; noise shares would do, where policy has allow_unbounded_local" if more else ""
+        hint = "; noise shares would do, where policy accepts no local guarantee" if more else ""
         raise Refusal("accuracy-unreachable", f"an error of {stderr:g} is wanted; {least:.4g} can be reached{hint}")
     return min(enough, key=lambda one: (one.contributions, one.stderr))
 
@@ -57,7 +57,6 @@ def _nothing(found: list[Alternative]) -> Refusal:
     if run and all(one.is_summed for one in run):
         return Refusal(
             NO_LOCAL_GUARANTEE,
-            "only noise shares answer this here, and they have no local guarantee; a policy with "
-            "allow_unbounded_local = true allows them",
+            "only noise shares answer this here, and policy accepts nothing without a local guarantee",
         )
     return Refusal("population-too-small", "no batch that policy accepts comes out of so few devices")

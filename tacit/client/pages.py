@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from tacit.client.caller import Caller
 from tacit.client.documents import D, read
@@ -17,13 +18,21 @@ async def items(
 ) -> AsyncIterator[D]:
     """Every item of every page behind ``cursor`` (default: of all), as far as somebody goes on reading. Raises
     ``DecodeError`` where pages go in a circle, and as ``Caller.get``."""
+    async for page in pages(caller, path, name, cursor, **query):
+        for one in page:
+            yield read(kind, one)
+
+
+async def pages(
+    caller: Caller, path: str, name: str, cursor: str | None = None, **query: str | None
+) -> AsyncIterator[list[Any]]:
+    """The same as they come, a page at a time."""
     seen: set[str] = set()
     while True:
         page = await caller.get(path, limit=LIMIT, cursor=cursor, **query)
         if not isinstance(page, dict) or not isinstance(page.get(name), list):
             raise DecodeError(f"the answer is no page of {name}")
-        for one in page[name]:
-            yield read(kind, one)
+        yield page[name]
         following = page.get("next")
         if following is None:
             return

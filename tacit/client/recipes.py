@@ -8,7 +8,7 @@ from typing import Final
 from tacit.client.caller import Caller, part
 from tacit.client.documents import Collection, LoggedRecipe, Question, RecipeSummary, read
 from tacit.client.errors import NotFoundError, NotYetError, RuleError
-from tacit.client.pages import items
+from tacit.client.pages import items, pages
 from tacit.client.results import Results
 from tacit.errors import REFUSAL_PREFIX, DecodeError, UsageError
 from tacit.operations.results import REFUSED, RELEASED, WAITING_RULES
@@ -57,7 +57,8 @@ class AsyncRecipes:
     async def results(self, recipe: Hashed | None = None) -> Results:
         """What was released, of one recipe or all, in the order of release."""
         asked = None if recipe is None else hash_of(recipe)
-        return Results.read(await self._caller.get("/v1/results", recipe=asked))
+        found = [page async for page in pages(self._caller, "/v1/results", "results", recipe=asked)]
+        return Results.read({"results": [one for page in found for one in page]})
 
     async def wait_for_release(self, recipe: Hashed, seconds: float) -> Results:
         """Ask for a recipe's batch and wait until it is released, ``seconds`` at most. Raises ``NotYetError`` where it

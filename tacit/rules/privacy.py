@@ -75,6 +75,10 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
     return Detail(f"{words}; claim at least that", needed)
 
 
+NO_LOCAL_GUARANTEE = "policy accepts nothing without a local guarantee"
+"""What a policy says that has no ``allow_unbounded_local``, for people who cannot change it."""
+
+
 def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Claims (a), (b) and (d) are at most the policy's ``max_epsilon_aggregator``,
     ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
@@ -83,7 +87,7 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     unbounded = any(epsilon[one.name] == UNBOUNDED for one in form.adversaries if not one.unprotected)
     if unbounded and not policy.allow_unbounded_local:
         return Detail(
-            f"{UNBOUNDED} against both aggregators together; only a policy with allow_unbounded_local accepts that, "
+            f"{UNBOUNDED} against both aggregators together: {NO_LOCAL_GUARANTEE}; "
             f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes",
             at_most("randomizer.epsilon0", policy.max_epsilon_local),
         )

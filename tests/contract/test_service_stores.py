@@ -16,6 +16,7 @@ from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.store import SqlRecipeStore
 from services.collector.records import Collection, CollectionState, Result
+from services.collector.releases import Releases
 from services.collector.store import CollectorStore
 from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
@@ -135,6 +136,25 @@ async def test_collector_keeps_collections_and_one_result_per_batch(url: str) ->
             await tx.set_published("one")
             assert await tx.unpublished(9) == []
             assert [result.published for result in await tx.results(b"hash")] == [True]
+
+
+async def test_collector_shows_releases_in_their_order_a_page_at_a_time(url: str) -> None:
+    store = CollectorStore(url)
+    await store.open()
+    names = ["z", "a", "m", "b"]
+    async with opened(store):
+        for number, name in enumerate(names):
+            async with store.transaction() as tx:
+                await tx.add_result(Result(name, name.encode(), 0, f'{{"number": {number}}}'))
+        with pytest.raises(IntegrityError):
+            async with store.transaction() as tx:
+                await tx.add_result(Result("y", b"z", 0, "{}"))
+        async with store.transaction() as tx:
+            await tx.add_result(Result("c", b"c", 0, '{"number": 4}'))
+        releases = Releases(store)
+        assert await releases.page(0, 3) == ([{"number": number} for number in range(3)], 3)
+        assert await releases.page(3, 3) == ([{"number": 3}, {"number": 4}], None)
+        assert await releases.page(5, 3) == ([], None)
 
 
 async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) -> None:

@@ -21,8 +21,8 @@ from tacit.service.app import Deps
 from tacit.service.config import Listen, write_secret
 from tacit.service.run import started
 from tacit.tlog.leaves import SignedLeaf
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_stage import KIT, LOG_URL, ROLES, Stage, key_of
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
 
 START_SECONDS, STOP_SECONDS = 60, 30
 LOOK_SECONDS = 0.1
@@ -96,9 +96,7 @@ def serving(
     async def live() -> None:
         stage = Stage(folder)
         await stage.prepare()
-        write_secret(folder / "collections.token", b"collections-secret\n")
-        await stage.inner.mount(COLLECTOR_URL, (collector or Collector()).app())
-        own = {"collector": {"url": COLLECTOR_URL, "token": folder / "collections.token"}, **changes}
+        own = {**await beside(stage, collector or Collector()), **changes}
         await stage.start(**own)
         if filled:
             found.known = await fill(stage)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,23 @@ class Stage:
         """Hashes of the recipes in the log."""
         answer = await self.inner.request("GET", f"{LOG_URL}/v1/recipes")
         return [one["hash"] for one in json.loads(answer.body)["recipes"]]
+
+
+@asynccontextmanager
+async def prepared(folder: Path) -> AsyncIterator[Stage]:
+    """A stage whose admin service is still to be started."""
+    stage = Stage(folder)
+    await stage.prepare()
+    yield stage
+    await stage.inner.close()
+
+
+@asynccontextmanager
+async def serving(folder: Path, **changes: Any) -> AsyncIterator[Stage]:
+    """A stage whose admin service runs."""
+    async with prepared(folder) as stage:
+        await stage.start(**changes)
+        yield stage
 
 
 def key_of(role: str) -> str:

@@ -21,7 +21,7 @@ from services.admin.core.planning import Planner
 from services.admin.core.sign_in import BY_ITSELF
 from tacit.recipe.survey import Survey
 from tacit.service.app import read_body
-from tests.http.admin_stage import LOG_URL, SURVEY, Stage, key_of
+from tests.http.admin_stage import LOG_URL, SURVEY, Stage, key_of, serving
 
 PASSWORD = "correct horse battery staple"
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
@@ -52,11 +52,8 @@ def hasher(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 async def person(stage: Stage, name: str = "another", **members: object) -> str:

@@ -24,7 +24,7 @@ from services.admin.core.fleet import (
     report_of,
 )
 from tacit.service.config import write_secret
-from tests.http.admin_stage import Stage
+from tests.http.admin_stage import Stage, serving
 from tests.http.test_admin_pages import Browser, Html, signed_in
 
 AT = int(NOW)
@@ -55,11 +55,8 @@ async def page(visit: Browser) -> str:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start(fleet=tmp_path / "fleet")
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path, fleet=tmp_path / "fleet") as running:
+        yield running
 
 
 async def test_counts_are_told_to_whoever_may_read_and_nothing_of_one_device(stage: Stage, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from services.admin.core.shared import MOST_ASKED, SHARED_SECONDS
 from services.admin.core.whole import Seen
 from services.admin.handlers import log, recipes
 from tacit.codec import b64url
-from tests.http.admin_stage import KIT, LOG_URL, Stage
+from tests.http.admin_stage import KIT, LOG_URL, Stage, serving
 
 SLOW = Fault(FaultKind.DELAY, seconds=3600)
 _UNKNOWN = itertools.count()
@@ -27,11 +27,8 @@ OWN = ("question_id", "yield", "rejections")
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 def asked(stage: Stage) -> list[str]:

@@ -14,10 +14,10 @@ from tacit.recipe.census import Census
 from tacit.recipe.live import LiveLog
 from tacit.recipe.series import Series
 from tacit.service.app import STEPS
-from tacit.service.config import write_secret
-from tests.http.admin_stage import KIT, Stage
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_stage import KIT, Stage, prepared
 from tests.http.test_admin_pages import Html, release, signed_in
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub, published
+from tests.http.test_admin_recipes import published
 
 
 @pytest.fixture
@@ -27,13 +27,9 @@ def collector() -> CollectorStub:
 
 @pytest.fixture
 async def stage(tmp_path: Path, collector: CollectorStub) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    write_secret(tmp_path / "collections.token", b"collections-secret\n")
-    await running.inner.mount(COLLECTOR_URL, collector.app())
-    await running.start(collector={"url": COLLECTOR_URL, "token": tmp_path / "collections.token"})
-    yield running
-    await running.inner.close()
+    async with prepared(tmp_path) as running:
+        await running.start(**await beside(running, collector))
+        yield running
 
 
 async def test_a_stuck_collection_is_a_job_that_is_tried_again_and_that_is_an_act(

@@ -14,7 +14,7 @@ from tacit.recipe.policy import WitnessLimit
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, Note, NoteKey, sign_checkpoint
 from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import SignedLeaf
-from tests.http.admin_stage import KIT, LOG_URL, Stage
+from tests.http.admin_stage import KIT, LOG_URL, Stage, prepared
 from tests.http.witness_world import LyingLog, hostile_leaves
 
 UNVERIFIED = (502, "problem:log-unverified")
@@ -23,10 +23,8 @@ READS = ("/v1/log", "/v1/recipes", "/v1/ledger", "/v1/keys", "/v1/log/entries")
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    yield running
-    await running.inner.close()
+    async with prepared(tmp_path) as running:
+        yield running
 
 
 def leaves(number: int) -> list[SignedLeaf]:

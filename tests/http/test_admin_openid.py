@@ -30,7 +30,7 @@ from services.admin.core.openid import KEPT_SECONDS, LOOK_SECONDS
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.config import write_secret
-from tests.http.admin_stage import Stage, key_of
+from tests.http.admin_stage import Stage, key_of, prepared
 from tests.http.openid_provider import CLIENT, RETURN, OwnProvider, Visitor, admitting, providing
 
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
@@ -38,10 +38,8 @@ ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    yield running
-    await running.inner.close()
+    async with prepared(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture

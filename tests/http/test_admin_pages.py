@@ -20,9 +20,8 @@ from services.admin.pages.rendering import moment
 from services.admin.pages.views.table import PAGES
 from tacit.codec import unb64url
 from tacit.ports import HttpResponse
-from tacit.service.config import write_secret
-from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, ROLES, SURVEY, Stage, key_of
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, ROLES, SURVEY, Stage, key_of, serving
 
 FORM = "application/x-www-form-urlencoded"
 MOST_BYTES = 500_000
@@ -121,11 +120,8 @@ class Browser:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 async def signed_in(stage: Stage, role: str) -> Browser:
@@ -410,13 +406,23 @@ def release(name: str, recipe_hash: str, at: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def test_what_policy_forbids_is_said_in_words_to_whoever_cannot_change_it(stage: Stage) -> None:
+    browser = await signed_in(stage, "analyst")
+    await browser.get("/questions/new")
+    token = browser.csrf
+    fields = {"name": "few", "metric": "m", "encoder__kind": "number", "encoder__low": "0", "encoder__high": "50"}
+    fields |= {"statistic": "sum", "population": "40000", "min_batch_size": "20"}
+    for randomizer in ({}, {"randomizer": "flips"}):
+        await browser.post("/questions/preview", **fields, **randomizer, csrf=token)
+        assert "without a local guarantee" in browser.page
+        assert "allow_unbounded_local" not in browser.page
+
+
 async def test_what_came_of_a_recipe_stands_on_its_page_and_over_time(stage: Stage) -> None:
     collector = CollectorStub()
-    write_secret(stage.folder / "collections.token", b"collections-secret\n")
-    await stage.inner.mount(COLLECTOR_URL, collector.app())
     account = {"epsilon": "10", "delta": "0.001", "window_seconds": 30 * 86400}
     policy = KIT.policy.model_validate({**KIT.policy.model_dump(), "accounts": {"default": account}})
-    await stage.start(collector={"url": COLLECTOR_URL, "token": stage.folder / "collections.token"}, policy=policy)
+    await stage.start(**await beside(stage, collector), policy=policy)
     question = await stage.approved(encoder={"kind": "categories", "categories": ["a", "b"]})
     _, published = await stage.call("POST", f"/v1/questions/{question}/publish", status=200)
     browser = await signed_in(stage, "viewer")

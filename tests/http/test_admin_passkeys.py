@@ -11,7 +11,7 @@ import pytest
 
 from services.admin.core.passkeys import CHALLENGE_SECONDS
 from tacit.codec import b64url, unb64url
-from tests.http.admin_stage import SURVEY, Stage, key_of
+from tests.http.admin_stage import SURVEY, Stage, key_of, serving
 from tests.kit.authenticator import PRESENT, Authenticator
 
 ORIGIN = "http://localhost:8090"
@@ -22,11 +22,8 @@ NEEDED = (403, "problem:passkey-needed")
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start(passkeys="required", public_url=ORIGIN)
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path, passkeys="required", public_url=ORIGIN) as running:
+        yield running
 
 
 class Seat:

@@ -27,7 +27,7 @@ from tacit.errors import UsageError
 from tacit.service.app import Deps
 from tacit.service.auth import token_digest
 from tacit.service.config import write_secret
-from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of
+from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of, serving
 
 PASSWORD = "correct horse battery staple"
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
@@ -41,11 +41,8 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 async def person(stage: Stage, **members: object) -> str:

@@ -16,16 +16,13 @@ from services.admin.core.audit import verify
 from tacit.operations.publishing import send_leaf
 from tacit.ports import TransportError
 from tacit.tlog.leaves import LeafType, sign_leaf
-from tests.http.admin_stage import KIT, LOG_URL, ROLES, SURVEY, Stage, key_of
+from tests.http.admin_stage import KIT, LOG_URL, ROLES, SURVEY, Stage, key_of, serving
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 async def test_a_question_goes_from_draft_to_an_entry_of_the_log_by_two_persons(stage: Stage) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS
 from services.admin.core import whole as reading
@@ -21,72 +20,13 @@ from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import Policy
-from tacit.service.config import write_secret
 from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.merkle import verify_inclusion
 from tests.certificates import Authority
-from tests.http.admin_stage import KIT, LOG_URL, Stage
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_stage import KIT, LOG_URL, Stage, prepared
 
-COLLECTOR_URL = "http://127.0.0.1:8010"
 UNKNOWN = b64url(bytes(32))
-
-
-class CollectorStub:
-    """The organisation's collector: what it released, and what it was asked for."""
-
-    def __init__(self) -> None:
-        self.released: list[dict[str, Any]] = []
-        self.asked: list[str] = []
-        self.stuck: set[int] = set()
-        self.token = "collections-secret"
-
-    def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._guard])
-        app.router.add_get("/v1/results", self._results)
-        app.router.add_get("/v1/results/{hash}", self._results_of)
-        app.router.add_get("/v1/collections", self._listed)
-        app.router.add_get("/v1/collections/{id}", self._shown)
-        app.router.add_post("/v1/collections", self._ask)
-        app.router.add_post("/v1/collections/{id}/retry", self._retry)
-        return app
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        assert request.headers["Authorization"] == f"Bearer {self.token}"
-        found: web.StreamResponse = await handler(request)
-        return found
-
-    def _document(self, number: int) -> dict[str, Any]:
-        known = {"id": f"c{number}", "recipe_hash": self.asked[number], "batch": 0, "state": "requested"}
-        if number not in self.stuck:
-            return known
-        words = {"rule": "leader-unreachable", "detail": "nobody answers"}
-        return {**known, **words, "stuck": True, "next_attempt": 1_000_000}
-
-    async def _results(self, _request: web.Request) -> web.Response:
-        return web.json_response({"results": self.released})
-
-    async def _results_of(self, request: web.Request) -> web.Response:
-        wanted = request.match_info["hash"]
-        if found := [one for one in self.released if one["recipe_hash"] == wanted]:
-            return web.json_response({"results": found})
-        raise web.HTTPNotFound
-
-    async def _listed(self, _request: web.Request) -> web.Response:
-        return web.json_response({"collections": [self._document(number) for number in range(len(self.asked))]})
-
-    async def _shown(self, request: web.Request) -> web.Response:
-        number = int(request.match_info["id"].removeprefix("c"))
-        return web.json_response(self._document(number))
-
-    async def _retry(self, request: web.Request) -> web.Response:
-        number = int(request.match_info["id"].removeprefix("c"))
-        self.stuck.discard(number)
-        return web.json_response(self._document(number), status=202)
-
-    async def _ask(self, request: web.Request) -> web.Response:
-        self.asked.append((await request.json())["recipe_hash"])
-        return web.json_response(self._document(len(self.asked) - 1), status=201)
 
 
 @pytest.fixture
@@ -96,13 +36,9 @@ def collector() -> CollectorStub:
 
 @pytest.fixture
 async def stage(tmp_path: Path, collector: CollectorStub) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    write_secret(tmp_path / "collections.token", b"collections-secret\n")
-    await running.inner.mount(COLLECTOR_URL, collector.app())
-    await running.start(collector={"url": COLLECTOR_URL, "token": tmp_path / "collections.token"})
-    yield running
-    await running.inner.close()
+    async with prepared(tmp_path) as running:
+        await running.start(**await beside(running, collector))
+        yield running
 
 
 async def published(stage: Stage, name: str = "visits") -> str:
@@ -144,8 +80,11 @@ async def test_results_are_those_of_the_collector_and_a_batch_is_asked_for(
         {"recipe_hash": one, "report_count": 400, "released_at": 1, "name": "visits", "batch": 0}
         for one in (recipe, UNKNOWN)
     ]
-    assert (await stage.call("GET", f"/v1/results?recipe={recipe}"))[1] == {"results": collector.released[:1]}
-    assert (await stage.call("GET", "/v1/results"))[1] == {"results": collector.released}
+    assert (await stage.call("GET", f"/v1/results?recipe={recipe}"))[1] == {
+        "results": collector.released[:1],
+        "next": None,
+    }
+    assert (await stage.call("GET", "/v1/results"))[1] == {"results": collector.released, "next": None}
     key = {"Idempotency-Key": "collect"}
     for _ in range(2):
         answer, made = await stage.call("POST", "/v1/collections", {"recipe": recipe}, headers=key, status=201)
@@ -219,7 +158,7 @@ async def test_results_are_a_table_for_whoever_asks_for_one(
     answer, body = await stage.call("GET", f"{path}&format=parquet", status=200)
     assert (answer.headers["content-type"], body[:4], body[-4:]) == (media_types.PARQUET, b"PAR1", b"PAR1")
     for sent in ("", "*/*", "text/csv;q=0", "text/csv;q=0.4,*/*;q=0.5", "text/html", "text/csv;q=x"):
-        assert (await stage.call("GET", path, headers={"Accept": sent}))[1] == {"results": [whole]}
+        assert (await stage.call("GET", path, headers={"Accept": sent}))[1] == {"results": [whole], "next": None}
     assert (await stage.call("GET", f"{path}&format=xml"))[0].status == 400
     monkeypatch.setattr("tacit.extras.importlib.util.find_spec", lambda _name: None)
     refusal, problem = await stage.call("GET", f"{path}&format=parquet", status=501)

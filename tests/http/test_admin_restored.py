@@ -17,7 +17,7 @@ from services.admin.core.store import SqlAdminStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.service.config import write_secret
-from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of
+from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of, serving
 
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
 OLDER = r"admin\.mark: the database is older .* --accept-rollback"
@@ -27,11 +27,8 @@ PASSWORD = "correct horse battery staple"
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 async def stop(stage: Stage) -> Path:

@@ -41,18 +41,15 @@ from tacit.service.config import Listen, write_secret
 from tacit.service.run import started
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.conftest import ROOT
-from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, SURVEY, Stage, key_of
+from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, SURVEY, Stage, key_of, serving
 
 OTHER = {**SURVEY, "name": "other", "population": 900}
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    await running.start()
-    yield running
-    await running.inner.close()
+    async with serving(tmp_path) as running:
+        yield running
 
 
 def operator_of(stage: Stage, role: str = "analyst", transport: Transport | None = None) -> AsyncOperator:

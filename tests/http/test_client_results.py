@@ -35,11 +35,11 @@ from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
-from tacit.service.config import Listen, write_secret
+from tacit.service.config import Listen
 from tacit.service.operator_documents import JobDocument
 from tacit.service.run import started
-from tests.http.admin_stage import ADMIN_URL, KIT, Stage, key_of
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
+from tests.http.admin_collector import CollectorStub, access, beside
+from tests.http.admin_stage import ADMIN_URL, KIT, Stage, key_of, prepared
 from tests.unit.test_result_view import DOCUMENT as RESULT
 
 
@@ -77,17 +77,9 @@ def collector() -> Collector:
 
 @pytest.fixture
 async def stage(tmp_path: Path, collector: Collector) -> AsyncIterator[Stage]:
-    running = Stage(tmp_path)
-    await running.prepare()
-    write_secret(tmp_path / "collections.token", b"collections-secret\n")
-    await running.inner.mount(COLLECTOR_URL, collector.app())
-    await running.start(**access(running))
-    yield running
-    await running.inner.close()
-
-
-def access(stage: Stage) -> dict[str, Any]:
-    return {"collector": {"url": COLLECTOR_URL, "token": stage.folder / "collections.token"}}
+    async with prepared(tmp_path) as running:
+        await running.start(**await beside(running, collector))
+        yield running
 
 
 def operator_of(stage: Stage) -> AsyncOperator:

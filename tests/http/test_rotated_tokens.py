@@ -25,9 +25,9 @@ from tacit.service.config import Listen
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operated import let_operate
 from tests.http import attester_stage, collector_stage
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub
 from tests.http.admin_stage import Stage as AdminStage
 from tests.http.gateway_stage import GATEWAY_URL, RELAY_URL, TARGET, Running, entropy, opened, starting
-from tests.http.test_admin_recipes import COLLECTOR_URL, CollectorStub
 from tests.http.test_leader import KIT, pair_of
 from tests.kit.tokens import put_tokens
 
@@ -206,10 +206,10 @@ async def test_an_admin_service_shows_its_collector_the_token_of_the_moment(tmp_
     await stage.prepare()
     await stage.inner.mount(COLLECTOR_URL, collector.app())
     await stage.start(collector={"url": COLLECTOR_URL, "token": token})
-    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": []}
+    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": [], "next": None}
     collector.token = NEW
     put_tokens(token, NEW)
-    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": []}
+    assert (await stage.call("GET", "/v1/results", status=200))[1] == {"results": [], "next": None}
     await stage.inner.close()
 
 

@@ -114,7 +114,7 @@ async def test_a_stack_that_does_not_accept_missing_local_guarantees_refuses_the
 ) -> None:
     simulation = Simulation(bare.copy(tmp_path / "stack"), seed=22)
     async with simulation.running():
-        with pytest.raises(Refusal, match="allow_unbounded_local"):
+        with pytest.raises(Refusal, match="without a local guarantee"):
             await simulation.publish(simulation.recipe(question=AGES, population=DEVICES, min_batch_size=12))
 
 

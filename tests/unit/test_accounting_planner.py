@@ -187,7 +187,7 @@ def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
     needs = Requirements(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
     found = alternatives(needs)
     assert any(way.is_summed for way in found)
-    with pytest.raises(Refusal, match="allow_unbounded_local") as refused:
+    with pytest.raises(Refusal, match="without a local guarantee") as refused:
         proposal(found)
     assert refused.value.rule == "no-local-guarantee"
     counts = Requirements(40_000, 8, 1.0, 1e-7)

@@ -291,7 +291,9 @@ def _contents(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
-@pytest.mark.parametrize("package", ["client_agent", "recipe_server", "services.leader", "attester"])
+@pytest.mark.parametrize(
+    "package", ["client_agent", "recipe_server", "services.leader", "services.collector", "attester"]
+)
 def test_an_empty_database_gets_word_for_word_what_its_migrations_make(package: str) -> None:
     found = []
     for bring_up in (_upgrade, _migrate):

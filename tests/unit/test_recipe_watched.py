@@ -123,7 +123,9 @@ HOSTILE = [
     bad("claim-understated", ONE_COUNT, "privacy.epsilon.release", "0.1", "release: epsilon 0.1"),
     bad("claim-understated", TWO_COUNT, "privacy.epsilon.intruder_with_aggregator", "8", "claim at least that"),
     bad("claim-understated", ONE_COUNT, "privacy.epsilon.intruder_with_analyzer", "1", "claim at least that"),
-    bad("claim-cap", TWO_COUNT, "privacy.epsilon.both_aggregators_with_relay", "unbounded", "allow_unbounded_local"),
+    bad(
+        "claim-cap", TWO_COUNT, "privacy.epsilon.both_aggregators_with_relay", "unbounded", "without a local guarantee"
+    ),
     bad("claim-cap", ONE_COUNT, "privacy.epsilon.analyzer", "9", "over the cap of 8"),
     bad("claim-cap", ONE_COUNT, "privacy.epsilon.release", "1.5", "over the cap of 1"),
     bad("claim-mechanism", ONE_COUNT, "privacy.mechanism", "rr-exact+sampling", "claim rr-exact"),

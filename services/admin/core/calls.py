@@ -22,6 +22,7 @@ from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
+from services.admin.core.releases import Releases
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.turns import Turns
@@ -65,6 +66,8 @@ class Admin:
     shared: Shared
     """What the recipe server said while the log is slow."""
     collector: CollectorAccess | None
+    releases: Releases | None
+    """Of the collector, where there is one."""
     events: Events
     planner: Planner
 
@@ -74,6 +77,13 @@ class Admin:
         if self.collector is None:
             raise refuse(Problem.NOT_FOUND, "this service is configured without a collector")
         return self.collector
+
+    @property
+    def own_releases(self) -> Releases:
+        """Raises ``Abort`` (404) where the organisation has no collector."""
+        if self.releases is None:
+            raise refuse(Problem.NOT_FOUND, "this service is configured without a collector")
+        return self.releases
 
     @property
     def now(self) -> int:

@@ -241,6 +241,7 @@ class ResultList(Document):
     """Releases in their order, each as ``tacit results --json`` has it."""
 
     results: list[dict[str, Any]]
+    next: str | None
 
 
 class CollectionBody(Document):

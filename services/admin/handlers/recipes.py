@@ -22,7 +22,6 @@ from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.operations import services
-from tacit.operations.results import released
 from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
 from tacit.recipe.logged import RecipeState
@@ -107,8 +106,8 @@ async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
     transport = admin.log.transport
     try:
         async with told("collector"):
-            results = await released(transport, admin.collector, recipe.hash_text)
-            count = int(results[-1]["report_count"]) if results else None
+            listed = await admin.own_releases.listed(recipe.hash_text)
+            count = listed[-1].report_count if listed else None
             found = await read_yield(transport, admin.collector, recipe, admin.deps.clock.now(), count)
     except Abort:
         return None
@@ -116,12 +115,19 @@ async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
 
 
 async def results(call: Call) -> Reply:
-    """Releases, of one recipe or all."""
-    given = call.request.query.get("recipe")
-    wanted = None if given is None else _hash(given)
-    asked = _format(call.request.query.get("format"), call.request.headers.get("Accept", ""))
-    found = await results_of(call.admin, wanted)
-    return Reply(ResultList(results=found)) if asked == "json" else await _table(call, asked, found)
+    """A page of releases, of one recipe or all; a table has all of them unless a page is asked for."""
+    query, (after, limit), admin = call.request.query, call.page(), call.admin
+    given = query.get("recipe")
+    asked = _format(query.get("format"), call.request.headers.get("Accept", ""))
+    listed = await admin.own_releases.listed(None if given is None else _hash(given))
+    if asked == "json" or not query.keys().isdisjoint({"cursor", "limit"}):
+        listed, rest = listed[after : after + limit], listed[after + limit :]
+    else:
+        rest = ()
+    found = await admin.own_releases.documents(listed)
+    if asked != "json":
+        return await _table(call, asked, found)
+    return Reply(ResultList(results=found, next=str(after + limit) if rest else None))
 
 
 async def _table(call: Call, asked: str, found: list[dict[str, Any]]) -> Reply:
@@ -155,12 +161,6 @@ def _format(asked: str | None, accept: str) -> str:
 
 def _quality(text: str) -> float:
     return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 0.0
-
-
-async def results_of(admin: Admin, recipe_hash: str | None = None) -> list[dict[str, Any]]:
-    """Releases in their order, of one recipe or all. Raises ``Abort``."""
-    async with told("collector"):
-        return await released(admin.log.transport, admin.own_collector, recipe_hash)
 
 
 async def collect(call: Call) -> Reply:

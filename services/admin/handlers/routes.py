@@ -139,7 +139,7 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v1/results", "result.list", "What was released, of one recipe or all.", recipes.results, _READ,
-        {200: ResultList}, problems=(404, 501, 502), storing=Storing.NOTHING, query=("recipe",),
+        {200: ResultList}, problems=(404, 501, 502), storing=Storing.NOTHING, paged=True, query=("recipe",),
         formats=recipes.FORMATS,
     ),
     Route(

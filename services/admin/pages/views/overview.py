@@ -7,7 +7,7 @@ from aiohttp import web
 from services.admin.core.people import Permission
 from services.admin.core.records import QuestionState
 from services.admin.handlers.questions import names_of
-from services.admin.pages.views.published import releases_of, running_of
+from services.admin.pages.views.published import listed_of, running_of
 from services.admin.pages.views.questions import row_of
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
@@ -36,9 +36,9 @@ async def overview(visit: Visit) -> web.StreamResponse:
             QuestionState.DRAFT: visit.may(Permission.WRITE),
         }[one.state]
         waiting.append({**row_of(one, names), "yours": yours})
-    found, trouble = await releases_of(admin)
+    found, trouble = await listed_of(admin)
     async with admin.store.read() as tx:
-        own = await tx.questions_of([one["recipe_hash"] for one in found[-RELEASES:]])
+        own = await tx.questions_of([one.recipe for one in found[-RELEASES:]])
     return visit.show(
         "overview.html",
         counts=[(state.value, counts.get(state, 0)) for state in QuestionState],

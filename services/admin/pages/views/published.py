@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
 
 from services.admin.core.calls import Admin
-from services.admin.handlers.recipes import document_of, results_of
+from services.admin.core.releases import Release
+from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
@@ -24,29 +25,40 @@ SHOWN, POINTS = 20, 60
 
 async def results(visit: Visit) -> web.StreamResponse:
     """What was released, by name, the newest first: the newest release whole, and all of them over time."""
-    found, trouble = await releases_of(visit.admin)
-    groups = sorted(by_answers(found), key=lambda several: several[-1]["released_at"], reverse=True)[:SHOWN]
+    after = visit.cursor()
+    listed, trouble = await listed_of(visit.admin)
+    groups = sorted(by_answers(listed), key=lambda several: several[-1].place, reverse=True)
+    more, groups = len(groups) > after + SHOWN, groups[after : after + SHOWN]
     async with visit.admin.store.read() as tx:
-        own = await tx.questions_of(sorted({several[-1]["recipe_hash"] for several in groups}))
-    shown = [
-        {
-            "release": release_row(several[-1], own.get(several[-1]["recipe_hash"])),
-            "multiples": over_time(several[-POINTS:]) if len(several) > 1 else [],
-            "earlier": list(reversed(several[:-1]))[:POINTS],
-        }
-        for several in groups
-    ]
-    return visit.show("results.html", groups=shown, trouble=trouble)
+        own = await tx.questions_of(sorted({several[-1].recipe for several in groups}))
+    shown = []
+    for several in groups:
+        documents = await visit.admin.own_releases.documents(several[-POINTS:])
+        shown.append(
+            {
+                "release": release_row(documents[-1], own.get(several[-1].recipe)),
+                "multiples": over_time(documents) if len(documents) > 1 else [],
+                "earlier": list(reversed(documents[:-1])),
+            }
+        )
+    following = after + SHOWN if more else None
+    return visit.show("results.html", groups=shown, trouble=trouble, following=following, first=not after)
 
 
-async def releases_of(admin: Admin, recipe_hash: str | None = None) -> tuple[list[dict[str, Any]], str]:
-    """Releases in their order, and why there are none where nobody could be asked."""
-    if admin.collector is None:
-        return [], "this service is told of no collector, so that it knows no releases"
+async def listed_of(admin: Admin, recipe_hash: str | None = None) -> tuple[Sequence[Release], str]:
+    """A line of each release, in their order, and why there are none where nobody could be asked."""
+    if admin.releases is None:
+        return (), "this service is told of no collector, so that it knows no releases"
     try:
-        return await results_of(admin, recipe_hash), ""
+        return await admin.releases.listed(recipe_hash), ""
     except Abort as problem:
-        return [], problem.detail or problem.title
+        return (), problem.detail or problem.title
+
+
+async def releases_of(admin: Admin, recipe_hash: str) -> tuple[list[dict[str, Any]], str]:
+    """A recipe's releases in their order, and why there are none where nobody could be asked."""
+    listed, trouble = await listed_of(admin, recipe_hash)
+    return (await admin.own_releases.documents(listed) if listed else []), trouble
 
 
 def release_row(document: Mapping[str, Any], question: str | None = None) -> dict[str, Any]:
@@ -67,13 +79,11 @@ def unit_of(document: Mapping[str, Any]) -> str:
     return "devices" if kind is None or kind.counts_devices else kind.name
 
 
-def by_answers(found: Iterable[dict[str, Any]], *, by_name: bool = True) -> list[list[dict[str, Any]]]:
+def by_answers(found: Iterable[Release], *, by_name: bool = True) -> list[list[Release]]:
     """Releases of one name together, or of any (``by_name``); apart where their answers have other labels."""
-    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, bytes | None], list[Release]] = {}
     for one in found:
-        groups.setdefault((one["name"] if by_name else "", *(bucket["label"] for bucket in one["buckets"])), []).append(
-            one
-        )
+        groups.setdefault((one.name if by_name else "", one.answers), []).append(one)
     return list(groups.values())
 
 

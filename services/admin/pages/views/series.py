@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
-from services.admin.pages.views.published import POINTS, by_answers, releases_of, unit_of
+from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.visits import Visit
 from tacit.service.openapi import DEFAULT_LIMIT
 
@@ -29,28 +27,33 @@ async def shown(visit: Visit) -> web.StreamResponse:
     series = document_of(live, visit.part("hash"))
     newest = series.published[-POINTS:]
     recipes = {item.recipe.hash_text: item for item in live.recipes}
-    found, trouble = await releases_of(visit.admin)
+    found, trouble = await listed_of(visit.admin)
     rounds = {one.recipe for one in series.published}
-    releases = [one for one in found if one["recipe_hash"] in rounds and one["buckets"]]
-    releases.sort(key=lambda one: one["interval"]["start"])
+    releases = sorted((one for one in found if one.recipe in rounds and one.answers), key=lambda one: one.start)
+    last = {one.recipe: one for one in releases}
+    groups = [several[-POINTS:] for several in by_answers(releases, by_name=False)]
+    tabled = [last[one.recipe] for one in newest if one.recipe in last]
+    wanted = {one.place: one for one in (*tabled, *(one for several in groups for one in several))}
+    documents = {}
+    if wanted:
+        documents = dict(zip(wanted, await visit.admin.own_releases.documents([*wanted.values()]), strict=True))
     async with visit.admin.store.read() as tx:
         own = await tx.questions_of([one.recipe for one in newest])
-    released: dict[str, Any] = {one["recipe_hash"]: one for one in releases}
     rows = [
         {
             "round": one.index + 1,
             "recipe": one.recipe,
             "link": f"/questions/{own[one.recipe]}" if one.recipe in own else f"/log/{recipes[one.recipe].index}",
             "interval": recipes[one.recipe].recipe.interval,
-            "release": released.get(one.recipe),
+            "release": documents[last[one.recipe].place] if one.recipe in last else None,
         }
         for one in reversed(newest)
     ]
-    drawn = [
-        {"unit": unit_of(several[-1]), "count": len(several), "charts": over_time(several[-POINTS:])}
-        for several in by_answers(releases, by_name=False)
-    ]
+    drawn = []
+    for several, whole in zip(groups, by_answers(releases, by_name=False), strict=True):
+        points = [documents[one.place] for one in several]
+        drawn.append({"unit": unit_of(points[-1]), "count": len(whole), "charts": over_time(points)})
     return visit.show(
         "one_series.html", series=series, rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
-        released=len(released),
+        released=len(last),
     )  # fmt: skip

@@ -1,0 +1,143 @@
+"""What the collector released, as far as it was read: a line of each release, and the newest documents.
+
+A release stays as it is and none is taken back, so each is read once, and whoever looks has the collector asked for
+those behind the last one. That one is asked for again: where it is another, the collector's database went back, and all
+are read anew. Documents are kept up to ``MOST_BYTES``; those that are not any more are asked for where they are shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from services.admin.core.log import told
+from services.admin.core.problems import Problem, away, refuse
+from tacit.operations.results import CollectorAccess
+from tacit.operations.services import call
+from tacit.ports import Transport
+
+MOST_BYTES: Final = 16 << 20
+"""Of documents, as JSON, that are kept; the one that was shown longest ago goes first."""
+PAGE: Final = 200
+"""Releases in one exchange, at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The ``place``-th release, from 1. ``answers``: a digest of its labels; None where it has none. ``start``: of its
+    interval, a POSIX second as ``released_at``."""
+
+    place: int
+    recipe: str
+    name: str
+    released_at: float
+    start: int
+    report_count: int
+    answers: bytes | None
+    digest: bytes
+
+
+class Releases:
+    """Those of the collector ``at``."""
+
+    def __init__(self, transport: Transport, at: CollectorAccess) -> None:
+        self._transport = transport
+        self._at = at
+        self._reading = asyncio.Lock()
+        self._listed: list[Release] = []
+        self._of: dict[str, list[Release]] = {}
+        self._documents: OrderedDict[int, bytes] = OrderedDict()
+        self._bytes = 0
+
+    async def listed(self, recipe_hash: str | None = None) -> Sequence[Release]:
+        """Every release as of now, or one recipe's, in the order of their release. Raises ``Abort``."""
+        async with self._reading:
+            cursor: int | None = max(0, len(self._listed) - 1)
+            while cursor is not None:
+                page = await self._page(cursor, PAGE)
+                try:
+                    cursor = self._next(cursor, page)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    self._forget()
+                    raise refuse(Problem.PEER_ANSWER, "what the collector released cannot be read") from error
+            return tuple(self._listed if recipe_hash is None else self._of.get(recipe_hash, ()))
+
+    async def documents(self, wanted: Sequence[Release]) -> list[dict[str, Any]]:
+        """Their result documents. Raises ``Abort``."""
+        found = {one.place: text for one in wanted if (text := self._kept(one)) is not None}
+        missing = sorted((one for one in wanted if one.place not in found), key=lambda one: one.place)
+        while missing:
+            first = missing[0].place
+            run = sum(1 for at, one in enumerate(missing[:PAGE]) if one.place == first + at)
+            texts = [_text(one) for one in (await self._page(first - 1, run))["results"]]
+            if not texts or any(_digest(text) != one.digest for one, text in zip(missing, texts, strict=False)):
+                raise away("collector", "what it released is being read again")
+            for one, text in zip(missing, texts, strict=False):
+                found[one.place] = text
+                self._keep(one, text)
+            missing = missing[len(texts) :]
+        return [json.loads(found[one.place]) for one in wanted]
+
+    def _next(self, cursor: int, page: Mapping[str, Any]) -> int | None:
+        """Take up what stands behind the first ``cursor``; and from where to go on."""
+        found, following = page["results"], page["next"]
+        if cursor < len(self._listed):
+            if not found or _digest(_text(found[0])) != self._listed[cursor].digest:
+                self._forget()
+                return 0
+            found = found[1:]
+        for one in found:
+            self._add(one)
+        return None if following is None else len(self._listed)
+
+    def _add(self, document: Mapping[str, Any]) -> None:
+        text = _text(document)
+        labels = [bucket["label"] for bucket in document.get("buckets", ())]
+        release = Release(
+            len(self._listed) + 1,
+            document["recipe_hash"],
+            document["name"],
+            document["released_at"],
+            document.get("interval", {}).get("start", 0),
+            int(document["report_count"]),
+            _digest(json.dumps(labels).encode()) if labels else None,
+            _digest(text),
+        )
+        self._listed.append(release)
+        self._of.setdefault(release.recipe, []).append(release)
+        self._keep(release, text)
+
+    def _keep(self, release: Release, text: bytes) -> None:
+        self._bytes += len(text) - len(self._documents.pop(release.place, b""))
+        self._documents[release.place] = text
+        while self._bytes > MOST_BYTES and len(self._documents) > 1:
+            self._bytes -= len(self._documents.popitem(last=False)[1])
+
+    def _forget(self) -> None:
+        self._listed, self._of, self._bytes = [], {}, 0
+        self._documents.clear()
+
+    def _kept(self, release: Release) -> bytes | None:
+        text = self._documents.get(release.place)
+        if text is None or _digest(text) != release.digest:
+            return None
+        self._documents.move_to_end(release.place)
+        return text
+
+    async def _page(self, cursor: int, limit: int) -> Any:
+        url = f"{self._at.url}/v1/results?cursor={cursor}&limit={limit}"
+        async with told("collector"):
+            return await call(self._transport, "GET", url, bearer=self._at.bearer)
+
+
+def _text(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]
