@@ -21,6 +21,8 @@ class CollectorStub:
         self.asked: list[str] = []
         self.stuck: set[int] = set()
         self.token = "collections-secret"
+        self.instead: Any = None
+        """What it answers instead of a page of releases."""
         self.told = 0
         """How many releases it told of, all answers together."""
 
@@ -48,6 +50,8 @@ class CollectorStub:
         return {**known, **words, "stuck": True, "next_attempt": 1_000_000}
 
     async def _results(self, request: web.Request) -> web.Response:
+        if self.instead is not None:
+            return web.json_response(self.instead)
         after, limit = page_of(request)
         page = self.released[after : after + limit]
         self.told += len(page)

@@ -127,3 +127,19 @@ async def test_what_cannot_be_read_is_the_collectors_doing(stage: Stage, collect
     for path in ("/", "/results"):
         assert (await browser.get(path)).status == 200
         assert "it does not answer" in browser.page
+
+
+@pytest.mark.parametrize(
+    "page",
+    [{"results": [], "next": "0"}, {"results": [], "next": "450"}, {"results": 7, "next": None}, {}, []],
+    ids=str,
+)
+async def test_a_page_that_leads_nowhere_is_refused_and_not_asked_for_again(
+    stage: Stage, collector: CollectorStub, page: Any
+) -> None:
+    collector.instead = page
+    assert await stage.refused("GET", "/v1/results") == (502, "problem:peer-answer")
+    collector.instead = None
+    assert [one for page in await pages(stage) for one in page] == collector.released
+    collector.instead = page
+    assert await stage.refused("GET", "/v1/results") == (502, "problem:peer-answer")

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
+from tacit.errors import Abort
 from tacit.operations.results import CollectorAccess
 from tacit.operations.services import call
 from tacit.ports import Transport
@@ -59,12 +60,12 @@ class Releases:
         async with self._reading:
             cursor: int | None = max(0, len(self._listed) - 1)
             while cursor is not None:
-                page = await self._page(cursor, PAGE)
+                found, more = await self._page(cursor, PAGE)
                 try:
-                    cursor = self._next(cursor, page)
+                    cursor = self._next(cursor, found, more=more)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     self._forget()
-                    raise refuse(Problem.PEER_ANSWER, "what the collector released cannot be read") from error
+                    raise _unreadable() from error
             return tuple(self._listed if recipe_hash is None else self._of.get(recipe_hash, ()))
 
     async def documents(self, wanted: Sequence[Release]) -> list[dict[str, Any]]:
@@ -74,7 +75,7 @@ class Releases:
         while missing:
             first = missing[0].place
             run = sum(1 for at, one in enumerate(missing[:PAGE]) if one.place == first + at)
-            texts = [_text(one) for one in (await self._page(first - 1, run))["results"]]
+            texts = [_text(one) for one in (await self._page(first - 1, run))[0]]
             if not texts or any(_digest(text) != one.digest for one, text in zip(missing, texts, strict=False)):
                 raise away("collector", "what it released is being read again")
             for one, text in zip(missing, texts, strict=False):
@@ -83,9 +84,9 @@ class Releases:
             missing = missing[len(texts) :]
         return [json.loads(found[one.place]) for one in wanted]
 
-    def _next(self, cursor: int, page: Mapping[str, Any]) -> int | None:
-        """Take up what stands behind the first ``cursor``; and from where to go on."""
-        found, following = page["results"], page["next"]
+    def _next(self, cursor: int, found: Sequence[Any], *, more: bool) -> int | None:
+        """Take up what stands behind the first ``cursor``; and from where to go on where there is ``more``. Raises
+        ``ValueError`` where that would not lead on."""
         if cursor < len(self._listed):
             if not found or _digest(_text(found[0])) != self._listed[cursor].digest:
                 self._forget()
@@ -93,7 +94,9 @@ class Releases:
             found = found[1:]
         for one in found:
             self._add(one)
-        return None if following is None else len(self._listed)
+        if more and len(self._listed) <= cursor:
+            raise ValueError("a page without a release that says that more follow")
+        return len(self._listed) if more else None
 
     def _add(self, document: Mapping[str, Any]) -> None:
         text = _text(document)
@@ -129,10 +132,18 @@ class Releases:
         self._documents.move_to_end(release.place)
         return text
 
-    async def _page(self, cursor: int, limit: int) -> Any:
+    async def _page(self, cursor: int, limit: int) -> tuple[list[Any], bool]:
+        """The documents behind the first ``cursor``, and whether more follow. Raises ``Abort``."""
         url = f"{self._at.url}/v1/results?cursor={cursor}&limit={limit}"
         async with told("collector"):
-            return await call(self._transport, "GET", url, bearer=self._at.bearer)
+            page = await call(self._transport, "GET", url, bearer=self._at.bearer)
+        if not isinstance(page, dict) or not isinstance(page.get("results"), list):
+            raise _unreadable()
+        return page["results"], page.get("next") is not None
+
+
+def _unreadable() -> Abort:
+    return refuse(Problem.PEER_ANSWER, "what the collector released cannot be read")
 
 
 def _text(document: Mapping[str, Any]) -> bytes:
