@@ -1,7 +1,8 @@
-# make install   ./.venv with Tacit and everything that demo and tests need, versions and hashes from requirements.lock
+# make install   ./.venv with Tacit and what its demo needs, versions and hashes from requirements.lock
 # make demo      the main job end to end on real data, in a terminal
-# make check     formatter, linter, types, import rules
-# make test      the tests, without the long ones; make test-all runs those too
+# make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
+# make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
+# make install-test, make install-check  add those packages and do no more
 # make test-flaky  every test that depends on a random draw RUNS times (100), compared with the rates that they state
 # make fmt       format the code
 # make documents docs/schemas, docs/vectors and the states in docs/data_model.md anew, after a change of a model, a rule,
@@ -12,40 +13,64 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.tacit-installed
+FOR_TESTS := $(VENV)/.tacit-tests-installed
+FOR_CHECKS := $(VENV)/.tacit-checks-installed
 
-.PHONY: install demo check check-format check-lint check-types check-imports test test-all test-flaky fmt documents lock
+.PHONY: install install-test install-check demo check check-format check-lint check-types check-imports test test-all \
+    test-flaky fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
 
-$(STAMP): pyproject.toml requirements.lock
+install-test: $(FOR_TESTS)
+
+install-check: $(FOR_CHECKS)
+
+# A lock names only what the ones before it do not. Nothing is compiled before it is used: most modules never are. An old
+# pip compares every file that the index has with every platform, for minutes: first comes one that does not.
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL = $(PIP) install --no-compile --require-hashes
+
+$(STAMP): pyproject.toml requirements-pip.lock requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "make: Python 3.11 or newer is needed; run: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	        apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv; \
 	    else echo "make: the Python module venv is missing; run: sudo apt-get install -y python3-venv" >&2; exit 1; fi; }
+	@echo "installing Tacit and what its demo needs into ./$(VENV)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@echo "installing into ./$(VENV) (the first time takes a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(INSTALL) -r requirements-pip.lock
+	@$(INSTALL) -r requirements.lock
+	@$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(FOR_TESTS): $(STAMP) requirements-test.lock
+	@echo "adding what the tests need to ./$(VENV)"
+	@$(INSTALL) -r requirements.lock -r requirements-test.lock
+	@touch $@
+
+$(FOR_CHECKS): $(FOR_TESTS) requirements-check.lock
+	@echo "adding what the checks need to ./$(VENV)"
+	@$(INSTALL) -r requirements.lock -r requirements-test.lock -r requirements-check.lock
+	@touch $@
+
+demo: export PYTHONDONTWRITEBYTECODE =
 demo: $(STAMP)
 	@$(BIN)/tacit demo
 
 check: check-format check-lint check-types check-imports
 
-check-format: $(STAMP)
+check-format: $(FOR_CHECKS)
 	$(BIN)/ruff format --check .
 
-check-lint: $(STAMP)
+check-lint: $(FOR_CHECKS)
 	$(BIN)/ruff check .
 
-check-types: $(STAMP)
+check-types: $(FOR_CHECKS)
 	$(BIN)/mypy
 
-check-imports: $(STAMP)
+check-imports: $(FOR_CHECKS)
 	$(BIN)/lint-imports
 
 # One worker more than processors, since tests also wait for servers and disks, at most four; a module's tests stay
@@ -57,19 +82,23 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test test-all test-flaky: export PYTHONDONTWRITEBYTECODE =
 
-test: $(STAMP)
-	$(PYTEST) -m "not slow"
+# Tests have a temporary folder of their own, which goes with them. PostgreSQL, as another user, has to pass through it.
+IN_TEMPORARY_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-/tmp}/tacit-test-XXXXXX") && chmod 711 "$$folder" && \
+    trap 'rm -rf "$$folder"' EXIT && export TMPDIR="$$folder" &&
 
-test-all: $(STAMP)
-	$(PYTEST) -m ""
+test: $(FOR_TESTS)
+	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "not slow"
+
+test-all: $(FOR_TESTS)
+	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m ""
 
 # Each run has other seeds; then the property tests look for new examples once.
 RUNS ?= 100
-test-flaky: $(STAMP)
-	$(PYTEST) -m "not slow" --runs $(RUNS)
-	$(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
+test-flaky: $(FOR_TESTS)
+	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "not slow" --runs $(RUNS)
+	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
 
-fmt: $(STAMP)
+fmt: $(FOR_CHECKS)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -78,8 +107,16 @@ documents: $(STAMP)
 	$(BIN)/tacit vectors --out docs/vectors
 	$(BIN)/python -m infra.documents.states docs/data_model.md
 
-# hatchling and editables are locked too, because the package itself is installed without build isolation.
+# hatchling and editables are locked too, because the package itself is installed without build isolation. A set has the
+# versions of the sets below it, and leaves them out.
+LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+    --no-header
+ABOVE = $(foreach file,$(1),--constraint $(file) $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' $(file)))
 lock:
-	printf 'hatchling\neditables\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-annotate --no-header --extra accounting --extra demo --extra bench --extra fleet --extra hsm --extra operator --extra postgres --extra test \
-	    --output-file requirements.lock pyproject.toml -
+	echo pip | $(LOCK) --output-file requirements-pip.lock -
+	printf 'hatchling\neditables\n' | $(LOCK) --extra demo --output-file requirements.lock pyproject.toml -
+	$(LOCK) $(call ABOVE,requirements.lock) --extra accounting --extra bench --extra containers --extra figures --extra fleet \
+	    --extra hsm --extra operator --extra pages --extra postgres --extra test \
+	    --output-file requirements-test.lock pyproject.toml
+	$(LOCK) $(call ABOVE,requirements.lock requirements-test.lock) --extra check \
+	    --output-file requirements-check.lock pyproject.toml

@@ -33,12 +33,12 @@ NAME = "attester"
 
 
 def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[AttestationVerifier] = ()) -> web.Application:
-    """The application; its store opens with it. ``verifiers`` adds formats beside ``software-root``.
+    """Build the application; its store opens with it. ``verifiers`` adds evidence formats beside ``software-root``.
 
     Raises ``UsageError`` for an unsafe setting and for roots, revocations or secrets that cannot be read.
     """
     if config.issuer_credential is None and config.client_cert is None:
-        raise UsageError("issuer_credential or client_cert is needed: the issuer serves its attester only")
+        raise UsageError("issuer_credential or client_cert is needed: the issuer serves only its attester")
     require_secure_url(config.issuer_url, insecure_http=config.insecure_http)
     callers = Callers(NAME, config.listen, tokens_of({"operator": config.operator_token}))
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=callers)
@@ -65,13 +65,13 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
 
 
 def make_transport(config: AttesterConfig) -> HttpTransport:
-    """The transport for ``Deps`` of an attester that runs on its own."""
+    """The transport for the ``Deps`` of an attester that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
 def _attester_secret(config: AttesterConfig, deps: Deps) -> bytes:
-    """What device ids are hashed under and challenges are made from: made at the first start, kept in a file of its
-    own, the same for every process of one attester."""
+    """The secret (32 bytes) that keys the HMACs of device ids and of challenges. It is made at the first start, kept in
+    a file of its own, and is the same for every process of one attester."""
     if config.storage == "memory":
         return deps.entropy(SECRET_SIZE)
     path = config.state_dir / "stable-id.key"

@@ -1,12 +1,12 @@
-"""Challenges without memory: what the attester gives out it can recognise later, so that asking for one stores nothing.
+"""Stateless challenges: the attester recognises the challenges that it gave out, so issuing one stores nothing.
 
-A challenge is ``expires (uint64) || nonce (8) || tag (16)``: its POSIX second of expiry, randomness, and HMAC-SHA256 of
-both, cut to 128 bits, under a key that every process of one attester derives from the secret they share. Devices see 32
-opaque bytes. Only one that was used is kept, until it has ended (``attester.store``).
+A challenge is ``expires (uint64) || nonce (8) || tag (16)``: the POSIX second in which it expires, randomness, and an
+HMAC-SHA256 of both, cut to 128 bits, under a key that every process of one attester derives from their shared secret.
+Devices see 32 opaque bytes. Only a challenge that was used is stored, until it expires (``attester.store``).
 
-Time never runs backwards here: it is the clock's, or where that is later the *floor*, the latest expiry that was ever
-forgotten. A clock that was set back therefore revives nothing, and while it lags behind the floor challenges go on
-from there.
+Time never runs backwards here: it is the later of the clock and the *floor*, which is the latest expiry among the
+challenges that were ever forgotten. So a clock that was set back revives no challenge, and while it lags behind the
+floor, new challenges are dated from the floor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.ports import Entropy
 from tacit.tokens.attestation import CHALLENGE_SIZE
 
 SKEW_SECONDS = 60
-"""By how much the clocks of two processes may differ."""
+"""Seconds by which the clocks of two processes may differ."""
 _LABEL = b"tacit attester challenge v1"
 _TIME_SIZE, _NONCE_SIZE, _TAG_SIZE = 8, 8, 16
 
@@ -36,8 +36,8 @@ class Challenges:
         return head + self._tag(head)
 
     def expires(self, challenge: bytes, now: float) -> int | None:
-        """The second in which a challenge ends; None for one that is not ours, that ended before ``now`` or that was
-        given out later than it, clocks being ``SKEW_SECONDS`` apart at most."""
+        """The POSIX second in which a challenge expires. None for one that this attester did not make, that expired
+        before ``now``, or that was issued after ``now`` (allowing ``SKEW_SECONDS`` between clocks)."""
         head = challenge[: _TIME_SIZE + _NONCE_SIZE]
         if len(challenge) != CHALLENGE_SIZE or not hmac.compare_digest(self._tag(head), challenge[len(head) :]):
             return None

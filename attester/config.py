@@ -10,24 +10,24 @@ from tacit.service.config import ConfigPath, ServiceConfig
 
 
 class AttesterConfig(ServiceConfig):
-    """The attester."""
+    """Configuration of the attester."""
 
     issuer_url: str
     """The issuer's base URL, without a final slash."""
     issuer_credential: ConfigPath | None = None
-    """File (0600) with the bearer token for the issuer; without it ``client_cert`` speaks for the attester."""
+    """File (0600) with the bearer token for the issuer; without it the attester authenticates with ``client_cert``."""
     software_roots: Annotated[tuple[ConfigPath, ...], Field(min_length=1)]
     """PEM files of trusted roots for evidence of format ``software-root``."""
     revocations: ConfigPath | None = None
-    """Text file with one SHA-256 (hex) of a revoked certificate's SubjectPublicKeyInfo per line, read again when it
-    changes."""
+    """Text file of revoked keys: one SHA-256 (hex) of a certificate's SubjectPublicKeyInfo per line. The file is read
+    again when it changes."""
     challenge_seconds: Annotated[int, Field(ge=1, le=3600)] = 300
-    """For how long a challenge is good."""
+    """Lifetime of a challenge in seconds."""
     quota_grace_seconds: Annotated[int, Field(ge=0)] = 86400
-    """For how long after an epoch it is remembered who had tokens of it."""
+    """Seconds after the end of an epoch for which the attester remembers which devices had tokens of it."""
     group_items: Annotated[int, Field(ge=1, le=1024)] = 256
-    """Most requests that are written down in one transaction."""
+    """Most requests that are recorded in one transaction."""
     group_delay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Seconds for which they wait for others to be written down with."""
+    """Seconds that a request may wait for others to be recorded in the same transaction."""
     idle_seconds: Annotated[float, Field(gt=0)] = 10.0
-    """Pause between two rounds of forgetting what is over."""
+    """Seconds between two rounds of deleting expired challenges and quotas."""

@@ -1,4 +1,5 @@
-"""Which (epoch, slot) a truncated key id stands for, from the issuer's directory, cached as the issuer says."""
+"""Finds the (epoch, slot) of a truncated key id in the issuer's directory, which is cached for as long as the issuer
+says."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})(?:$|[\s,])")
 
 @dataclass(frozen=True, slots=True)
 class SlotWindow:
-    """A slot, its key, and the POSIX seconds between which its tokens are issued."""
+    """A slot, its token key, and the POSIX seconds between which its tokens are issued."""
 
     epoch: int
     slot: int
@@ -33,8 +34,8 @@ class SlotWindow:
 
 
 class KeyDirectory:
-    """The issuer's live keys. One fetch at a time; a directory past its age is used on where the issuer does not
-    answer, since every key carries its own window."""
+    """The issuer's live keys. Only one fetch runs at a time. If the issuer does not answer, a directory past its age
+    stays in use, since every key carries its own window."""
 
     def __init__(self, issuer_url: str, transport: Transport, clock: Clock) -> None:
         self._url = issuer_url + WELL_KNOWN_PATH
@@ -46,9 +47,10 @@ class KeyDirectory:
         self._fresh_until = float("-inf")
 
     async def open_slot(self, truncated_id: int) -> SlotWindow | None:
-        """The slot that the id stands for now, or None. Raises ``TransportError`` while there is no directory."""
+        """The slot that the id stands for now, or None. Raises ``TransportError`` if no directory was fetched yet and
+        the issuer does not answer."""
         now = self._clock.now()
-        if not self._fetched <= now < self._fresh_until:  # past its age, or of a clock that was ahead
+        if not self._fetched <= now < self._fresh_until:  # past its age, or fetched when the clock was ahead
             await self._refresh(self._fresh_until)
         found = self._find(truncated_id, now)
         if found is None and now >= self._fetched + REFETCH_SECONDS:
@@ -107,5 +109,5 @@ def _window(key: DirectoryKey) -> SlotWindow | None:
     try:
         token_key = TokenKey.from_spki(key.token_key)
     except DecodeError:
-        return None  # one key that is none closes its own slot
+        return None  # a malformed key closes only its own slot
     return SlotWindow(key.epoch, key.slot, key.not_before, key.not_after, token_key)

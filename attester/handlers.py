@@ -1,4 +1,4 @@
-"""The attester's HTTP resources: challenges and token requests (public), counts (the operator's)."""
+"""The attester's HTTP resources: challenges and token requests (public), issuance counts (operator only)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _token_request(text: str) -> bytes:
 
 
 async def get_issuance(request: web.Request) -> web.Response:
-    """GET /v1/issuance, after the operator's credential: counts by slot, for ever (P15)."""
+    """GET /v1/issuance, with the operator's credential: counts by slot, which are kept for ever (P15)."""
     request.app[CALLERS].require(request, "operator")
     counts = await request.app[ATTESTER].issuance()
     slots = [{"epoch": epoch, "slot": slot, **asdict(count)} for (epoch, slot), count in counts.items()]

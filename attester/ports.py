@@ -1,4 +1,4 @@
-"""What the attester keeps, and what it asks of whatever keeps it."""
+"""The records that the attester keeps, and the interface of the store that keeps them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tacit.service.store import MarkedStore
 
 @dataclass(frozen=True, slots=True)
 class Debit:
-    """One device asks for its token of one slot, with a challenge that it answered before it ended.
+    """A device's request for its token of one slot, with a challenge that it answered in time.
 
-    ``challenge_expires`` is the POSIX second in which that is, ``expires`` the one after which the quota's row may be
-    forgotten.
+    ``challenge_expires`` is the POSIX second in which the challenge expires; ``expires`` is the POSIX second after
+    which the quota's row may be deleted.
     """
 
     challenge: bytes = field(repr=False)
@@ -28,31 +28,31 @@ class Debit:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Epoch and slot."""
+        """(epoch, slot)."""
         return (self.epoch, self.slot)
 
     @property
     def quota(self) -> tuple[bytes, int, int]:
-        """What there is one token of."""
+        """(stable id, epoch, slot): the key for which there is one token."""
         return (self.stable_id, self.epoch, self.slot)
 
 
 class DebitResult(enum.Enum):
-    """What became of a debit."""
+    """Outcome of a debit."""
 
-    GRANTED = "granted"  # this request, now or before: forward it
-    EXHAUSTED = "exhausted"  # the device had another request for this slot
-    FORGOTTEN = "forgotten"  # who has had a token of this slot is not known any more
+    GRANTED = "granted"  # granted, now or before, for this very request: forward it
+    EXHAUSTED = "exhausted"  # the device already sent another request for this slot
+    FORGOTTEN = "forgotten"  # the slot is closed: the record of which devices had its tokens may have been deleted
     CHALLENGE_USED = (
-        "challenge-used"  # the challenge was used before, or ended so long ago that this is not known any more
+        "challenge-used"  # the challenge was used before, or expired so long ago that its record may have been deleted
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What one slot came to (P15); none of it ever falls. ``devices`` had their token debited, ``requested`` counts the
-    requests that were released to the issuer (each again where a device asked again), ``answered`` the tokens that came
-    back and were passed on."""
+    """Totals of one slot (P15), which never decrease. ``devices`` counts the devices whose token was debited,
+    ``requested`` the requests that were released to the issuer (a repeated request counts again), ``answered`` the
+    tokens that the issuer returned and that were passed on."""
 
     devices: int = 0
     requested: int = 0
@@ -60,21 +60,22 @@ class Issued:
 
 
 class AttesterStore(MarkedStore, Protocol):
-    """Challenges that were used, quotas and counts. Every method is one transaction, durable when it returns."""
+    """Used challenges, quotas and counts. Every method is one transaction, durable when it returns."""
 
     async def debit(self, debits: Sequence[Debit]) -> list[DebitResult]:
-        """Burn each challenge, take each quota and count what is granted, all in one transaction."""
+        """Burn each challenge, take each quota, and count what is granted, all in one transaction. The results are in
+        the order of ``debits``."""
         ...
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """Count tokens, by (epoch, slot), that came back from the issuer."""
+        """Add the numbers of tokens, by (epoch, slot), that the issuer returned."""
         ...
 
     async def forget(self, now: float) -> int:
-        """Delete what ended by ``now``; returns the floor below which no challenge counts any more (POSIX seconds):
-        the latest end of any that was ever deleted, kept with the deletion."""
+        """Delete the rows that ended by ``now``. Returns the floor in POSIX seconds, at or below which no challenge is
+        accepted any more: the latest end among all rows that were ever deleted, stored together with the deletion."""
         ...
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """What every slot came to so far, by (epoch, slot)."""
+        """Totals so far, by (epoch, slot)."""
         ...

@@ -1,6 +1,6 @@
-"""The attester's tables: challenges that were used, which device has had its token of which slot, and counts by slot.
+"""The attester's tables: used challenges, which device has had its token of which slot, and counts by slot.
 
-A device appears only as an HMAC under a secret that is not in this database; a token request only as a hash.
+A device appears only as an HMAC under a secret that is not in this database; a token request appears only as a hash.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ CHALLENGE_FLOOR = Table(
     Column("only", Integer, primary_key=True, autoincrement=False),
     Column("expires", BigInteger, nullable=False),
 )
-"""What was forgotten for good, whatever the clock says. ``only`` 0 (``OF_CHALLENGES``): no challenge that ends by then
-is taken any more; 1 (``OF_QUOTAS``): nobody gets a token of a slot whose quotas end by then. Each only grows."""
+"""The floors: what was deleted for good, whatever the clock says. Row ``only`` = 0 (``OF_CHALLENGES``): no challenge
+that expires at or before the floor is accepted any more. Row 1 (``OF_QUOTAS``): nobody gets a token of a slot whose
+quotas end at or before it. A floor only increases."""
 OF_CHALLENGES, OF_QUOTAS = 0, 1
 ISSUANCE = Table(
     "issuance",

@@ -1,13 +1,13 @@
 """The attester: one token per attested device and slot.
 
-Order of a request: the key id names an open slot; the challenge is one of ours and has not ended; the evidence covers
-challenge and request; challenge burnt and quota taken in one durable transaction; then, and only then, a fresh
-request to the issuer. Whoever only asks for challenges leaves nothing behind. A crash after the debit costs the device
-a retry with the same blinded message, which is forwarded again without a second debit; another blinded message gets
-429.
+A request is handled in this order. The key id names an open slot. The challenge is one of ours and has not expired. The
+evidence covers the challenge and the request. The challenge is burnt and the quota taken in one durable transaction.
+Only then does a fresh request go to the issuer. A client that only asks for challenges leaves nothing behind. A crash
+after the debit costs the device a retry with the same blinded message, which is forwarded again without a second debit;
+another blinded message gets 429.
 
 The attester learns the device and the slot, never a recipe, a token or a report. Its counts by slot (P15) bound the
-issuer's from both sides: what it released is counted before it is sent, what came back afterwards.
+issuer's count from both sides: requests are counted before they are sent, tokens after they came back.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ ISSUER_PROBLEM = "urn:tacit:problem:issuer"
 TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
 TAG_SIZE = 4
 OPEN_EPOCHS = 2
-"""Epochs whose tokens are issued at one time."""
+"""Number of epochs whose tokens are issued at the same time."""
 
 
 def _not_attested() -> Abort:
-    """One answer for every way in which attestation can fail."""
+    """The one answer for every way in which attestation can fail."""
     return Abort(ATTESTATION_PROBLEM, status=403, title="The device could not be attested.")
 
 
 def unsignable(detail: str) -> Abort:
-    """What a request gets that no issuer would sign."""
+    """The answer to a request that no issuer would sign."""
     return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
 
 
 def _closed() -> Abort:
-    return unsignable("the slot is closed: who has had a token of it is not known any more")
+    return unsignable("the slot is closed: the record of which devices had its tokens was deleted")
 
 
 class Attester:
-    """The attester's state and acts. ``open`` before use, ``close`` after."""
+    """The attester's state and operations. Call ``open`` before use and ``close`` after."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Attester:
         verifiers: list[AttestationVerifier],
         secret: bytes,
     ) -> None:
-        """``secret`` (32 bytes): what all processes of this attester share. Raises ``UsageError`` where the issuer
+        """``secret`` has 32 bytes and is shared by all processes of this attester. Raises ``UsageError`` if the issuer
         credential cannot be read."""
         self._config = config
         self._deps = deps
         self._verifiers = {verifier.fmt: verifier for verifier in verifiers}
         self._directory = KeyDirectory(config.issuer_url, deps.transport, deps.clock)
         self.credential = ShownToken(config.issuer_credential)
-        """By which the issuer knows this attester."""
+        """The credential with which this attester authenticates to the issuer."""
         self._log = get_logger("attester")
         self._refusals: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class Attester:
         self._store = store
 
     async def open(self) -> None:
-        """Open the store and forget what ended."""
+        """Open the store and delete what expired."""
         store = self._store
         await store.open()
         items, delay, clock = self._config.group_items, self._config.group_delay, self._deps.clock
@@ -92,14 +92,14 @@ class Attester:
         self._logged = await store.issuance()
 
     async def close(self) -> None:
-        """Write what waits and close."""
+        """Write what is still buffered, and close the store."""
         await self._debits.close()
         await self.issuance()
         await self._store.close()
 
     async def _forget(self) -> int:
-        """Forget what ended; the second up to which no challenge counts. Those that may have been used before the
-        database was restored from the past ended by then."""
+        """Delete what expired; returns the POSIX second at or below which no challenge is accepted. After a restore
+        from a backup this includes challenges that may have been used between the backup and the restore."""
         floor = await self._store.forget(self._deps.clock.now())
         closed = self._store.closed_until
         return max(floor, closed + self._config.challenge_seconds) if closed else floor
@@ -109,15 +109,15 @@ class Attester:
         return self._challenges.fresh(self._time(), self._deps.entropy)
 
     def _time(self) -> float:
-        """The time of challenges, which never runs backwards over one that was forgotten."""
+        """The time for challenges: never earlier than the expiry of a challenge that was deleted."""
         return max(self._deps.clock.now(), self._floor)
 
     async def request_token(self, evidence: Evidence, challenge: bytes, token_request: bytes) -> bytes:
-        """The issuer's answer to an attested device's token request.
+        """The issuer's answer (256 bytes) to an attested device's token request.
 
-        Raises ``Abort``: 422 for a token request that is malformed, for a key that is not open, or not below its
-        modulus (RFC 9578 section 6.2), 403 for every failure of attestation, 429 for a second token, 502 where the
-        issuer does not sign. What no issuer can sign costs the device nothing.
+        Raises ``Abort``: 422 for a token request that is malformed, names a key that is not open, or is not below the
+        key's modulus (RFC 9578 section 6.2); 403 for every failure of attestation; 429 for a second token; 502 if the
+        issuer does not sign. A request that no issuer can sign costs the device nothing.
         """
         request, window = await self._signable(token_request)
         ends, stable = self._attest(evidence, challenge, request)
@@ -156,7 +156,8 @@ class Attester:
         return request, window
 
     def _attest(self, evidence: Evidence, challenge: bytes, request: TokenRequest) -> tuple[int, bytes]:
-        """When the challenge ends, and the stable id of the device behind the evidence. Raises ``Abort`` (403)."""
+        """The POSIX second in which the challenge expires, and the stable id of the device behind the evidence. Raises
+        ``Abort`` (403)."""
         now = self._deps.clock.now()
         ends = self._challenges.expires(challenge, self._time())
         if ends is None:
@@ -186,7 +187,8 @@ class Attester:
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
 
     async def _forward(self, request: TokenRequest) -> bytes:
-        """A request of our own making to the issuer: nothing of the client's but the 259 bytes."""
+        """Send a fresh request to the issuer. Nothing of the client's is in it except the 259 bytes of the token
+        request."""
         url = self._config.issuer_url + "/token-request"
         headers = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST, **self.credential.headers()}
         response = await self._deps.transport.request("POST", url, headers=headers, body=request.encode())
@@ -200,7 +202,7 @@ class Attester:
         raise Abort(ISSUER_PROBLEM, status=502, title="The issuer did not sign the request.")
 
     async def housekeeping(self) -> None:
-        """Forget what ended; log refusals by reason and counts by slot (P15), where they moved."""
+        """Delete what expired; log refusals by reason, and counts by slot (P15), where they changed."""
         self._floor = await self._forget()
         refusals, self._refusals = self._refusals, Counter()
         self._refused += refusals
@@ -213,19 +215,19 @@ class Attester:
         self._logged = counts
 
     async def refused_by_cause(self) -> Reading:
-        """For the metrics: attestations refused since the start."""
+        """Metric: attestations refused since the start, by cause."""
         return by_label(self._refused + self._refusals)
 
     async def answered_by_epoch(self) -> Reading:
-        """For the metrics: tokens passed on by epoch, of the last two."""
+        """Metric: tokens passed on, by epoch, for the last two epochs."""
         found: Counter[int] = Counter()
         for (epoch, _), issued in (await self._store.issuance()).items():
             found[epoch] += issued.answered
         return by_label({str(epoch): found[epoch] for epoch in sorted(found)[-OPEN_EPOCHS:]})
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """What every slot came to so far. Tokens that came back are stored now; a crash forgets some of them, so that
-        ``answered`` is never too large."""
+        """Totals of every slot so far. The numbers of tokens that came back are written here first; a crash before
+        loses some of them, so ``answered`` is never too large."""
         answered, self._answered = self._answered, Counter()
         try:
             if answered:

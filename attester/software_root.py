@@ -1,7 +1,7 @@
-"""Evidence of format ``software-root``: an X.509 chain to an own root and an ECDSA signature over the binding.
+"""Evidence of format ``software-root``: an X.509 chain to a configured root, and an ECDSA signature over the binding.
 
-Checks, in this order: form, chain (names, signatures, authority bits, path length), validity now, revocation,
-the leaf's key and purposes, the signature.
+Checks, in this order: form, chain (names, signatures, authority bits, path length), validity now, revocation, the
+leaf's key and purposes, the signature.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ _MALFORMED = (
 
 
 def spki_hash(certificate: x509.Certificate) -> bytes:
-    """SHA-256 of the certificate's SubjectPublicKeyInfo: what revocation lists and stable ids go by."""
+    """SHA-256 (32 bytes) of the certificate's SubjectPublicKeyInfo, by which revocation lists and stable ids identify a
+    key."""
     der, info = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(certificate.public_key().public_bytes(der, info)).digest()
 
 
 def load_roots(paths: Sequence[Path]) -> tuple[x509.Certificate, ...]:
-    """Every certificate of the PEM files. Raises ``UsageError``."""
+    """All certificates of the PEM files. Raises ``UsageError`` for a file that cannot be read or holds none."""
     roots: list[x509.Certificate] = []
     for path in paths:
         try:
@@ -62,7 +63,8 @@ def load_roots(paths: Sequence[Path]) -> tuple[x509.Certificate, ...]:
 
 
 class RevocationList:
-    """The revoked keys of a text file, read again when the file changes. Without a file nothing is revoked."""
+    """The revoked keys listed in a text file, which is read again when it changes. Without a file nothing is
+    revoked."""
 
     def __init__(self, path: Path | None) -> None:
         """Raises ``UsageError`` for a file that cannot be read."""
@@ -75,8 +77,8 @@ class RevocationList:
         return key_hash in self._revoked
 
     def reload(self) -> bool:
-        """Read the file if it changed; returns whether it did. A broken file raises ``UsageError`` and leaves
-        the list as it was."""
+        """Read the file if it changed; returns whether it did. A broken file raises ``UsageError`` and leaves the list
+        as it was."""
         if self._path is None:
             return False
         try:
@@ -95,7 +97,7 @@ class RevocationList:
 
 
 class SoftwareRootVerifier:
-    """Verifies against ``roots``; device ids are HMACs under ``secret`` (32 bytes)."""
+    """Verifies evidence against ``roots``. Device ids are HMACs under ``secret`` (32 bytes)."""
 
     def __init__(self, roots: Sequence[x509.Certificate], revoked: RevocationList, secret: bytes) -> None:
         self._roots = tuple(roots)
@@ -134,7 +136,8 @@ class SoftwareRootVerifier:
         )
 
     def _verify_authorities(self, ders: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
-        """Intermediates and the root above them, signatures and authority bits checked; times are not."""
+        """The intermediates and the root above them, after checking signatures and authority bits (not validity
+        times)."""
         if not ders:
             raise EvidenceError("chain")
         path = [x509.load_der_x509_certificate(der) for der in ders]
@@ -159,7 +162,8 @@ class SoftwareRootVerifier:
 
 
 def _check_authority(certificate: x509.Certificate, below: int) -> None:
-    """May sign certificates, with ``below`` authorities between it and the leaf."""
+    """Check that ``certificate`` may sign certificates with ``below`` authorities between it and the leaf. Raises
+    ``EvidenceError``."""
     _check_critical(certificate)
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value

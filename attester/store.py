@@ -1,7 +1,7 @@
-"""What the attester keeps: challenges that were used, the debit of every (device, slot), and counts by slot.
+"""What the attester stores: used challenges, the debit of every (device, slot), and counts by slot.
 
-A debit, the use of its challenge and the count of the request that follows commit in one transaction, before anything
-goes to the issuer. Writes come in groups; inside a group the order of arrival decides.
+A debit, the use of its challenge, and the count of the request that follows commit in one transaction, before anything
+goes to the issuer. Writes are grouped; inside a group the order of arrival decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SqlAttesterStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def debit(self, debits: Sequence[Debit]) -> list[DebitResult]:
-        """Challenges first, then quotas, then counts; this spends."""
+        """As in ``AttesterStore``. Challenges come first, then quotas, then counts."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
@@ -61,8 +61,8 @@ class SqlAttesterStore(DatabaseStore):
         return outcomes
 
     async def _burn(self, connection: AsyncConnection, debits: Sequence[Debit]) -> set[bytes]:
-        """The challenges that nobody used before. The floor is read after the insert: whoever forgot the row of one in
-        the meantime has raised it by then."""
+        """The challenges that nobody used before. The floor is read after the insert: a process that deleted the row of
+        one of them in the meantime has raised the floor by then."""
         rows = {one.challenge: {"challenge": one.challenge, "expires": one.challenge_expires} for one in debits}
         insert = self._database.dialect.upsert(USED_CHALLENGES).values(list(rows.values())).on_conflict_do_nothing()
         added = await connection.execute(insert.returning(USED_CHALLENGES.c.challenge, USED_CHALLENGES.c.expires))
@@ -73,7 +73,8 @@ class SqlAttesterStore(DatabaseStore):
     async def _take(
         self, connection: AsyncConnection, debits: Sequence[Debit]
     ) -> tuple[Counter[tuple[int, int]], dict[tuple[bytes, int, int], bytes]]:
-        """Insert where there is no row yet; returns new rows by (epoch, slot), and whose request holds each quota."""
+        """Insert rows for free quotas. Returns the number of new rows by (epoch, slot), and the hash of the request
+        that holds each quota."""
         if not debits:
             return Counter(), {}
         rows = [
@@ -95,7 +96,7 @@ class SqlAttesterStore(DatabaseStore):
         return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """By INSERT ... ON CONFLICT."""
+        """As in ``AttesterStore``, by INSERT ... ON CONFLICT."""
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
@@ -110,7 +111,7 @@ class SqlAttesterStore(DatabaseStore):
         )
 
     async def forget(self, now: float) -> int:
-        """Challenges and quotas have a floor each."""
+        """As in ``AttesterStore``. Challenges and quotas have separate floors."""
         dialect = self._database.dialect
         async with self._database.transaction() as connection:
             floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
@@ -118,7 +119,7 @@ class SqlAttesterStore(DatabaseStore):
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """In one snapshot."""
+        """As in ``AttesterStore``, in one snapshot."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:
@@ -131,7 +132,8 @@ async def _floor(connection: AsyncConnection, of: int) -> int:
 
 
 async def _forget(connection: AsyncConnection, dialect: Dialect, table: sa.Table, of: int, now: float) -> int:
-    """Delete the rows of ``table`` that ended by ``now``; the latest end of any that was ever deleted."""
+    """Delete the rows of ``table`` that ended by ``now``; returns the latest end among all rows that were ever
+    deleted."""
     ended = table.c.expires <= now
     latest = await connection.scalar(sa.select(sa.func.max(table.c.expires)).where(ended))
     floor = await _floor(connection, of)

@@ -19,10 +19,9 @@ _STABLE_LABEL = b"tacit stable id v1\0"
 
 @dataclass(frozen=True, slots=True)
 class AttestedDevice:
-    """A device that proved itself. ``stable_id`` (32 bytes) is the same for the same device and tells nobody
-    without the attester's secret which device it is; ``assurance`` names the strength of the proof; ``expires``
-    is when the proof's basis ends (POSIX seconds); ``counter`` is the format's own use counter, if it has one.
-    """
+    """A device that proved its identity. ``stable_id`` (32 bytes) is the same for the same device and tells nobody
+    without the attester's secret which device it is; ``assurance`` names the strength of the proof; ``expires`` is when
+    the basis of the proof ends (POSIX seconds); ``counter`` is the format's own use counter, if it has one."""
 
     stable_id: bytes = field(repr=False)
     assurance: str
@@ -31,8 +30,8 @@ class AttestedDevice:
 
 
 class EvidenceError(TacitError):
-    """The evidence does not hold. ``reason`` is a short fixed word for the attester's own counters; the client
-    is told no reason."""
+    """The evidence is not valid. ``reason`` is a short fixed word for the attester's own counters; the client is told
+    no reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,5 +55,5 @@ class AttestationVerifier(Protocol):
 
 
 def stable_id(secret: bytes, fmt: str, raw_id: bytes) -> bytes:
-    """HMAC-SHA-256 of a device's raw id; the raw id goes no further than this call."""
+    """HMAC-SHA-256 (32 bytes) of a device's raw id. The raw id goes no further than this call."""
     return hmac.digest(secret, _STABLE_LABEL + fmt.encode() + b"\0" + raw_id, hashlib.sha256)

@@ -1,9 +1,9 @@
-"""One device: follow the log, prefetch tokens, decide about every recipe once, send what the coin chose.
+"""One device: follow the log, prefetch tokens, decide about every recipe once, and send what the coin chose.
 
-The order inside a decision is the protocol's: verify the recipe and its privacy cost, look for the token and the
-datum, charge the claim, toss the coin, and only then encode, randomise and shard; coin, delay and the finished report
-are durable before anything is sent (P11). A refusal is silent on the wire and explained in the journal. A log that
-showed two histories is never trusted again: from then on the device does nothing at all.
+The order inside a decision is the protocol's: verify the recipe and its privacy cost, look for the token and the datum,
+charge the claim, toss the coin, and only then encode, randomise and shard. Coin, delay and the finished report are
+durable before anything is sent (P11). A refusal is silent on the wire and explained in the journal. A log that showed
+two histories is never trusted again: from then on the device does nothing at all.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tacit.errors import Refusal
 from tacit.pauses import NEVER, uniform
 from tacit.ports import TransportError
 from tacit.problem import party_of
+from tacit.recipe.asking import LONGEST_SPREAD
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
@@ -37,18 +38,16 @@ from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import KeySets, PagedReader, consistency
 
-LONGEST_SPREAD = 1.25
-"""Of `poll_seconds`: the longest time from one poll to the next."""
 READ_WITHIN = 2 * 86_400.0
-"""For so long after the log was last read a device decides. A clock that jumped further has to be borne out first: by
-witnesses, where the policy demands their times, and by the issuer's directory of that time."""
+"""Seconds after the last reading of the log for which a device decides. A larger jump of the clock must first be
+confirmed: by witnesses, if the policy demands their times, and by the issuer's directory of that time."""
 SYNC_SECONDS = 300.0
-"""For all pages of one poll: a log that serves them slowly keeps no report back for longer."""
+"""Seconds for all pages of one poll: a log that serves them slowly must not delay reports for longer."""
 
 
 class Agent:
-    """A device's agent. ``step`` does everything that is due; ``poll``, ``prefetch`` and ``work`` are its parts, for
-    a runner that keeps them apart in time."""
+    """A device's agent. ``step`` does everything that is due; ``poll``, ``prefetch`` and ``work`` are its parts, for a
+    runner that schedules them separately."""
 
     def __init__(
         self,
@@ -60,8 +59,8 @@ class Agent:
         device: AttestedDevice,
         watches: Watches | None = None,
     ) -> None:
-        """``watches``: where the states of watched events are kept (None: in memory alone). Raises ``DecodeError``
-        where a pinned key is malformed."""
+        """``watches`` keeps the states of watched events (None: in memory only). Raises ``DecodeError`` if a pinned key
+        is malformed."""
         self._config = config
         self._policy = policy.model_copy(
             update={
@@ -101,35 +100,35 @@ class Agent:
 
     @property
     def watches(self) -> Watches:
-        """The states of watched events, for whoever drives them by the clock (``panprivate.listening``)."""
+        """The states of watched events, for the code that drives them by the clock (``panprivate.listening``)."""
         return self._watches
 
     @property
     def gateway_keys(self) -> tuple[ohttp.KeyConfig, ...]:
-        """The gateway keys that this device last sealed to, active first."""
+        """The gateway keys that this device last used, the active one first."""
         return self._client.configs
 
     async def step(self) -> float:
-        """Poll, prefetch, decide and send what is due; returns when to come back (POSIX seconds)."""
+        """Poll, prefetch, decide and send what is due; returns when to call again (POSIX seconds)."""
         self.tick()
         return min(await self.poll(), await self.prefetch(), await self.work())
 
     def record(self, event: str, times: int = 1) -> bool:
-        """The event happened so often just now (0 to 256); whether a recipe watches it. It is folded into encrypted
-        state at once, and written when the step of the recipe ends."""
+        """The event happened ``times`` times (0 to 256); returns whether a recipe watches it. It is folded into
+        encrypted state at once, and written when the recipe's step ends."""
         return self._watches.record(event, times)
 
     def tick(self) -> None:
-        """Replace the encrypted state of watched events, as is due every second or so whether or not any happened."""
+        """Replace the encrypted state of watched events; due about every second, whether or not an event happened."""
         self._watches.tick()
 
     async def poll(self) -> float:
-        """``sync`` if it is time, noting what is wrong; returns when it is time again."""
+        """Run ``sync`` if it is time, and record what went wrong; returns when it is time again (POSIX seconds)."""
         now = self._deps.clock.now()
         if not await self._trusted():
             return NEVER
         if self._next_poll - LONGEST_SPREAD * self._config.timing.poll_seconds <= now < self._next_poll:
-            return self._next_poll  # further ahead than any plan: the clock was, and is right now
+            return self._next_poll  # the plan lies too far ahead: the clock was wrong then, and is right now
         spread = uniform(self._deps.entropy, 0.75, LONGEST_SPREAD) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
@@ -144,19 +143,19 @@ class Agent:
         return self._next_poll if await self._trusted() else NEVER
 
     def hasten(self, within: float) -> None:
-        """Plan the next poll at a random moment of the coming ``within`` seconds, if it is not due sooner. However
-        often this is called, polls come no more often for it than one per ``within``."""
+        """Plan the next poll at a random moment of the coming ``within`` seconds, unless it is due sooner. However
+        often this is called, it adds at most one poll per ``within`` seconds."""
         begin = max(self._deps.clock.now(), self._calm_until)
         planned = uniform(self._deps.entropy, begin, begin + within)
         if planned < self._next_poll:
             self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> str:
-        """Fetch what is live through the relay, verify it against everything seen before, and keep what it says.
-        Returns why the first of its leaves that had to be left out was, if one was.
+        """Fetch the live entries through the relay, verify them against everything seen before, and store the result.
+        Returns why the first left-out leaf was left out; empty if none was.
 
-        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves (for good, where it showed
-        two histories: then nothing is even asked).
+        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` if the log misbehaves (permanently if it showed two
+        histories: then the log is not even asked).
         """
         view = await self._open_view()
         if view.state.failure:
@@ -172,7 +171,7 @@ class Agent:
         return strange[0] if strange else ""
 
     async def _sync(self, view: LogView) -> None:
-        """Read the log; where there is no key to ask for it with, get one from the relay first, once."""
+        """Read the log. If there is no key with which to ask it, first get one from the relay, once."""
         try:
             entries = await self._read(view)
         except KeysUnknownError:
@@ -187,7 +186,7 @@ class Agent:
         await self._confirm(view)
 
     async def _note_directories(self, leaves: Iterable[SignedLeaf]) -> None:
-        """Remember the issuer's directories, before any token is asked for under one."""
+        """Store the issuer's directories, before any token is requested under one."""
         before = self._directories.encode()
         self._directories.learn(leaves, self._deps.clock.now())
         kept = self._directories.encode()
@@ -195,16 +194,16 @@ class Agent:
             await self._store.keep({Fact.DIRECTORIES: kept})
 
     async def _confirm(self, view: LogView) -> None:
-        """Take note of the log's new key sets, once the relay, which shows the same to everybody, has shown them too: a
-        log that shows each device a key set of its own has to show the relay one of them. A relay that serves none at
-        all is no obstacle."""
+        """Store the log's new key sets, once the relay, which shows the same to everybody, has shown them too. A log
+        that shows each device a different key set would have to get one of them past the relay. A relay that serves no
+        key sets is no obstacle."""
         new = self._keys.unknown(self._key_sets, self._deps.clock.now())
         if not new:
             return
         try:
             found = await self._relays_key_sets()
         except TransportError:
-            return  # until the next poll
+            return  # not again until the next poll
         if found is not None:
             await self._opened(view, found)
             shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
@@ -212,7 +211,7 @@ class Agent:
         await self._learn_gateway_keys(new)
 
     async def _relays_key_sets(self) -> KeySets | None:
-        """What the relay serves to everybody; None where it serves no key sets. Raises ``TransportError``."""
+        """The key sets that the relay serves to everybody, or None if it serves none. Raises ``TransportError``."""
         answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
         if answer.status == 404:
             return None
@@ -229,8 +228,8 @@ class Agent:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
 
     async def _verified(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
-        """The leaves of ``found``: in a tree that the log signed, signed by the gateway, none of them a second one
-        beside ``known``. Raises ``Refusal``."""
+        """The leaves of ``found``, after checking that they are in a tree that the log signed, are signed by the
+        gateway, and do not contradict a leaf in ``known``. Raises ``Refusal``."""
         probe = LogView(self._log)
         try:
             entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), known)
@@ -251,7 +250,7 @@ class Agent:
 
     async def _recover(self, view: LogView) -> None:
         """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
-        extends the last one that this device saw. Nothing is kept of them before all of that is proved."""
+        extends the last tree that this device saw. Nothing of them is stored before all of that is proved."""
         now = self._deps.clock.now()
         found = await self._relays_key_sets()
         if found is None:
@@ -277,7 +276,7 @@ class Agent:
         self._view = LogView(self._log, state)
 
     async def _get(self, path: str) -> bytes | None:
-        """What the log has at ``path``, through the relay."""
+        """The log's answer for ``path``, fetched through the relay; None if it has none."""
         response = await self._client.request("GET", f"{self._config.recipe_server_url}{path}")
         if response.status == 404:
             return None
@@ -295,25 +294,25 @@ class Agent:
         await self._store.forget(int(self._deps.clock.now() // issuer.epoch_seconds) - 1)
 
     async def prefetch(self) -> float:
-        """Fetch the tokens that are due; returns when the next one is."""
+        """Fetch the tokens that are due; returns when the next one is due (POSIX seconds)."""
         return await self._wallet.step() if await self._trusted() else NEVER
 
     async def work(self) -> float:
-        """Send what is due, decide, and send again: no report waits for a datum. Returns when the next is due."""
+        """Send what is due, decide, and send again: no report waits for a datum. Returns when more is due."""
         await self.send_due()
         await self.consider()
         return await self.send_due()
 
     async def consider(self) -> None:
-        """Decide about every recipe that this device has not decided about yet, and keep the states of those alone that
-        it is going to decide about."""
+        """Decide about every recipe that this device has not decided about yet. Keep watched states only for recipes
+        that it is still going to decide about."""
         if not await self._trusted():
             self._watches.keep_only(())
             return
         async with self._deciding:
             entries = await self._store.entries()
             decided = {entry.recipe_hash for entry in entries}
-            self._watches.forget(decided)  # a crash may have come between an entry and this
+            self._watches.forget(decided)  # a crash may have come between a journal entry and this step
             if self._deps.clock.now() - self._read_at > READ_WITHIN:
                 return
             log = self._live
@@ -330,7 +329,7 @@ class Agent:
             await note(self._store, Fact.STATE_TROUBLE, self._told, self._deps.clock.now())
 
     async def send_due(self) -> float:
-        """Try to send every report that is due; returns when the next one is."""
+        """Try to send every report that is due; returns when the next one is due (POSIX seconds)."""
         if not await self._trusted():
             return NEVER
         async with self._sending:
@@ -344,7 +343,7 @@ class Agent:
             return due_next
 
     async def _open_view(self) -> LogView:
-        """The log as it was left, with the gateway's keys of this time."""
+        """The log as it was last stored, with the gateway's keys for the current time."""
         if self._view is None:
             state = await self._store.fact(Fact.LOG_STATE)
             self._keys.restore(await self._store.fact(Fact.GATEWAY_KEYS))
@@ -357,7 +356,7 @@ class Agent:
         return not (await self._open_view()).state.failure
 
     async def _learn_gateway_keys(self, leaves: Iterable[SignedLeaf]) -> None:
-        """Take note of the key sets that the log shows, for good, before any is used."""
+        """Store the key sets that the log shows, permanently, before any is used."""
         self._keys.learn(leaves, self._deps.clock.now())
         kept = self._keys.encode()
         if kept != await self._store.fact(Fact.GATEWAY_KEYS):
@@ -369,11 +368,11 @@ class Agent:
         return self._decider.refusals(self._live, live, entries)
 
     def may_pass(self, refusal: Refusal, live: LiveRecipe) -> bool:
-        """Whether leaves that are still to come may change the answer."""
+        """Whether leaves that may still be published can change the answer."""
         return may_pass(refusal, self._live, live)
 
     async def _keep(self, made: Decision) -> None:
-        """Write a decision down. Whatever the recipe holds, it costs the device this one entry."""
+        """Write a decision into the journal. Whatever the recipe contains, it costs the device only this one entry."""
         entry = made.entry
         try:
             await self._store.decide(entry, entry.slot if made.spends else None, made.draw)

@@ -1,7 +1,7 @@
 """Where the answer to a recipe comes from: the device's data, or the state that it kept for the recipe.
 
-Both have one face. All that may refuse a recipe is asked by ``check``, before anything depends on an answer (P27);
-whoever is asked then has something to say, ``Reply``, whatever that is.
+Both implement ``Origin``. ``check`` raises everything that may refuse a recipe, before anything depends on an answer
+(P27). A device that passes it always has a ``Reply``, whatever that holds.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
 
 READ_TOGETHER = 4
-"""How many data are read at a time."""
+"""How many data are read concurrently."""
 
 
 class Reply(Protocol):
-    """What a device has to say to one recipe."""
+    """A device's answer to one recipe."""
 
     def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Any, str]:
-        """The measurement that an eligible device sends, drawn once, or None and why nothing. The recipe's coin
-        decides, or ``chosen``, what a series' draw says."""
+        """The measurement that an eligible device sends, drawn once; or None and the reason why nothing is sent.
+        ``chosen`` is the decision of a series' draw; with None the recipe's coin decides."""
         ...
 
 
@@ -40,19 +40,19 @@ class Origin(Protocol):
     """Where the replies to some recipes come from."""
 
     def check(self, recipe: Recipe) -> None:
-        """Refusal for a recipe that cannot be answered, whatever the answer is."""
+        """Raise ``Refusal`` for a recipe that cannot be answered, whatever the answer is."""
         ...
 
     def ready(self, recipe: Recipe, now: float) -> bool:
-        """Whether it can be answered at ``now`` (POSIX seconds) already."""
+        """Whether the recipe can already be answered at ``now`` (POSIX seconds)."""
         ...
 
     def expect(self, recipe: Recipe) -> None:
-        """The device is going to decide about it later. Refusal as ``check``."""
+        """Prepare for a recipe about which the device will decide later. Raises ``Refusal`` as ``check``."""
         ...
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """The replies to ``recipes``, in their order, after at most about ``seconds``. Raises what the store does."""
+        """The replies to ``recipes``, in order, after at most about ``seconds``. Raises the store's errors."""
         ...
 
 
@@ -63,7 +63,7 @@ class Data:
         self._source, self._attributes, self._store, self._clock = source, attributes, store, clock
 
     def check(self, recipe: Recipe) -> None:
-        """Refusal for a randomizer that cannot be."""
+        """Raise ``Refusal`` for an invalid randomizer."""
         derive.randomizer_of(recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
@@ -71,11 +71,11 @@ class Data:
         return True
 
     def expect(self, recipe: Recipe) -> None:
-        """Nothing is to be done before."""
+        """Nothing: data need no preparation."""
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """All data are read together; what is not there in time is missing. What is wrong with the source is noted for
-        its owner."""
+        """Read all data concurrently; a datum that does not arrive in time is missing. Trouble with the source is
+        recorded for the device's owner."""
         turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
         end = clock() + min(READ_SECONDS, seconds)
 
@@ -90,27 +90,27 @@ class Data:
 
 
 class KeptStates:
-    """States of watched events, which are asked when the recipe's interval begins: no sooner, so that all steps are
+    """States of watched events. They are read when the recipe's interval begins and no sooner, so that all steps are
     over."""
 
     def __init__(self, watches: Watches) -> None:
         self._watches = watches
 
     def check(self, recipe: Recipe) -> None:
-        """Refusal for a randomizer that cannot be, and as ``plan_of``."""
+        """Raise ``Refusal`` for an invalid randomizer, and as ``plan_of``."""
         derive.randomizer_of(recipe)
         plan_of(recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
-        """From the interval's beginning on."""
+        """Whether the interval has begun."""
         return now >= recipe.interval.start
 
     def expect(self, recipe: Recipe) -> None:
-        """Watch, if that has not begun (P23: whatever the coin is going to say)."""
+        """Begin to watch, unless already watching (P23: independently of the later coin)."""
         self._watches.expect(recipe)
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """What was kept for each, or the state before the first step; at once."""
+        """The kept state for each recipe, or the state before the first step; returns at once."""
         return [StateReply(recipe, self._watches.state(recipe)) for recipe in recipes]
 
 
@@ -126,7 +126,7 @@ class Origins:
         return self.kept if is_watched(recipe) else self.data
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """The replies to ``recipes``, in their order."""
+        """The replies to ``recipes``, in order."""
         found: dict[bytes, Reply] = {}
         for origin in (self.data, self.kept):
             own = [recipe for recipe in recipes if self.of(recipe) is origin]
@@ -138,25 +138,25 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class DatumReply:
-    """A datum, or that there is none."""
+    """The reply of a device's data: a datum, or that there is none."""
 
     recipe: Recipe
     value: Value | None
 
     def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Measurement | None, str]:
-        """The encoded datum, randomised (``drawn``)."""
+        """The encoded and randomised datum (see ``drawn``)."""
         return drawn(self.recipe, encoder_of(self.recipe.question).encode(self.value), entropy, chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class StateReply:
-    """A state, in which nobody here can see anything."""
+    """The reply of a watched event: an encrypted state, which this device cannot read."""
 
     recipe: Recipe
     state: bytes
 
     def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Any, str]:
-        """The randomizer applied to the encrypted state, if the coin or ``chosen`` says so."""
+        """The randomizer applied to the encrypted state, if the coin (or ``chosen``) says so."""
         if not (coin(self.recipe.sampling.rate_of(MISSING), entropy) if chosen is None else chosen):
             return None, ""
         return randomised(self.recipe, stored_of(self.recipe), self.state, entropy), ""
@@ -165,9 +165,9 @@ class StateReply:
 def drawn(
     recipe: Recipe, answer: Answer | None, entropy: Entropy, chosen: bool | None = None
 ) -> tuple[Measurement | None, str]:
-    """What an eligible device sends, and why nothing: its randomised answer (without one, ``MISSING``, a dummy: P27) if
-    the coin of that answer's rate says so, or a series' draw has ``chosen``; where none comes of that, with the
-    probability of dummies a dummy (P20). Nothing tells later that it was one."""
+    """What an eligible device sends, and why nothing. It sends its randomised answer (without one, ``MISSING``, a
+    dummy: P27) if the coin of that answer's rate, or ``chosen`` of a series' draw, says so. Otherwise it sends a dummy
+    with the probability of dummies (P20). Nothing reveals later that it was one."""
     randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
     if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
         measurement = randomizer.missing(entropy) if answer is MISSING else randomizer.randomise(answer, entropy)

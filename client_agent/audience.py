@@ -1,5 +1,4 @@
-"""Whether this device is of a recipe's audience, and what it answers to a census: decided here and nowhere else (SA2
-5.5).
+"""Decides whether this device belongs to a recipe's audience, and what it answers to a census (SA2 5.5).
 
 The attributes stand in the device's configuration and never leave it but for the randomised answer to a census. A
 device outside a recipe's audience does nothing: one line in its own journal, nothing on the wire, no charge, no coin;
@@ -24,9 +23,8 @@ def includes(recipe: Recipe, attributes: Mapping[str, str]) -> bool:
 
 
 def datum(question: Question, attributes: Mapping[str, str], source: DataSource) -> Value | None:
-    """What the device has to say to a question: for a census its own conjunction (``None`` if it lacks one of the
-    attributes), otherwise the value of the metric in its data. Raises ``UsageError`` where the source cannot be
-    read."""
+    """The device's answer to a question: for a census its own conjunction (``None`` if it lacks one of the attributes),
+    otherwise the value of the metric in its data. Raises ``UsageError`` if the source cannot be read."""
     spec = question.encoder
     if not isinstance(spec, Attributes):
         return source.value(question.metric, question.round_input)

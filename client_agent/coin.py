@@ -11,7 +11,8 @@ COIN_BITS = 128
 
 
 def coin_threshold(rate: Decimal | Fraction) -> int:
-    """The coin says yes to a uniform 128-bit number below this: ``rate``, rounded down to a multiple of 2^-128."""
+    """The threshold for ``rate``: the coin says yes to a uniform 128-bit number below it. ``rate`` is rounded down to a
+    multiple of 2^-128."""
     numerator, denominator = rate.as_integer_ratio()
     return (numerator << COIN_BITS) // denominator
 

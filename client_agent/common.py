@@ -1,8 +1,8 @@
-"""What the agents of one process have in common: connections, and what is made of files that are the same.
+"""What the agents of one process share: connections, and objects read from files with the same contents.
 
-Nothing here takes part in a decision. What an agent trusts (pins, the log's tree, key sets and directories that it has
-seen), its journal, its tokens and every time that it draws are its own, and each asks the log for itself, as a device
-does that is alone: whoever serves agents of one process sees as many devices, at one address.
+Nothing here takes part in a decision. What an agent trusts (pins, the log's tree, the key sets and directories that it
+has seen), its journal, its tokens and every time that it draws are its own. Each agent asks the log for itself, as a
+device on its own does: a server sees the agents of one process as as many devices, at one address.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
 MOST_POLICIES = 16
-"""Policies that are remembered; hosts have one or two."""
+"""Number of policies that are cached; hosts have one or two."""
 
 
 class Common:
-    """Use it with ``async with``, around the agents."""
+    """Shared state of several agents. Use it with ``async with``, around the agents."""
 
     def __init__(self) -> None:
         self._transports: dict[tuple[Path | None, bool], HttpTransport] = {}
@@ -38,7 +38,7 @@ class Common:
         await self._stack.aclose()
 
     async def transport(self, config: AgentConfig) -> HttpTransport:
-        """The connections of all agents that trust the same authorities. Raises ``UsageError``."""
+        """A transport that all agents with the same trusted authorities share. Raises ``UsageError``."""
         key = config.tls_ca, config.insecure_http
         if key not in self._transports:
             made = HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http)
@@ -47,8 +47,8 @@ class Common:
 
     @contextlib.contextmanager
     def alone_with(self, identity: bytes) -> Iterator[None]:
-        """Hold an attestation identity, by a digest of it, until the block ends: a copy of a device is no other device.
-        Raises ``UsageError`` where an agent of this process holds it."""
+        """Hold an attestation identity, given by its digest, until the block ends: a copy of a device is not another
+        device. Raises ``UsageError`` if another agent of this process holds it."""
         if identity in self._identities:
             raise UsageError("an agent with the same identity is at work; every device needs one of its own")
         self._identities.add(identity)
@@ -58,7 +58,7 @@ class Common:
             self._identities.discard(identity)
 
     def policy(self, path: Path, read: Callable[[Path], bytes]) -> Policy:
-        """The policy in the file ``path``, which ``read`` reads: the same object for the same bytes. Raises
+        """The policy in the file ``path``, read with ``read``: the same object for the same bytes. Raises
         ``UsageError``."""
         content = read(path)
         if content not in self._policies:

@@ -20,8 +20,10 @@ from tacit.service.config import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
-"""A base URL without a slash at its end."""
+"""A base URL without a final slash."""
 
+LOCK = "agent.lock"
+"""Name of the file in the state folder that an agent at work has locked."""
 MAX_CLOCK_ERROR = 366 * 86400.0
 
 
@@ -29,24 +31,24 @@ class IssuerPin(Frozen):
     """The token issuer."""
 
     name: str
-    """Its name in challenges."""
+    """The issuer's name in challenges."""
     signing_key: str
-    """The Ed25519 key that signs its directories (base64url)."""
+    """The Ed25519 key that signs the issuer's directories (base64url)."""
     epoch_seconds: int = Field(gt=0)
-    """Length of its epochs."""
+    """Length of the issuer's epochs in seconds."""
 
 
 class GatewayPin(Frozen):
     """The OHTTP gateway."""
 
     name: str
-    """Its name in the log."""
+    """The gateway's name in the log."""
     signing_key: str
-    """The Ed25519 key of its log leaves (base64url)."""
+    """The Ed25519 key that signs the gateway's log entries (base64url)."""
     rotation_seconds: int = Field(ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)
-    """Length of its key periods; key sets of periods of another length do not count."""
+    """Length of the gateway's key periods in seconds; key sets with another length are ignored."""
     period: int = Field(ge=0)
-    """The period of ``key_config``."""
+    """The number of the period in which ``key_config`` is active."""
     key_config: str
     """The key configuration (base64url) that is active in ``period``, for the first fetch (P3)."""
 
@@ -55,42 +57,44 @@ class SoftwareAttestation(Frozen):
     """Identity of a software-root device."""
 
     identity: ConfigPath
-    """PEM file (0600) with its key and its certificates."""
+    """PEM file (0600) with the device's key and its certificates."""
 
 
 class Timing(Frozen):
     """How the agent spreads its traffic."""
 
     poll_seconds: float = Field(default=60.0, gt=0)
-    """Pause between two looks at the log."""
+    """Mean pause in seconds between two readings of the log."""
     retry_seconds: float = Field(default=5.0, gt=0)
-    """Pause after the first request that failed; each further one is longer."""
+    """Seconds before the retry of a first failed request; each further pause is longer."""
     retry_limit_seconds: float = Field(default=300.0, gt=0)
-    """The longest of these pauses."""
+    """The longest of these pauses in seconds."""
     late_seconds: float = Field(default=600.0, ge=0)
-    """For how long after the time that was drawn for it a report is still offered."""
+    """Seconds after its planned time for which a report is still offered."""
     resume_seconds: float = Field(default=300.0, ge=0)
-    """Where that time passed while the device was off, it goes out at a random moment of so many seconds."""
+    """If the planned time passed while the device was off, the report is sent at a random moment of this many
+    seconds."""
     join_late: bool = True
-    """Fetch tokens of an epoch that has already begun, too."""
+    """Whether to fetch tokens of an epoch that has already begun, too."""
     tick_seconds: float = Field(default=1.0, ge=0.1, le=3600)
-    """How often the encrypted state of watched events is replaced in memory."""
+    """Seconds after which the encrypted state of watched events is replaced in memory."""
 
     @property
     def backoff(self) -> Backoff:
-        """The pauses after requests that failed."""
+        """The pauses after failed requests."""
         return Backoff(self.retry_seconds, self.retry_limit_seconds)
 
 
 class Budget(Frozen):
-    """The device's own ledger (P21)."""
+    """The device's own privacy ledger (P21)."""
 
     epsilon: DecimalText = "10"
-    """The claims (a) that are charged within ``days`` compose to at most this, by replacement."""
+    """Upper bound on the composed epsilon of the claims (a) that are charged within ``days``; adjacency is by
+    replacement."""
     epsilon_with_relay: DecimalText | None = None
-    """The same of their claims (b), against an aggregator with the relay; absent: twice ``epsilon``."""
+    """The same bound for the claims (b), against an aggregator together with the relay; absent: twice ``epsilon``."""
     delta: DecimalText = "0.00001"
-    """At which they are composed."""
+    """The delta at which the claims are composed."""
     days: int = Field(default=365, ge=1)
     """Length of the window in days."""
 
@@ -103,7 +107,7 @@ class Budget(Frozen):
 
     @property
     def account(self) -> Account:
-        """As an account of its own."""
+        """The budget as an account of its own."""
         beside = 2 * Decimal(self.epsilon) if self.epsilon_with_relay is None else Decimal(self.epsilon_with_relay)
         return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds, beside)
 
@@ -114,28 +118,28 @@ class Budget(Frozen):
 
 
 class Announcements(Frozen):
-    """A broker that says when the log grew; off unless the device's owner wants it (P12).
+    """A broker that announces growth of the log; off unless the device's owner wants it (P12).
 
-    A broker sees the address of whoever listens to it. It knows no device by name, and hears nothing from one.
+    A broker sees the addresses of its listeners. It knows no device by name, and receives nothing from one.
     """
 
     operator: str = Field(min_length=1, max_length=253)
-    """Who runs the broker: nobody who is an analyst."""
+    """Who runs the broker; this must not be an analyst."""
     host: str = Field(min_length=1, max_length=253)
-    """Where it is."""
+    """Host name or address of the broker."""
     port: int = Field(default=8883, ge=1, le=65535)
-    """Its port."""
+    """Port of the broker."""
     tls: bool = True
-    """Whether it is spoken to over TLS; without it only on loopback, or with ``insecure_http``."""
+    """Whether to connect over TLS; without it only to loopback, or with ``insecure_http``."""
     tls_ca: ConfigPath | None = None
-    """PEM file of the authority to trust for it, by default the system's."""
+    """PEM file of the authority that the broker's certificate must come from; by default the system's authorities."""
     delay_seconds: float = Field(default=30.0, gt=0)
-    """The device looks at the log within so many seconds of an announcement, at a random moment, through the relay as
-    ever."""
+    """After an announcement the device reads the log at a random moment within this many seconds, through the relay as
+    always."""
 
 
 class AgentConfig(Frozen):
-    """One device."""
+    """Configuration of one device."""
 
     state_dir: ConfigPath
     """The device's own folder: journal, tokens, ledger."""
@@ -146,31 +150,32 @@ class AgentConfig(Frozen):
     gateway: GatewayPin
     """The OHTTP gateway, pinned."""
     relay_url: Base
-    """Where everything but token requests is sent."""
+    """URL of the relay, which gets everything but token requests."""
     recipe_server_url: Base
-    """The log, as the gateway reaches it."""
+    """URL of the recipe server (the log), as the gateway reaches it."""
     attester_url: Base
-    """Where tokens are asked for, without the relay."""
+    """URL of the attester, from which tokens are requested without the relay."""
     attestation: SoftwareAttestation
-    """By which the attester knows the device."""
+    """The identity with which the device proves itself to the attester."""
     policy: ConfigPath
     """File with what the device demands of a recipe (JSON or TOML)."""
     source: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig | None = Field(
         default=None, discriminator="kind"
     )
-    """Where the device's own data is; absent where an application embeds the agent, and is asked itself."""
+    """Where the device's own data are. Absent if an application embeds the agent and supplies the data itself."""
     attributes: dict[AttributeName, AttributeValue] = Field(default_factory=dict)
-    """The device's own attributes, by which recipes may choose their audience; evaluated on the device alone."""
+    """The device's own attributes, by which recipes may choose their audience; they are evaluated only on the
+    device."""
     timing: Timing = Timing()
     """How the agent spreads its traffic. Seconds."""
     budget: Budget = Budget()
-    """What recipes may cost the device."""
+    """What recipes may cost the device in privacy."""
     announcements: Announcements | None = None
-    """A broker that says when the log grew; absent: none is listened to."""
+    """A broker that announces growth of the log; without it the device only polls."""
     tls_ca: ConfigPath | None = None
-    """PEM file of a further authority to trust for relay and attester."""
+    """PEM file of an additional authority to trust for relay and attester."""
     insecure_http: bool = False
-    """Plain connections to other machines are allowed. For tests; never with people's data."""
+    """Allow plain HTTP to other machines. For tests; never with people's data."""
     clock_error_seconds: float = Field(default=0.0, ge=-MAX_CLOCK_ERROR, le=MAX_CLOCK_ERROR, allow_inf_nan=False)
-    """The agent takes the time for so much later than the machine says (negative: earlier). For staging, to see what
-    wrong clocks do; never with people's data."""
+    """Seconds by which the agent takes the time to be later than the machine says (negative: earlier). For staging, to
+    see what wrong clocks do; never with people's data."""

@@ -1,4 +1,5 @@
-"""CSV files as people have them: separators are found, and a mistake is named with the line where its row begins."""
+"""Reads CSV files as people write them: finds the separator, and reports a mistake with the line where its row
+begins."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from typing import NamedTuple, TextIO
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MAX_LINE = 1 << 20
-"""Characters of the longest line: no more are in memory."""
+"""Characters of the longest line: no more are held in memory."""
 
 
 class MalformedCsvError(Exception):
-    """Not a table: ``why``, and the ``line`` (the header is line 1) where the row in question begins."""
+    """The file is no table: ``why``, and the ``line`` (the header is line 1) where the faulty row begins."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -21,14 +22,14 @@ class MalformedCsvError(Exception):
 
 
 class Row(NamedTuple):
-    """The cells of a row, and the line of the file where it begins; a quoted cell may go over several."""
+    """The cells of a row, and the line of the file where the row begins; a quoted cell may span several lines."""
 
     line: int
     cells: list[str]
 
 
 class Table(NamedTuple):
-    """Header and rows below it; blank lines are none. The rows raise ``MalformedCsvError``."""
+    """Header and the rows below it, without blank lines. Iterating over the rows raises ``MalformedCsvError``."""
 
     header: list[str]
     separator: str
@@ -36,9 +37,9 @@ class Table(NamedTuple):
 
 
 def table_of(file: TextIO, column: str) -> Table:
-    """The table in ``file``, opened with ``newline=""``: its separator is the one with which the header has ``column``,
-    commas first; where none has, the one that makes most columns. A header of no cells: the file is empty. Raises
-    ``MalformedCsvError``."""
+    """The table in ``file``, which was opened with ``newline=""``. Its separator is the first (commas first) with which
+    the header has ``column``; if there is none, the one that gives most columns. An empty header means an empty file.
+    Raises ``MalformedCsvError``."""
     headers: dict[str, list[str]] = {}
     faults: list[MalformedCsvError] = []
     for separator in SEPARATORS:

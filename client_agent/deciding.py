@@ -45,7 +45,7 @@ NO_SLOT_KEY = "slot-key-missing"
 
 @dataclass(frozen=True)
 class Deps:
-    """What an agent needs of the world."""
+    """The clock, randomness and network that an agent uses."""
 
     clock: Clock
     entropy: Entropy
@@ -54,7 +54,7 @@ class Deps:
 
 @dataclass(frozen=True)
 class Decision:
-    """What goes into the journal, together: the entry, what was drawn for the recipe's series, and whether the slot's
+    """What is written into the journal together: the entry, the draw for the recipe's series, and whether the slot's
     token is spent."""
 
     entry: Entry
@@ -64,9 +64,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Asked:
-    """A recipe that is to be answered, before the datum is read: everything that does not depend on it. ``chosen``:
-    what the draw of its series says (``None``: the recipe's own coin decides), ``draw``: where that was made now.
-    ``entry`` stands for the decision to come, in the device's ledger."""
+    """A recipe that is to be answered, before the datum is read: everything that does not depend on the datum.
+    ``chosen``: the decision of its series' draw (``None``: the recipe's own coin decides); ``draw``: that draw, if it
+    was made now. ``entry`` stands in the device's ledger for the decision to come."""
 
     live: LiveRecipe
     part: Participation
@@ -78,7 +78,7 @@ class Asked:
 
 
 class Decider:
-    """Decides about recipes; the journal is the caller's."""
+    """Decides about recipes; the caller keeps the journal."""
 
     def __init__(
         self,
@@ -97,11 +97,12 @@ class Decider:
         self._wallet = wallet
 
     async def decisions(self, log: LiveLog, recipes: Sequence[LiveRecipe], entries: Sequence[Entry]) -> list[Decision]:
-        """What to write into the journal, which holds ``entries``, about ``recipes`` of ``log``; nothing about those of
-        which something is still to come.
+        """What to write about ``recipes`` of ``log`` into the journal, which holds ``entries``; nothing about recipes
+        for which something is still to come.
 
-        How long a data source takes may depend on the datum. So who is asked is settled for all recipes, by one time,
-        before any reply is looked for; all are there, or given up, before the first of the reports may be sent.
+        The time that a data source takes may depend on the datum. So it is settled for all recipes which are to be
+        answered, by one time, before any reply is read; and all replies are there, or given up, before the first report
+        may be sent.
         """
         now, known, made = self._deps.clock.now(), list(entries), list[Decision | Asked]()
         draws: dict[bytes, SeriesDraw] = {}
@@ -123,8 +124,8 @@ class Decider:
         now: float,
         draws: dict[bytes, SeriesDraw],
     ) -> Decision | Asked | None:
-        """Whether ``live``, met at ``now``, is to be answered, or why not; ``None``: nothing yet. ``draws``: of series,
-        made since the journal was read."""
+        """Whether ``live``, seen at ``now``, is to be answered, or why not; ``None`` while that is open. ``draws``:
+        those of series, made since the journal was read."""
         try:
             try:
                 return await self._judged(log, live, entries, now, draws)
@@ -151,7 +152,7 @@ class Decider:
             if not all(may_pass(refusal, log, live) for refusal in refusals):
                 return Decision(self._entry(live, State.REFUSED, "; ".join(str(refusal) for refusal in refusals)))
             if is_included and {refusal.rule for refusal in refusals} == {NO_SLOT_KEY}:
-                origin.expect(live.recipe)  # its steps may begin epochs before the tokens of its interval
+                origin.expect(live.recipe)  # the steps may begin epochs before the epoch of the interval's tokens
             return None
         if now > first_start(live.recipe):
             return Decision(self._entry(live, State.INELIGIBLE, late_words(live.recipe)))
@@ -174,7 +175,7 @@ class Decider:
     async def _asked(
         self, log: LiveLog, live: LiveRecipe, part: Participation, draws: dict[bytes, SeriesDraw]
     ) -> Decision | Asked | None:
-        """What comes of an acceptable recipe: first of all whether there is a token, then the draw of its series."""
+        """Decide about an acceptable recipe: first whether there is a token, then the draw of its series."""
         recipe = live.recipe
         slot = derive.slot_of(recipe)
         held = await self._wallet.held(slot)
@@ -190,20 +191,20 @@ class Decider:
         return Asked(live, part, channel, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
 
     def _answered(self, asked: Asked, reply: Reply) -> Decision:
-        """What comes of ``reply``, with what was drawn for the series whatever it is."""
+        """The decision with ``reply``, including the draw for the series whatever the reply is."""
         try:
             return self._take_part(asked, reply)
-        except Exception as error:  # from here on nothing is sent, and it is charged as if it were
+        except Exception as error:  # from here on nothing is sent, and the recipe is charged as if it were
             return Decision(replace(asked.entry, state=State.REFUSED, detail=unusable(error)), asked.draw)
 
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
-        """Every rule that refuses a recipe of ``log`` now, for a device whose journal holds ``entries``."""
+        """Every rule that now refuses a recipe of ``log``, for a device whose journal holds ``entries``."""
         context = log.context(live, self._deps.clock.now())
         found = rules.check(live.recipe, self._policy, context)
         return found + device_rules.check(live.recipe, self._config, context, entries)
 
     def _take_part(self, asked: Asked, reply: Reply) -> Decision:
-        """Charge, toss the coin, and make the report, real or dummy, if it says so."""
+        """Charge the recipe, toss the coin, and make the report, real or dummy, if it says so."""
         live, part, held, draw = asked.live, asked.part, asked.held, asked.draw
         recipe = live.recipe
         measurement, detail = reply.drawn(self._deps.entropy, asked.chosen)
@@ -222,7 +223,7 @@ class Decider:
         return Decision(scheduled, draw, spends=True)
 
     def _entry(self, live: LiveRecipe, state: State, detail: str, part: Participation | None = None) -> Entry:
-        """``part``: of a device that is asked; what that costs is charged."""
+        """A journal entry. ``part`` is given for a device that takes part, and its cost is charged."""
         recipe, cost = live.recipe, None if part is None else part.cost
         return Entry(
             recipe.hash,
@@ -241,14 +242,14 @@ class Decider:
 
 
 def may_pass(refusal: Refusal, log: LiveLog, live: LiveRecipe) -> bool:
-    """Whether leaves that are still to come may change the answer. A directory never changes (P8)."""
+    """Whether leaves that may still be published can change the answer. A directory never changes (P8)."""
     token = live.recipe.token
     no_directory = log.directory(token.issuer, token.epoch) is None
     return refusal.rule in {"opt-in-missing", "series-missing"} or (refusal.rule == NO_SLOT_KEY and no_directory)
 
 
 def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
-    """The slot's key in the log, if the held token is under it. Refusal ``slot-key-changed``."""
+    """The slot's key (SPKI) in the log, if the held token is under it. Raises ``Refusal`` ``slot-key-changed``."""
     token = live.recipe.token
     directory = log.directory(token.issuer, token.epoch)
     spki = None if directory is None else directory.spki(token.slot)
@@ -258,19 +259,19 @@ def slot_key(log: LiveLog, live: LiveRecipe, held: HeldToken) -> bytes:
 
 
 def first_start(recipe: Recipe) -> float:
-    """The moment until which devices decide, and from which on reports are planned."""
+    """The time (POSIX seconds) until which devices decide, and from which reports are planned."""
     return asked_until(recipe.interval)
 
 
 def late_words(recipe: Recipe) -> str:
-    """What the journal says of a recipe that was met after that."""
+    """The journal's text for a recipe that was seen after ``first_start``."""
     share, left = f"{DECIDING_SHARE:.0%}", first_start(recipe) - recipe.interval.start
     return (
-        f"met, or its token fetched, after the first {share} of its interval ({left:g} seconds), when nobody is asked "
-        "any more; nothing was charged"
+        f"met, or its token fetched, after the first {share} of its interval ({left:g} seconds), when no "
+        "device is asked any more; nothing was charged"
     )
 
 
 def last_start(recipe: Recipe) -> float:
-    """The latest time for which a report is planned."""
+    """The latest time (POSIX seconds) for which a report is planned."""
     return asking.last_start(recipe.interval)

@@ -1,4 +1,4 @@
-"""What a device checks of a recipe beside the rule table: against its own pins, its own tokens, its own ledger.
+"""What a device checks of a recipe in addition to the rule table: its own pins, its own tokens, its own ledger.
 
 The names continue those of ``tacit.rules.table``; ``slot-taken`` and ``interval-outside-epoch`` are the same rules,
 seen from what this device remembers. A round of a series has one slot, so ``slot-taken`` is also what refuses a second
@@ -25,7 +25,7 @@ from tacit.rules.design import outside_epoch
 
 
 def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry]) -> list[Refusal]:
-    """Every one of these rules that refuses the recipe; ``entries`` is the journal so far."""
+    """Every refusal of these rules; ``entries`` is the journal so far."""
     found = (
         _relay(recipe, config),
         _epoch(recipe, config, context),
@@ -36,8 +36,8 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
 
 
 def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False) -> tuple[Cost, ...]:
-    """The claims (a), or (b) for ``with_relay``, that were charged after ``since`` (POSIX seconds), or of which an
-    answer may have left after it: a series may go on for longer than a budget's days."""
+    """The claims (a), or (b) with ``with_relay``, that were charged after ``since`` (POSIX seconds), or for which an
+    answer may have been sent after it: a series may last longer than a budget's days."""
 
     def epsilon(entry: Entry) -> Decimal:
         return Decimal((entry.charged_with_relay if with_relay else "") or entry.charged_epsilon)
@@ -50,24 +50,23 @@ def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False)
 
 
 def spent(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> float:
-    """What the device's ledger holds at ``now``: the epsilon to which the charged claims (a), or (b), compose, at the
-    budget's delta; infinite where their deltas alone exceed it."""
+    """The spending of the device's ledger at ``now``: the epsilon to which the charged claims (a), or (b), compose at
+    the budget's delta; infinite if their deltas alone exceed it."""
     costs = charged(entries, now - budget.seconds, with_relay=with_relay)
     return conservative(costs, None, float(budget.delta))
 
 
 def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
-    """The relay that the claim speaks of is the one that this device uses (P12)."""
+    """Check that this device uses the relay that the claim assumes (P12)."""
     if recipe.parties.relay.url == config.relay_url:
         return None
     theirs, ours = recipe.parties.relay.url, config.relay_url
-    return Refusal(
-        "relay-mismatch", f"the recipe counts on the relay {theirs}, this device uses {ours}; it must name that"
-    )
+    detail = f"the recipe assumes the relay {theirs}; it must name the one that this device uses: {ours}"
+    return Refusal("relay-mismatch", detail)
 
 
 def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | None:
-    """While the epoch's directory is still to come: the interval lies where that epoch will be (P9)."""
+    """Check, while the epoch's directory is still to come, that the interval lies within that epoch (P9)."""
     seconds, token = config.issuer.epoch_seconds, recipe.token
     start, end = token.epoch * seconds, (token.epoch + 1) * seconds
     if context.directory is not None or start <= recipe.interval.start <= recipe.interval.end <= end:
@@ -76,7 +75,8 @@ def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | N
 
 
 def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
-    """A slot belongs to one recipe for ever (P8), also where the log's answer leaves the first one out."""
+    """Check that the slot belongs to no other recipe, for ever (P8), even if the log's answer leaves the first one
+    out."""
     slot = slot_of(recipe)
     owners = (entry for entry in entries if entry.slot == slot and entry.state is not State.REFUSED)
     owner = next((entry for entry in owners if entry.recipe_hash != recipe.hash), None)
@@ -87,8 +87,8 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
 
 
 def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[Entry]) -> Refusal | None:
-    """The claim, composed with everything that was charged within the budget's days, stays within it (P21). A series
-    is charged whole, with the first of its rounds."""
+    """Check that the claim, composed with everything charged within the budget's days, stays within the budget (P21). A
+    series is charged whole, with the first of its rounds."""
     charge = charge_of(recipe, ChargeState.PENDING)
     if recipe.series is not None:
         own = unb64url(recipe.series.hash)
@@ -108,8 +108,8 @@ RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken
 
 
 def ledger_time(context: Context) -> float:
-    """The time by which charges leave the ledger: the device's, but no later than the end of the epoch of which the log
-    shows the issuer's signed directory. A clock that runs ahead frees nothing."""
+    """The time (POSIX seconds) by which charges leave the ledger: the device's time, but no later than the end of the
+    epoch of which the log shows the issuer's signed directory. So a clock that runs ahead frees nothing."""
     return context.now if context.directory is None else min(context.now, float(context.directory.end))
 
 

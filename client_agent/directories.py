@@ -1,8 +1,8 @@
-"""The issuer's directories that a device has seen (P8), so that no other one takes their place later.
+"""The issuer's directories that a device has seen (P8), so that no other ones can replace them later.
 
 The log may hold one directory per (issuer, epoch). Those of the epochs around now are kept as leaves, across restarts,
-and given to the reader of the log, for which a second one ends all trust: a log that shows one of them now and the
-other in an hour does not get this device's tokens marked by it.
+and given to the reader of the log, for which a second directory ends all trust. A log that shows a device one directory
+now and another an hour later therefore cannot mark the device's tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Kept(Body):
 
 
 class SeenDirectories:
-    """Directories of one pinned issuer, of the epoch before this one, this one, and the next."""
+    """Directories of one pinned issuer: of the previous, the current and the next epoch."""
 
     def __init__(self, pin: IssuerPin) -> None:
         self._pin = pin
@@ -31,12 +31,12 @@ class SeenDirectories:
 
     @property
     def leaves(self) -> tuple[SignedLeaf, ...]:
-        """The directories seen, to be compared with whatever the log shows later."""
+        """The directories seen, to compare with whatever the log shows later."""
         return tuple(self._leaves.values())
 
     def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
-        """Take note of verified leaves (of ``now``, POSIX seconds), and forget those of epochs long past. That an epoch
-        has one leaf was checked by the reader of the log, against ``leaves`` too."""
+        """Store verified leaves (verified at ``now``, POSIX seconds), and drop those of epochs long past. The reader of
+        the log has checked that an epoch has only one leaf, also against ``leaves``."""
         present = int(now) // self._pin.epoch_seconds
         for leaf in leaves:
             epoch = self._epoch(leaf)
@@ -55,12 +55,12 @@ class SeenDirectories:
         return directory.epoch if ours else None
 
     def encode(self) -> bytes:
-        """Bytes to keep; they belong to one pinned issuer."""
+        """Bytes to store; they are only valid for the same pinned issuer."""
         leaves = [b64url(leaf.encode()) for _, leaf in sorted(self._leaves.items())]
         return canonical_bytes({"issuer": self._pin.name, "signing_key": self._pin.signing_key, "leaves": leaves})
 
     def restore(self, kept: bytes) -> None:
-        """Take up what ``encode`` gave. What was kept for another issuer, or in another form, is not taken up."""
+        """Load the bytes of ``encode``. Bytes for another issuer, or in another format, are ignored."""
         try:
             stored = validated(_Kept, parse_canonical(kept, "directories"), "directories")
             leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in stored.leaves]

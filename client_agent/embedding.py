@@ -1,8 +1,9 @@
-"""An agent within an application: it works beside it, in its event loop, and asks it for the device's data.
+"""An agent within an application: it runs in the application's event loop, and asks the application for the device's
+data.
 
-What the agent does is what ``tacit agent run`` does, with the same journal, ledger and timing, so that nothing that
-leaves the device depends on what the application is doing. The application says what the data are, and may tell of
-events; it learns what its owner may learn.
+The agent does what ``tacit agent run`` does, with the same journal, ledger and timing, so nothing that leaves the
+device depends on what the application is doing. The application supplies the data and may report events; it learns what
+the device's owner may learn.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from tacit.ports import Clock
 
 @contextlib.asynccontextmanager
 async def embedded(config: AgentConfig, source: DataSource, report: Report | None = None) -> AsyncIterator[Agent]:
-    """The agent of ``config`` at work until the block ends; ``Agent.record`` tells it of events. ``source`` is asked in
-    threads of their own, and takes the place of what ``config`` names. ``report`` hears of everything that changes.
+    """Run the agent of ``config`` until the block ends; ``Agent.record`` reports events to it. ``source`` replaces the
+    data source that ``config`` names, and is called in threads of its own. ``report`` is called for everything that
+    changes.
 
-    Raises ``UsageError`` for files that cannot be used, and where another process runs this agent; and at the end of
-    the block whatever ended the agent before it.
+    Raises ``UsageError`` for files that cannot be used, and if another process runs this agent; at the end of the block
+    it raises whatever ended the agent before.
     """
     clock, stop = SystemClock(), asyncio.Event()
     async with opened_agent(config, clock, source) as (agent, store):
@@ -43,7 +45,8 @@ async def embedded(config: AgentConfig, source: DataSource, report: Report | Non
 async def at_work(
     agent: Agent, store: AgentStore, config: AgentConfig, clock: Clock, stop: asyncio.Event, report: Report
 ) -> None:
-    """Keep an opened agent going until ``stop`` is set; ``report`` hears of what changes from now on."""
+    """Keep an opened agent running until ``stop`` is set; ``report`` is called for everything that changes from now
+    on."""
     clock, watch = clock_of(config, clock), Watch(store, report)
     await watch.recall()
 
@@ -56,4 +59,4 @@ async def at_work(
 
 
 def _nobody(_event: str, _told: dict[str, str | int | float]) -> None:
-    """Is told."""
+    """A ``Report`` that ignores what it is told."""

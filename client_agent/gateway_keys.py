@@ -1,8 +1,8 @@
-"""The gateway's keys as a device holds them: the log's key sets of this period and the one before (P3).
+"""The gateway's keys as a device holds them: the log's key sets of the current and the previous period (P3).
 
-A key set of a period that this device has seen is never replaced by another one: its leaf is kept, across restarts, and
-given to the reader of the log, for which a second leaf in that place ends all trust. Which key is used depends on the
-period and on nothing else, so that all devices change keys at the same moment.
+A key set that this device has seen for a period is never replaced by another one: its leaf is kept, across restarts,
+and given to the reader of the log, for which a second leaf in that place ends all trust. Which key is used depends on
+the period and on nothing else, so all devices change keys at the same moment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.leaves import Blob, Body, Hash, LeafType, OhttpConfig, SignedLeaf
 
 SETS_KEPT = 4
-"""Periods whose key set is remembered: the next, this one, and two more, for a clock that is put back."""
+"""Number of periods whose key set is kept: the next, the current, and two more in case the clock is set back."""
 
 
 class _Kept(Body):
@@ -31,7 +31,7 @@ class GatewayKeys:
     """Key sets of one pinned gateway, from the log; until there is one, the pinned key in its own period."""
 
     def __init__(self, pin: GatewayPin) -> None:
-        """Raises ``DecodeError`` where the pinned key is malformed."""
+        """Raises ``DecodeError`` if the pinned key is malformed."""
         self._pin = pin
         self._first = ohttp.KeyConfig.decode(unb64url(pin.key_config))
         self._leaves: dict[int, SignedLeaf] = {}
@@ -39,11 +39,11 @@ class GatewayKeys:
 
     @property
     def leaves(self) -> tuple[SignedLeaf, ...]:
-        """The key sets seen, to be compared with whatever the log shows later."""
+        """The key sets seen, to compare with whatever the log shows later."""
         return tuple(self._leaves.values())
 
     def unknown(self, leaves: Iterable[SignedLeaf], now: float) -> list[SignedLeaf]:
-        """Those of ``leaves`` that ``learn`` would take note of: key sets of this period, the one before and the next
+        """Those of ``leaves`` that ``learn`` would store: key sets of the current, the previous and the next period
         that this device has not seen."""
         return [leaf for leaf in leaves if self._is_new(leaf, now)]
 
@@ -57,8 +57,8 @@ class GatewayKeys:
         return int(now) // self._pin.rotation_seconds
 
     def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
-        """Take note of verified leaves: of the key sets of the pinned gateway up to the next period. That a period has
-        one leaf was checked by the reader of the log, against ``leaves`` too."""
+        """Store verified leaves: key sets of the pinned gateway up to the next period. The reader of the log has
+        checked that a period has only one leaf, also against ``leaves``."""
         for leaf in leaves:
             config = self._ours(leaf)
             if config is not None and self._is_new(leaf, now):
@@ -67,7 +67,7 @@ class GatewayKeys:
             del self._leaves[period], self._sets[period]
 
     def current(self, now: float) -> tuple[ohttp.KeyConfig, ...]:
-        """The keys to seal to at ``now``, active first; empty where this device has none for this period."""
+        """The keys to seal to at ``now``, the active one first; empty if this device has none for this period."""
         period = self.period(now)
         keys: tuple[ohttp.KeyConfig, ...] = ()
         if period in self._sets:
@@ -77,8 +77,8 @@ class GatewayKeys:
         return keys or ((self._first,) if self._pin.period in {period, period - 1} else ())
 
     def with_learned(self, leaves: Iterable[SignedLeaf], now: float) -> GatewayKeys:
-        """These keys after ``learn``, which themselves stay as they are. Raises ``TransportError`` where the log's key
-        sets then still hold none for this time."""
+        """A copy of these keys after ``learn``; the originals stay as they are. Raises ``TransportError`` if there is
+        then still no key for this time."""
         found = GatewayKeys(self._pin)
         found._leaves, found._sets = dict(self._leaves), dict(self._sets)
         found.learn(leaves, now)
@@ -87,12 +87,12 @@ class GatewayKeys:
         return found
 
     def encode(self) -> bytes:
-        """Bytes to keep; they belong to one pinned gateway."""
+        """Bytes to store; they are only valid for the same pinned gateway."""
         leaves = [b64url(leaf.encode()) for _, leaf in sorted(self._leaves.items())]
         return canonical_bytes({"pin": b64url(self._digest()), "leaves": leaves})
 
     def restore(self, kept: bytes) -> None:
-        """Take up what ``encode`` gave. What was kept for another gateway, or in another form, is not taken up."""
+        """Load the bytes of ``encode``. Bytes for another gateway, or in another format, are ignored."""
         try:
             stored = validated(_Kept, parse_canonical(kept, "gateway keys"), "gateway keys")
             leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in stored.leaves]
@@ -123,7 +123,7 @@ class GatewayKeys:
 
 
 def _usable(*encoded: str | None) -> tuple[ohttp.KeyConfig, ...]:
-    """The keys among these that this device can seal to."""
+    """Those of the encoded configurations that this device can seal to."""
     found = []
     for text in filter(None, encoded):
         try:

@@ -1,8 +1,8 @@
-"""Announcements as hints to look at the log sooner than the next poll, for devices whose owner wants them (P12).
+"""Announcements as hints to read the log sooner than at the next poll, for devices whose owner wants them (P12).
 
-The connection says nothing about the device: no name, no topic and no message of its own. What an announcement may do
-is bounded by ``Agent.hasten``: one poll at a random moment within the configured delay. Without a broker the device
-polls as ever.
+The connection says nothing about the device: it sends no name, no topic and no message of its own. The effect of an
+announcement is bounded by ``Agent.hasten``: one poll at a random moment within the configured delay. Without a broker
+the device polls as always.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.service.backends import broker_tls
 
 @dataclass(frozen=True)
 class Hints:
-    """An announcer and the longest delay in seconds after which a device acts on it."""
+    """An announcer, and the longest delay in seconds after which a device acts on an announcement."""
 
     announcer: Announcer
     delay: float
@@ -51,19 +51,19 @@ class Hints:
 
 
 def check_broker(config: AgentConfig, policy: Policy) -> None:
-    """Raise ``UsageError`` for a broker of an analyst's or of the gateway's operator (who may be one), and for a plain
-    connection off this machine."""
+    """Raise ``UsageError`` for a broker that an analyst runs (the gateway's operator may be one), and for a plain
+    connection to another machine."""
     wanted = config.announcements
     if wanted is None:
         return
     if wanted.operator in {config.gateway.name, *(policy.analysts or {})}:
         raise UsageError("announcements: the broker must not be run by an analyst, who would see this device's address")
     if not wanted.tls and not config.insecure_http and not is_loopback(wanted.host):
-        raise UsageError("announcements: a plain connection off this machine; set tls, or insecure_http = true")
+        raise UsageError("announcements: a plain connection to another machine; set tls, or insecure_http = true")
 
 
 def hints_of(config: AgentConfig, clock: Clock, entropy: Entropy) -> Hints | None:
-    """What ``config`` asks for. Raises ``UsageError`` for a CA file that cannot be read."""
+    """The hints that ``config`` asks for, or None. Raises ``UsageError`` for a CA file that cannot be read."""
     wanted = config.announcements
     if wanted is None:
         return None

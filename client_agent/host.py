@@ -1,8 +1,9 @@
-"""Many agents in one process, each a device of its own: every folder with a configuration, as they come and go.
+"""Many agents in one process, each a separate device: one for every folder with a configuration, as folders come and
+go.
 
-For staging, where hundreds of devices shall behave as real ones do. An agent works here exactly as it does alone
-(``client_agent.embedding.at_work``); what it has in common with the others is ``client_agent.common``. Whatever ends
-one of them, or keeps it from starting, is told, and tried again later; the others go on.
+This is for staging, where hundreds of devices have to behave as real ones do. An agent works here exactly as it does
+alone (``client_agent.embedding.at_work``); what it shares with the others is ``client_agent.common``. Whatever ends one
+of them, or keeps it from starting, is reported and retried later; the others go on.
 """
 
 from __future__ import annotations
@@ -28,25 +29,25 @@ from tacit.service.config import load_config
 
 CONFIG_NAMES = ("agent.json", "agent.toml")
 SCAN_SECONDS = 2.0
-"""How often the host looks for folders that came or went."""
+"""Seconds between two checks for folders that came or went."""
 RETRY_SECONDS = 60.0
-"""After which an agent that failed is started again, if its configuration is still the same."""
+"""Seconds after which a failed agent is started again, if its configuration is still the same."""
 STARTING = 32
-"""How many agents are started at a time: opened, and through their first look at the log."""
+"""How many agents are started at a time, where starting includes the first reading of the log."""
 PATIENCE_SECONDS = 5.0
-"""For how long a first look at the log keeps others from starting."""
+"""Seconds for which a first reading of the log may keep others from starting."""
 
 Signature = tuple[int, int, int]
-"""Of a configuration file: another one is another configuration."""
+"""Identifies the contents of a configuration file: another signature means another configuration."""
 Tell = Callable[[str, str], None]
-"""Told of an agent that failed: the name of its folder, and why, in a line."""
+"""Called for an agent that failed, with the name of its folder and a one-line reason."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How it goes, in numbers of devices: those with a folder, ``working``, being started or stopped (``changing``),
-    and ``failed``; of the working ones those in trouble, by kind; tokens ``held`` and slots ``known``; entries of all
-    journals by their state."""
+    """The state of the host in numbers of devices: those with a folder, ``working``, being started or stopped
+    (``changing``), and ``failed``; working ones in trouble, by kind; tokens ``held`` and slots ``known``; and the
+    entries of all journals by their state."""
 
     devices: int = 0
     working: int = 0
@@ -60,7 +61,7 @@ class Counts:
 
 @dataclass
 class _Hosted:
-    """One agent: its configuration's file, and where it is in its life."""
+    """One agent: its configuration file, and its state."""
 
     config: Path
     signature: Signature
@@ -68,24 +69,25 @@ class _Hosted:
     task: asyncio.Task[None] | None = None
     store: AgentStore | None = None
     leaving: bool = False
-    """Its folder went, or holds another configuration, or the host ends. An agent that fails stops by itself, too."""
+    """Whether it is to stop: its folder is gone or holds another configuration, or the host ends. A failing agent stops
+    by itself."""
     failure: str = ""
     failed_at: float = 0.0
 
     def leave(self) -> None:
-        """Have it stop."""
+        """Make it stop."""
         self.leaving = True
         self.stop.set()
 
 
 class _Tally:
-    """Adds up what stores hold."""
+    """Adds up the contents of stores."""
 
     def __init__(self) -> None:
         self.troubles, self.entries, self.held, self.known = Counter[str](), Counter[str](), 0, 0
 
     async def add(self, store: AgentStore) -> None:
-        """Count in one store; one that breaks, whose agent is about to fail, has nothing."""
+        """Add one store's contents. A store that raises, whose agent is about to fail, adds nothing."""
         with contextlib.suppress(*store.errors):
             troubles = [fact.value for fact in Fact.troubles() if await store.fact(fact)]
             rows, entries = await store.prefetches(), await store.entries()
@@ -95,7 +97,7 @@ class _Tally:
 
 
 class AgentHost:
-    """The agents whose folders lie in ``folder``. Raises ``UsageError`` where there is no such folder."""
+    """The agents whose folders are in ``folder``. Raises ``UsageError`` if there is no such folder."""
 
     def __init__(self, folder: Path, clock: Clock, tell: Tell) -> None:
         if not folder.is_dir():
@@ -106,7 +108,7 @@ class AgentHost:
         self._lost = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep all agents going until ``stop`` is set, then stop them."""
+        """Keep all agents running until ``stop`` is set, then stop them."""
         async with Common() as common:
             try:
                 while not stop.is_set():
@@ -116,10 +118,10 @@ class AgentHost:
                 await self._end()
 
     async def scan(self, common: Common) -> None:
-        """Start what is new, stop what has gone or whose configuration is another now, and try what failed."""
+        """Start new agents, stop those whose folder is gone or whose configuration changed, and retry failed ones."""
         try:
             found = await asyncio.to_thread(_found_in, self._folder)
-        except OSError as error:  # a disk that went away for a while: whoever is at work goes on
+        except OSError as error:  # a disk that went away for a while: agents at work go on
             if not self._lost:
                 self._tell(self._folder.name, f"the folder of all devices: {error.strerror or 'cannot be read'}")
             self._lost = True
@@ -138,7 +140,7 @@ class AgentHost:
                 agent.task = asyncio.ensure_future(self._live(name, agent, common))
 
     async def counts(self) -> Counts:
-        """How it goes now."""
+        """The current counts."""
         agents = list(self._agents.values())
         working = [agent.store for agent in agents if agent.store is not None and not agent.leaving]
         failed = sum(bool(agent.failure) for agent in agents)
@@ -153,18 +155,18 @@ class AgentHost:
         return bool(agent.failure) and not agent.failed_at <= now < agent.failed_at + RETRY_SECONDS
 
     async def _live(self, name: str, agent: _Hosted, common: Common) -> None:
-        """One agent from its start to its end, whatever that is."""
+        """Run one agent from its start to its end, whatever that is."""
         try:
             await self._work(agent, common)
         except (TacitError, SQLAlchemyError, OSError) as error:
             agent.failure = str(error) if isinstance(error, TacitError) else f"its files: {type(error).__name__}"
-        except Exception as error:  # of this agent alone: the others go on
+        except Exception as error:  # an error of this agent alone: the others go on
             agent.failure = f"unexpected {type(error).__name__}"
         finally:
             agent.store = None
         if agent.failure:
             agent.failed_at = self._clock.now()
-            if not agent.leaving:  # of one whose folder was just taken away nobody wants to know
+            if not agent.leaving:  # an agent whose folder was just removed is not reported
                 self._tell(name, agent.failure)
 
     async def _work(self, agent: _Hosted, common: Common) -> None:
@@ -188,7 +190,7 @@ class AgentHost:
 
 
 def _found_in(folder: Path) -> dict[str, tuple[Path, Signature]]:
-    """The folders with a configuration, by name, and what tells it from another."""
+    """The folders with a configuration, by name, and the signature of each configuration."""
     found = {}
     for one in sorted(folder.iterdir()):
         for config in (one / name for name in CONFIG_NAMES):

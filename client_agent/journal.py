@@ -1,4 +1,4 @@
-"""What a device keeps: what it knows of the log, its tokens, and one line for every recipe it was ever asked.
+"""What a device stores: what it knows of the log, its tokens, and one entry for every recipe it ever decided about.
 
 ``AgentStore`` is the port; ``MemoryAgentStore`` keeps everything in the process (simulated devices),
 ``SqlAgentStore`` (``client_agent.store``) in one SQLite file of mode 0600. Both keep the same constraints: one
@@ -23,7 +23,7 @@ DRAWN_TWICE = "a series is drawn for once"
 
 
 class State(enum.StrEnum):
-    """Life of one journal entry; ``ENTRY_STATES`` is the whole table."""
+    """State of one journal entry; ``ENTRY_STATES`` lists every move."""
 
     REFUSED = "refused"
     INELIGIBLE = "ineligible"
@@ -38,47 +38,47 @@ ENTRY_STATES = States(
     "an entry of the journal",
     State,
     [
-        Move(None, State.REFUSED, "a rule says no"),
+        Move(None, State.REFUSED, "a rule refuses the recipe"),
         Move(None, State.INELIGIBLE, "outside the audience, too late, or without a token"),
-        Move(None, State.NOT_SAMPLED, "charged, and the coins say no"),
+        Move(None, State.NOT_SAMPLED, "charged, and the coins say not to send"),
         Move(None, State.SCHEDULED, "charged, the report (or dummy) stored with its time"),
-        Move(State.SCHEDULED, State.SCHEDULED, "not stored yet, later again"),
-        Move(State.SCHEDULED, State.SENT, "the Leader has it"),
-        Move(State.SCHEDULED, State.FAILED, "refused for good"),
+        Move(State.SCHEDULED, State.SCHEDULED, "not stored by the server yet, and sent again later"),
+        Move(State.SCHEDULED, State.SENT, "the Leader, or the analyzer, has stored it"),
+        Move(State.SCHEDULED, State.FAILED, "the refusal is final"),
         Move(State.SCHEDULED, State.EXPIRED, "its deadline has passed"),
     ],
 )
 
 
 class Fact(enum.StrEnum):
-    """The single values that a device keeps."""
+    """The single values that a device stores."""
 
     LOG_STATE = "log-state"
-    """``tacit.tlog.client.LogState``: the last accepted tree, or the failure after which the log is not trusted."""
+    """``tacit.tlog.client.LogState``: the last accepted tree, or the failure since which the log is not trusted."""
     GATEWAY_KEYS = "gateway-keys"
     """``client_agent.gateway_keys``: the key sets that the log has shown, by period."""
     DIRECTORIES = "directories"
     """``client_agent.directories``: the issuer's directories that the log has shown, of the epochs around now."""
     LOG_TROUBLE = "log-trouble"
-    """``Trouble``: why the log's last answer did not come or was refused; empty while it is accepted."""
+    """``Trouble``: why the log's last answer did not arrive or was refused; empty while the log is accepted."""
     SOURCE_TROUBLE = "source-trouble"
     """``Trouble``: why the data source could not be read; empty while it can."""
     TOKEN_TROUBLE = "token-trouble"  # noqa: S105 - a name
-    """``Trouble``: which slot's token could last not be fetched for a reason that nobody foresaw."""
+    """``Trouble``: the slot whose token could last not be fetched, for an unexpected reason."""
 
     STATE_TROUBLE = "state-trouble"
-    """``Trouble``: what is wrong with the encrypted state of a watched event; empty while nothing is."""
+    """``Trouble``: what is wrong with the encrypted state of a watched event; empty if nothing is."""
 
     @classmethod
     def troubles(cls) -> tuple[Fact, ...]:
-        """Those that are a ``Trouble``."""
+        """The facts that are a ``Trouble``."""
         return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE, cls.STATE_TROUBLE)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One recipe as this device met it. ``report`` is the finished report, kept until it is stored (P11);
-    ``deadline`` is the POSIX second after which it is not offered any more."""
+    """One recipe as this device saw it. ``report`` is the finished report, kept until it is stored (P11); ``deadline``
+    is the POSIX second after which it is not offered any more."""
 
     recipe_hash: bytes
     name: str
@@ -92,23 +92,24 @@ class Entry:
     attempts: int = 0
     url: str = ""
     model: str = SecureAggregation.name
-    """In which ``report`` is sent, and the answer to it read."""
+    """The model that says how ``report`` is sent, and how the answer is read."""
     report: bytes = field(default=b"", repr=False)
     charged_delta: str = ""
     charged_with_relay: str = ""
-    """Claim (b) of a charge; of charges from before it was kept, nothing."""
+    """Claim (b) of a charge; empty for charges from before it was recorded."""
     charged_until: float = 0.0
-    """Of a charge: the POSIX second until which the device may answer for it, the end of the recipe or the series."""
+    """For a charge: the POSIX second until which the device may answer, which is the end of the recipe or the
+    series."""
     series_hash: bytes = b""
-    """Of a round: its series. The series is charged with the first entry that has a charge."""
+    """For a round: its series. The series is charged with the first entry that has a charge."""
     series_index: int | None = None
 
 
 @dataclass(frozen=True)
 class SeriesDraw:
-    """What this device drew for a series, once, when it was first eligible for a round (P26). ``chosen_round``: with
-    donation the one round that it takes part in; ``None`` where it takes part in none, or where each round has a coin
-    of its own."""
+    """This device's draw for a series, made once, when it was first eligible for a round (P26). ``chosen_round``: with
+    donation, the one round in which it takes part; ``None`` if it takes part in none, or if each round has a coin of
+    its own."""
 
     series_hash: bytes
     name: str
@@ -119,10 +120,10 @@ class SeriesDraw:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """The token of one slot: planned (``due_at``), asked for (``pending`` kept, so that a retry after a crash
-    sends the same blinded message), held (``token``), or ``spent`` (token and secrets then go with ``forget``).
+    """The token of one slot: planned (``due_at``), requested (``pending`` is stored, so that a retry after a crash
+    sends the same blinded message), held (``token``), or ``spent`` (``forget`` then deletes token and secrets).
 
-    ``key_id`` is the SHA-256 of the slot's key when it was planned; a token is never asked for under another one.
+    ``key_id`` is the SHA-256 of the slot's key when it was planned; a token is never requested under another one.
     ``preimages`` is r_leader followed by r_helper (P10).
     """
 
@@ -137,12 +138,12 @@ class Prefetch:
 
     @property
     def usable(self) -> bool:
-        """A token is here and no report has used it."""
+        """Whether there is a token that no report has used."""
         return bool(self.token) and not self.spent
 
     @property
     def settled(self) -> bool:
-        """There is nothing left to fetch."""
+        """Whether there is nothing left to fetch."""
         return bool(self.token) or self.spent
 
     def emptied(self) -> Prefetch:
@@ -154,10 +155,10 @@ class AgentStore(Protocol):
     """The agent's only durable state. Every method is one transaction."""
 
     errors: ClassVar[tuple[type[Exception], ...]]
-    """What the store itself raises: it ends the run, whatever it was at work on."""
+    """The store's own errors. They end the run, whatever the agent was doing."""
 
     async def fact(self, fact: Fact) -> bytes:
-        """What was kept last under this name, or nothing."""
+        """The value stored last under this name, or empty bytes."""
         ...
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
@@ -173,7 +174,8 @@ class AgentStore(Protocol):
         ...
 
     async def forget(self, before: int) -> None:
-        """Drop the rows of epochs below ``before``, and of every spent token what could tie it to its report."""
+        """Delete the rows of epochs below ``before``, and everything about a spent token that could link it to its
+        report."""
         ...
 
     async def entries(self) -> list[Entry]:
@@ -181,20 +183,20 @@ class AgentStore(Protocol):
         ...
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """Write a recipe's first entry, with ``draw`` what was drawn for its series, and with ``spend`` mark that
-        slot's token as spent, together.
+        """Write a recipe's first entry together with ``draw``, the draw for its series; with ``spend``, also mark that
+        slot's token as spent.
 
-        Returns ``False`` and changes nothing if the recipe has an entry already. Raises ``Fatal`` if the token
-        is missing or was used before, if there is a draw for the series, or if no entry begins in its state.
+        Returns ``False`` and changes nothing if the recipe already has an entry. Raises ``Fatal`` if the token is
+        missing or was used before, if the series already has a draw, or if no entry may begin in this state.
         """
         ...
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """What was drawn for a series."""
+        """The stored draw for a series, or None."""
         ...
 
     async def update(self, entry: Entry) -> None:
-        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` on any other move."""
+        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` for any other move."""
         ...
 
 
@@ -211,19 +213,19 @@ class Trouble:
 
     @classmethod
     def decode(cls, data: bytes) -> Trouble | None:
-        """Inverse of ``encode``; no bytes are no trouble."""
+        """Inverse of ``encode``; None for empty bytes."""
         return cls(**json.loads(data)) if data else None
 
 
 async def note(store: AgentStore, fact: Fact, what: str, now: float) -> None:
-    """Keep a trouble for the device's owner, since ``now``, or, where ``what`` is empty, that it is over."""
+    """Store a trouble for the device's owner, since ``now``; an empty ``what`` says that it is over."""
     known = Trouble.decode(await store.fact(fact))
     if what != (known.what if known else ""):
         await store.keep({fact: Trouble(now, what).encode() if what else b""})
 
 
 class MemoryAgentStore:
-    """Keeps everything in the process."""
+    """An ``AgentStore`` in memory."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (Unavailable,)
 
@@ -234,14 +236,14 @@ class MemoryAgentStore:
         entries: Iterable[Entry] = (),
         draws: Iterable[SeriesDraw] = (),
     ) -> None:
-        """Empty, or with what another store holds."""
+        """Empty, or with the contents of another store."""
         self._facts: dict[Fact, bytes] = dict(facts or {})
         self._prefetches: dict[Slot, Prefetch] = {one.slot: one for one in prefetches}
         self._entries: dict[bytes, Entry] = {entry.recipe_hash: entry for entry in entries}
         self._draws: dict[bytes, SeriesDraw] = {draw.series_hash: draw for draw in draws}
 
     async def fact(self, fact: Fact) -> bytes:
-        """What was kept last under this name, or nothing."""
+        """The value stored last under this name, or empty bytes."""
         return self._facts.get(fact, b"")
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
@@ -249,7 +251,7 @@ class MemoryAgentStore:
         self._facts.update(facts)
 
     async def prefetches(self) -> list[Prefetch]:
-        """Every slot this device knows of, in the order of their first rows."""
+        """Every slot that this device knows of, in the order of their first rows."""
         return list(self._prefetches.values())
 
     async def put_prefetch(self, *prefetches: Prefetch) -> None:
@@ -257,7 +259,7 @@ class MemoryAgentStore:
         self._prefetches.update({prefetch.slot: prefetch for prefetch in prefetches})
 
     async def forget(self, before: int) -> None:
-        """Drop the rows of epochs below ``before``, and empty those of spent tokens."""
+        """Delete the rows of epochs below ``before``, and empty those of spent tokens."""
         self._prefetches = {
             slot: row.emptied() if row.spent else row for slot, row in self._prefetches.items() if slot.epoch >= before
         }
@@ -267,8 +269,8 @@ class MemoryAgentStore:
         return list(self._entries.values())
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """Keep a recipe's first entry, its draw and the mark on its token, all or nothing; False if it has an entry
-        already. Raises ``Fatal`` where the token or the draw was used before."""
+        """Store a recipe's first entry, its draw and the mark on its token, all or nothing; False if the recipe already
+        has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
         if entry.recipe_hash in self._entries:
             return False
         ENTRY_STATES.check(None, entry.state)
@@ -285,11 +287,11 @@ class MemoryAgentStore:
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """What was drawn for a series, if anything was."""
+        """The stored draw for a series, or None."""
         return self._draws.get(series_hash)
 
     async def update(self, entry: Entry) -> None:
-        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` on any other move."""
+        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` for any other move."""
         known = self._entries.get(entry.recipe_hash)
         if known is None:
             raise Fatal("the journal has no entry of this recipe")

@@ -1,13 +1,17 @@
 """The agent's side of oblivious HTTP: every fetch and every upload goes through the relay.
 
-A fresh HPKE context for each request, padded to a size class, no cookie, no identifier; the ``date`` inside is
-rounded to the minute. Which keys the gateway has is ``client_agent.gateway_keys``' business.
+Every request has a fresh HPKE context, is padded to a size class, and carries no cookie and no identifier; the ``date``
+inside is rounded to the minute. Which keys the gateway has is decided in ``client_agent.gateway_keys``.
+
+A device whose clock is in another minute could be recognised by its dates, so dates follow the relay's time (RFC 9458
+section 6.5.2). The relay never sees a date and learns nothing by giving its time. If devices followed the gateway's
+time, the gateway could give each one a different date and recognise it later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from email.utils import formatdate
+from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from tacit import bhttp, ohttp
@@ -18,16 +22,18 @@ from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
 
 DATE_ROUNDING_SECONDS = 60
+_DATE_LENGTH = 29
+"""Number of characters of an HTTP date in its canonical form (RFC 9110 section 5.6.7)."""
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 
 
 class KeysUnknownError(TransportError):
-    """There is no key under which the gateway could be asked: nothing was processed."""
+    """There is no key with which to ask the gateway: nothing was processed."""
 
 
 Senders = Callable[[ohttp.KeyConfig], SenderContext]
-"""Gives a context that nothing has used, for one request to a gateway key."""
+"""Returns an unused HPKE context, for one request to a gateway key."""
 
 
 class ObliviousClient:
@@ -49,14 +55,17 @@ class ObliviousClient:
         self._clock = clock
         self._entropy = entropy
         self._senders = senders
+        self._behind = 0.0
+        """Seconds by which this clock was behind the relay's when the relay last answered."""
+        self._follows_relay = True
 
     @property
     def configs(self) -> tuple[ohttp.KeyConfig, ...]:
-        """The gateway keys in use, active first."""
+        """The gateway keys in use, the active one first."""
         return self._configs
 
     def use(self, configs: Sequence[ohttp.KeyConfig]) -> None:
-        """Use these gateway keys from now on, active first; none: nothing can be sent."""
+        """Use these gateway keys from now on, the active one first; with none, nothing can be sent."""
         self._configs = tuple(configs)
 
     async def request(
@@ -64,11 +73,12 @@ class ObliviousClient:
     ) -> bhttp.Response:
         """One exchange with the origin of ``url``.
 
-        Where the gateway says that it does not know the active key (so that nothing happened), the previous one is
-        tried. Raises ``TransportError`` unless a response came out of the encapsulation, the request may have been
-        processed all the same; ``Refusal`` for content above the largest size class.
+        If the gateway says that it does not know the active key (so nothing was processed), the previous key is tried.
+        Raises ``TransportError`` if no response came out of the encapsulation (the request may still have been
+        processed), and ``Refusal`` for content above the largest size class.
         """
-        inner = self._inner(method, url, media_type, content)
+        corrected = self._behind if self._follows_relay else 0.0
+        inner = self._inner(method, url, media_type, content, self._clock.now() + corrected)
         outer = HttpResponse(0, {}, b"")
         for config in self._configs:
             sender = None if self._senders is None else self._senders(config)
@@ -80,14 +90,19 @@ class ObliviousClient:
                 continue
             if outer.status != 200 or outer.headers.get("content-type") != OHTTP_RES:
                 raise TransportError(f"the relay answered {outer.status}")
-            return _opened(context, outer.body)
+            self._behind = _ahead_of(self._clock, outer.headers.get("date", ""))
+            response = _opened(context, outer.body)
+            if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:
+                self._follows_relay = not corrected
+                raise TransportError("the gateway refuses the date: this device's clock or the relay's is wrong")
+            return response
         if not self._configs:
             raise KeysUnknownError("this device has no key of the gateway for this time")
         raise KeysUnknownError("the gateway knows none of the keys that this device has for it")
 
-    def _inner(self, method: str, url: str, media_type: str | None, content: bytes) -> bhttp.Request:
+    def _inner(self, method: str, url: str, media_type: str | None, content: bytes, now: float) -> bhttp.Request:
         target = urlsplit(url)
-        rounded = self._clock.now() // DATE_ROUNDING_SECONDS * DATE_ROUNDING_SECONDS
+        rounded = now // DATE_ROUNDING_SECONDS * DATE_ROUNDING_SECONDS
         fields: list[tuple[str, str]] = [("date", formatdate(rounded, usegmt=True))]
         if media_type is not None:
             fields.append(("content-type", media_type))
@@ -104,9 +119,16 @@ class ObliviousClient:
 
 def _opened(context: ohttp.ClientContext, message: bytes) -> bhttp.Response:
     try:
-        response = ohttp.open_response(context, message)
+        return ohttp.open_response(context, message)
     except (CryptoError, DecodeError) as error:
         raise TransportError("the response does not open") from error
-    if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:
-        raise TransportError("the gateway refuses the date: this device's clock is wrong")
-    return response
+
+
+def _ahead_of(clock: Clock, date: str) -> float:
+    """Seconds by which a ``date`` of just now is ahead of ``clock``; 0 if it is not a valid date."""
+    if len(date) > _DATE_LENGTH:
+        return 0.0
+    try:
+        return parsedate_to_datetime(date).timestamp() - clock.now()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0

@@ -1,4 +1,4 @@
-"""An agent's store that is read from memory: a device asks its journal many times between two changes of it.
+"""A cache in front of an agent's store: a device reads its journal many times between two changes.
 
 One process at a time has an agent's folder (``client_agent.runner``), so that nobody else changes what is kept. A write
 goes to the kept store first, alone, and into memory when it is durable. Nobody who stops waiting stops a write: what
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class KeptStore(AgentStore, Protocol):
-    """A store whose contents can be had at once."""
+    """A store whose whole contents can be read at once."""
 
     async def contents(self) -> MemoryAgentStore:
-        """All that it holds."""
+        """The whole contents of the store."""
         ...
 
     async def close(self) -> None:
@@ -32,7 +32,7 @@ class KeptStore(AgentStore, Protocol):
 
 
 class RememberedStore:
-    """``kept``, remembered; ``close`` closes it, once its writes have ended."""
+    """``kept`` with its contents cached in memory; ``close`` closes it, once its writes have ended."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = SqlAgentStore.errors
 
@@ -49,7 +49,7 @@ class RememberedStore:
         await self._kept.close()
 
     async def fact(self, fact: Fact) -> bytes:
-        """What was kept last under this name, or nothing."""
+        """The value stored last under this name, or empty bytes."""
         return await (await self._read()).fact(fact)
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
@@ -57,7 +57,7 @@ class RememberedStore:
         await self._write(lambda store: store.keep(facts))
 
     async def prefetches(self) -> list[Prefetch]:
-        """Every slot this device knows of, by issuer, epoch and slot."""
+        """Every slot that this device knows of, by issuer, epoch and slot."""
         rows = await (await self._read()).prefetches()
         return sorted(rows, key=lambda row: (row.slot.issuer, row.slot.epoch, row.slot.slot))
 
@@ -66,7 +66,8 @@ class RememberedStore:
         await self._write(lambda store: store.put_prefetch(*prefetches))
 
     async def forget(self, before: int) -> None:
-        """Delete the rows of epochs below ``before``, and empty those of spent tokens, where there is one."""
+        """Delete the rows of epochs below ``before``, and empty those of spent tokens; nothing is written if there are
+        none."""
         rows = await (await self._read()).prefetches()
         if any(row.slot.epoch < before or (row.spent and row != row.emptied()) for row in rows):
             await self._write(lambda store: store.forget(before))
@@ -76,16 +77,16 @@ class RememberedStore:
         return sorted(await (await self._read()).entries(), key=lambda entry: entry.decided_at)
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if it has an entry
-        already. Raises ``Fatal`` where the token or the draw was used before."""
+        """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if the recipe
+        already has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
         return await self._write(lambda store: store.decide(entry, spend, draw))
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """What was drawn for a series, if anything was."""
+        """The stored draw for a series, or None."""
         return await (await self._read()).draw(series_hash)
 
     async def update(self, entry: Entry) -> None:
-        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` on any other move."""
+        """Move an entry along ``ENTRY_STATES``. Raises ``Fatal`` for any other move."""
         await self._write(lambda store: store.update(entry))
 
     async def _read(self) -> MemoryAgentStore:

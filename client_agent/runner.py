@@ -1,4 +1,4 @@
-"""Runs one agent for real: opens what its configuration names, and keeps it going until it is told to stop.
+"""Runs one agent: opens what its configuration names, and keeps it running until it is told to stop.
 
 Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
 the attester can observe does not depend on the coin. The log is followed, and reports are sent, in loops of their own
@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from client_agent.agent import Agent
 from client_agent.common import Common
-from client_agent.config import AgentConfig
+from client_agent.config import LOCK, AgentConfig
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
@@ -39,15 +39,14 @@ from tacit.tlog.client import LogState
 from tacit.tokens.attestation import SoftwareDevice
 
 DATABASE = "agent.sqlite3"
-LOCK = "agent.lock"
 MARK = "agent.mark"
 GRACE_SECONDS = 5.0
 SHORTEST_PAUSE = 0.02
 OVER = "over"
-"""The detail of a trouble that has ended."""
+"""The detail that reports the end of a trouble."""
 
 Report = Callable[[str, dict[str, str | int | float]], None]
-"""Told about every event of a run: a word, and what belongs to it. Never data, tokens or addresses."""
+"""Called for every event of a run, with a word and its members. Never with data, tokens or addresses."""
 
 
 def database_of(config: AgentConfig) -> Path:
@@ -56,8 +55,9 @@ def database_of(config: AgentConfig) -> Path:
 
 
 async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgentStore:
-    """The agent's store, made on the first start. With a ``clock`` it may decide, and is refused where it is older than
-    the mark beside it: what it decided since, it would decide a second time. Raises ``UsageError``."""
+    """The agent's store, made on the first start. With a ``clock`` the agent may decide, and the store is refused if it
+    is older than the mark beside it: what the agent decided since then it would decide a second time. Raises
+    ``UsageError``."""
     url = f"sqlite+aiosqlite:///{database_of(config).absolute()}"
     if clock is None:
         return await SqlAgentStore.open(url)
@@ -75,8 +75,8 @@ async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgen
 
 @contextlib.asynccontextmanager
 async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
-    """The agent's store, to be read, beside an agent that may be at work: nobody waits for anybody. One that an older
-    version left is brought up to date first. Raises ``UsageError``."""
+    """The agent's store for reading, also while an agent is at work: neither waits for the other. A store that an older
+    version left is upgraded first. Raises ``UsageError``."""
     store = SqlAgentStore.look(f"sqlite+aiosqlite:///{database_of(config).absolute()}")
     try:
         await store.entries()
@@ -91,7 +91,7 @@ async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
 
 
 def clock_of(config: AgentConfig, clock: Clock) -> Clock:
-    """The clock of the device, of which ``clock`` is the machine's."""
+    """The device's clock, made from ``clock``, the machine's."""
     error = config.clock_error_seconds
     return ShiftedClock(clock, clock.now() + error) if error else clock
 
@@ -104,9 +104,9 @@ async def opened_agent(
     common: Common | None = None,
     entropy: Entropy | None = None,
 ) -> AsyncIterator[tuple[Agent, AgentStore]]:
-    """The agent of ``config`` on the system's clock, randomness and network; ``source`` takes the place of the one that
-    it names, and ``common`` is shared with other agents of this process. Raises ``UsageError`` for files that cannot be
-    used, and where another process already runs this agent."""
+    """The agent of ``config`` on the system's clock, randomness and network. ``source`` replaces the data source that
+    ``config`` names; ``common`` is shared with other agents of this process. Raises ``UsageError`` for files that
+    cannot be used, and if another process already runs this agent."""
     data = open_source(config.source) if source is None else source
     for name in ("relay_url", "recipe_server_url", "attester_url"):
         try:
@@ -142,7 +142,7 @@ async def opened_agent(
 async def keep_running(
     agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, hints: Hints | None = None
 ) -> None:
-    """Run ``agent`` until ``stop`` is set; it sleeps to its next due time, at most ``limit`` seconds, less where
+    """Run ``agent`` until ``stop`` is set. It sleeps until the next due time, at most ``limit`` seconds, and less if
     ``hints`` say so."""
     wake = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
@@ -208,7 +208,7 @@ async def _loop(
 
 @dataclass
 class Watch:
-    """Tells ``report`` what changed in the agent's store since the last look."""
+    """Calls ``report`` with what changed in the agent's store since the last look."""
 
     store: AgentStore
     report: Report
@@ -219,7 +219,7 @@ class Watch:
     _held: tuple[int, int] = (0, 0)
 
     async def recall(self) -> None:
-        """What earlier runs decided is no change."""
+        """Load the present contents, so that what earlier runs decided is not reported as a change."""
         self._entries = {entry.recipe_hash: entry for entry in await self.store.entries()}
 
     async def look(self) -> None:

@@ -23,7 +23,8 @@ from tacit.recipe.series import Series
 
 @dataclass(frozen=True)
 class Participation:
-    """A recipe as this device may take part in it: by itself, or as round ``index`` of ``series`` after ``drawn``."""
+    """A recipe as this device may take part in it: by itself, or as round ``index`` of ``series`` after the draw
+    ``drawn``."""
 
     recipe: Recipe
     series: Series | None = None
@@ -31,17 +32,17 @@ class Participation:
 
     @property
     def index(self) -> int:
-        """Which round it is; 0 for a recipe by itself."""
+        """The number of the round; 0 for a recipe by itself."""
         return 0 if self.recipe.series is None else self.recipe.series.index
 
     @property
     def is_past(self) -> bool:
-        """The draw has named another round, or none: nothing more is asked of the device."""
+        """Whether the draw named another round, or none: then the device is not asked any more."""
         donates = self.series is not None and self.series.donation is not None
         return donates and self.drawn is not None and self.drawn.chosen_round != self.index
 
     def draw_words(self, draw: SeriesDraw | None) -> str:
-        """What ``draw`` named, for the journal; nothing where rounds have coins of their own."""
+        """What ``draw`` named, for the journal; empty if rounds have coins of their own."""
         if draw is None or self.series is None or self.series.donation is None:
             return ""
         named = "no round" if draw.chosen_round is None else f"round {draw.chosen_round}"
@@ -49,24 +50,24 @@ class Participation:
 
     @property
     def cost(self) -> Cost | None:
-        """What is charged before the coin; None where the series was charged before."""
+        """The cost that is charged before the coin; None if the series was charged before."""
         if self.series is None:
             return cost_of(self.recipe)
         return None if self.drawn is not None else series_cost(self.series)
 
     @property
     def with_relay(self) -> Decimal | None:
-        """Claim (b) of what is charged."""
+        """Claim (b) of the charge."""
         return None if self.cost is None else with_relay_of(self.recipe if self.series is None else self.series)
 
     @property
     def charged_until(self) -> int:
-        """The POSIX second from which nothing of what is charged can be answered any more."""
+        """The POSIX second from which nothing can be answered any more for the charge."""
         return (self.recipe if self.series is None else self.series).interval.end
 
     def choice(self, entropy: Entropy, now: float) -> tuple[bool | None, SeriesDraw | None]:
-        """Whether the series' draw has the device take part now (None: the recipe's own coin decides), and the draw, if
-        it is made now and is to be kept."""
+        """Whether the series' draw makes the device take part now (None: the recipe's own coin decides), and the draw,
+        if it is made now and has to be stored."""
         if self.series is None:
             return None, None
         drawn, fresh = self.drawn, None

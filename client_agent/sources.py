@@ -31,14 +31,14 @@ from tacit.service.config import ConfigPath, Frozen
 Value = str | int | float | bool | list[str | int | float | bool]
 MAX_FILE_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 10.0
-"""For how long a source may think."""
+"""Most seconds that a source may take."""
 
 
 class DataSource(Protocol):
     """The device's own data."""
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The current value of ``metric``, or ``None`` where there is none. Raises ``UsageError``.
+        """The current value of ``metric``, or ``None`` if there is none. Raises ``UsageError``.
 
         ``round_input`` is what a round of a series asks about (``question.round_input``); a source that cannot use it
         ignores it.
@@ -48,15 +48,15 @@ class DataSource(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a source said: its ``value``, ``None`` where it had none, and for the device's owner what was wrong."""
+    """A source's answer: its ``value``, ``None`` if it had none, and what was wrong, for the device's owner."""
 
     value: Value | None
     trouble: str = ""
 
 
 async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -> Reading:
-    """What ``ask`` returns, in a thread of its own; no value where it raises anything, or is not back within
-    ``seconds`` (then it is left to itself)."""
+    """The result of ``ask``, which runs in a thread of its own. No value if it raises anything, or has not returned
+    within ``seconds`` (then it is left running)."""
     if seconds <= 0:
         return Reading(None, "no time was left to ask the data source")
     loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -
 
     def work() -> None:
         reading = _attempt(ask)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the answer any more
             loop.call_soon_threadsafe(told, reading)
 
     try:
@@ -91,7 +91,7 @@ def _attempt(ask: Callable[[], Value | None]) -> Reading:
 
 
 class CsvSourceConfig(Frozen):
-    """A CSV file with a header, its cells separated by commas, semicolons, tabs or bars, an empty cell being no
+    """A CSV file with a header; its cells are separated by commas, semicolons, tabs or bars. An empty cell means no
     value."""
 
     kind: Literal["csv"]
@@ -99,20 +99,20 @@ class CsvSourceConfig(Frozen):
     path: ConfigPath
     """The file, 64 MiB at most."""
     row: int | None = Field(default=None, ge=0)
-    """The data row, from 0, that is this device's; absent: the last one."""
+    """Index, from 0, of the data row that belongs to this device; absent: the last row."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """metric -> column, where the names differ."""
+    """metric -> column, for metrics whose column has another name."""
 
 
 class JsonLinesSourceConfig(Frozen):
-    """A file with one JSON object a line."""
+    """A file with one JSON object per line."""
 
     kind: Literal["jsonl"]
     """JSON lines."""
     path: ConfigPath
     """The file, 64 MiB at most."""
     row: int | None = Field(default=None, ge=0)
-    """The line, from 0, that is this device's; absent: the last one."""
+    """Index, from 0, of the line that belongs to this device; absent: the last line."""
 
 
 class SqliteSourceConfig(Frozen):
@@ -134,7 +134,7 @@ class CsvSource:
         self._config = config
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The cell of the metric's column in the chosen row; an empty one is no value."""
+        """The cell of the metric's column in the chosen row; an empty cell means no value."""
         path, column = self._config.path, self._config.columns.get(metric, metric)
         _check_size(path)
         try:
@@ -199,9 +199,9 @@ class SqliteSource:
 
 
 class CallableSource:
-    """Asks Python functions, for programs that embed the agent: ``function`` by the metric alone, ``of_round`` by
-    metric and round input where a round of a series has one (default: ``function``, without the input). They are called
-    from threads, a few at a time."""
+    """Asks Python functions, for programs that embed the agent: ``function`` with the metric alone, and ``of_round``
+    with metric and round input if a round of a series has one (default: ``function``, without the input). They are
+    called from threads, a few at a time."""
 
     def __init__(
         self,
@@ -212,14 +212,14 @@ class CallableSource:
         self._of_round = of_round
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """Whatever the function says."""
+        """The function's result."""
         if round_input is None or self._of_round is None:
             return self._function(metric)
         return self._of_round(metric, round_input)
 
 
 def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig | None) -> DataSource:
-    """The source that the configuration names. Raises ``UsageError`` where it names none."""
+    """The source that the configuration names. Raises ``UsageError`` if it names none."""
     if config is None:
         raise UsageError("source: name where the device's data is, or be the source yourself (docs/embedding.md)")
     if isinstance(config, CsvSourceConfig):

@@ -85,13 +85,13 @@ class SqlAgentStore:
 
     @classmethod
     async def open(cls, url: str, mark: Watermark | None = None) -> SqlAgentStore:
-        """Open or create the database behind ``url``, which is at least as new as ``mark`` says (P32). Raises
-        ``UsageError`` or ``Fatal``."""
+        """Open or create the database behind ``url``, after checking that it is at least as new as ``mark`` says (P32).
+        Raises ``UsageError`` or ``Fatal``."""
         return cls(await open_database(url, METADATA, MIGRATIONS, mark=mark, brief=True))
 
     @classmethod
     def look(cls, url: str) -> SqlAgentStore:
-        """The store of an agent that may be at work, to be read as it is. Where an older version made it, reading
+        """The store of an agent that may be at work, opened for reading as it is. If an older version made it, reading
         raises ``sqlalchemy.exc.OperationalError``."""
         return cls(glance_at(url))
 
@@ -100,7 +100,7 @@ class SqlAgentStore:
         await self._database.close()
 
     async def contents(self) -> MemoryAgentStore:
-        """All that is kept, as one moment saw it."""
+        """The whole contents, in one snapshot."""
         async with self._database.read() as connection:
             facts = {row.name: row.content for row in await connection.execute(sa.select(FACTS))}
             rows = await connection.execute(sa.select(PREFETCHES).order_by(*PREFETCHES.primary_key))
@@ -114,7 +114,7 @@ class SqlAgentStore:
             )
 
     async def fact(self, fact: Fact) -> bytes:
-        """What was kept last under this name, or nothing."""
+        """The value stored last under this name, or empty bytes."""
         async with self._database.read() as connection:
             content: bytes | None = await connection.scalar(sa.select(FACTS.c.content).where(FACTS.c.name == fact))
         return content or b""
@@ -126,7 +126,7 @@ class SqlAgentStore:
             await connection.execute(_upsert(self._database.dialect, FACTS), rows)
 
     async def prefetches(self) -> list[Prefetch]:
-        """Every slot this device knows of, by issuer, epoch and slot."""
+        """Every slot that this device knows of, by issuer, epoch and slot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(PREFETCHES).order_by(*PREFETCHES.primary_key))
             return [_prefetch(row) for row in rows]
@@ -151,8 +151,8 @@ class SqlAgentStore:
             return [_entry(row) for row in rows]
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
-        """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if it has an entry
-        already. Raises ``Fatal`` where the token or the draw was used before."""
+        """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if the recipe
+        already has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
         async with self._database.transaction() as connection:
             known = sa.select(ENTRIES.c.name).where(ENTRIES.c.recipe_hash == entry.recipe_hash)
             if (await connection.execute(known)).first() is not None:
@@ -181,14 +181,14 @@ class SqlAgentStore:
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """What was drawn for a series, if anything was."""
+        """The stored draw for a series, or None."""
         async with self._database.read() as connection:
             found = await connection.execute(sa.select(SERIES).where(SERIES.c.series_hash == series_hash))
             row = found.first()
         return None if row is None else SeriesDraw(**row._asdict())
 
     async def update(self, entry: Entry) -> None:
-        """Move an entry along ``ENTRY_STATES``, in the statement that checks its state. Raises ``Fatal`` on any other
+        """Move an entry along ``ENTRY_STATES``, in the statement that checks its state. Raises ``Fatal`` for any other
         move."""
         async with self._database.transaction() as connection:
             same = ENTRIES.c.recipe_hash == entry.recipe_hash

@@ -4,8 +4,8 @@ Every try resends the identical report bytes in a fresh encapsulation. No error 
 randomisation: an error is retried later, is terminal, or the report's deadline comes first.
 
 When a device is on, or has a network, is its own affair: a report that came the moment it is back would tell whose it
-is (P28). So a report is offered for a short while from its drawn time on, and where that passed while the device was
-off, at another random moment; what misses its deadline is not sent at all.
+is (P28). So a report is offered at its drawn time, or at the time drawn for another try; where either passed while the
+device was off, at another random moment (P33). What misses its deadline is not sent at all.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 
 MISSED_SECONDS = 10.0
-"""How much later than planned a device that was on may look."""
+"""Seconds by which a device that is on may send later than planned."""
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What became of one try: the entry's next state (``SCHEDULED``: try again later), and why."""
+    """Outcome of one try: the entry's next state (``SCHEDULED``: try again later), and why."""
 
     state: State
     detail: str
 
 
 class Requester(Protocol):
-    """How a request gets to who takes answers: for a device, through the relay."""
+    """Sends a request to the party that takes answers: for a device, through the relay."""
 
     async def request(
         self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
@@ -50,21 +50,21 @@ STATE_OF = {Fate.STORED: State.SENT, Fate.LATER: State.SCHEDULED, Fate.REFUSED: 
 
 
 async def offer(client: Requester, model: Model, url: str, report: bytes) -> AttemptResult:
-    """Try once to send ``report``, the bytes of a submission of ``model``."""
+    """Try once to send ``report``, the encoded submission of ``model``."""
     try:
         response = await client.request("POST", url, media_type=model.media_type, content=report)
     except TransportError as error:
         return AttemptResult(State.SCHEDULED, str(error))
     except Refusal as refusal:
         return AttemptResult(State.FAILED, str(refusal))
-    except Exception as error:  # of this report or of a key: the same bytes again later, and the others go on
+    except Exception as error:  # of this report or of a key: the same bytes are sent later, and the others go on
         return AttemptResult(State.SCHEDULED, words_of(error))
     verdict = model.verdict(response)
     return AttemptResult(STATE_OF[verdict.fate], verdict.detail)
 
 
 class Uploader:
-    """Uploads what the journal has scheduled."""
+    """Uploads the scheduled entries of the journal."""
 
     def __init__(
         self, store: AgentStore, client: ObliviousClient, clock: Clock, entropy: Entropy, timing: Timing
@@ -76,20 +76,20 @@ class Uploader:
         self._timing = timing
 
     async def due(self, entry: Entry) -> Entry:
-        """``send`` what is due; a report whose time passed while the device was off is planned anew."""
+        """``send`` an entry that is due. If its time, or that of its next try, passed while the device was off, it gets
+        a new random time."""
         now, resume = self._clock.now(), self._timing.resume_seconds
-        if entry.attempts or now - entry.send_at <= MISSED_SECONDS or now >= entry.deadline or not resume:
+        if now - entry.send_at <= MISSED_SECONDS or now >= entry.deadline or not resume:
             return await self.send(entry)
         planned = replace(entry, send_at=uniform(self._entropy, now, now + resume))
         await self._store.update(planned)
         return planned
 
     async def send(self, entry: Entry) -> Entry:
-        """Try once to upload a scheduled entry; returns and stores what became of it. Past its deadline nothing is
-        sent."""
+        """Try once to upload a scheduled entry; returns and stores the outcome. After its deadline nothing is sent."""
         if self._clock.now() >= entry.deadline:
             last = f"; at the last attempt: {entry.detail}" if entry.attempts else ""
-            result = AttemptResult(State.EXPIRED, f"its time was over before the report could be stored{last}")
+            result = AttemptResult(State.EXPIRED, f"its deadline passed before the report could be stored{last}")
         else:
             result = await offer(self._client, model_of(entry.model), entry.url, entry.report)
         done = result.state is not State.SCHEDULED

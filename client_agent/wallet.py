@@ -32,14 +32,14 @@ from tacit.tokens.structures import TokenResponse
 
 QUOTA_PROBLEM = "urn:tacit:problem:quota"
 LATE_SHARE = 0.25
-"""A device that joins inside an epoch spreads its requests over this share of what is left of it."""
+"""A device that joins during an epoch spreads its requests over this share of the rest of the epoch."""
 
 
 class AttestedDevice(Protocol):
     """The device's attestation identity."""
 
     def attest(self, binding: bytes) -> Evidence:
-        """Evidence over 32 bytes."""
+        """Evidence over ``binding`` (32 bytes)."""
         ...
 
 
@@ -79,8 +79,8 @@ class TokenWallet:
         self._fetching = asyncio.Lock()
 
     async def plan(self, directories: Iterable[IssuerDirectory]) -> None:
-        """Take note of the log's directories (of one issuer) and give every new slot of this and the next epoch a
-        time of its own."""
+        """Store the log's directories (of one issuer), and plan a random time for every new slot of the current and the
+        next epoch."""
         now = self._clock.now()
         self._directories = {directory.epoch: directory for directory in directories}
         known, fresh = {prefetch.slot for prefetch in await self._store.prefetches()}, list[Prefetch]()
@@ -98,7 +98,7 @@ class TokenWallet:
             await self._store.put_prefetch(*fresh)
 
     async def step(self) -> float:
-        """Fetch every token that is due; returns when the next one is (POSIX seconds, ``inf`` for none)."""
+        """Fetch every token that is due; returns when the next one is due (POSIX seconds, ``inf`` for none)."""
         async with self._fetching:
             return await self._step()
 
@@ -114,7 +114,7 @@ class TokenWallet:
         return due_next
 
     async def held(self, slot: Slot) -> HeldToken | None:
-        """The unspent token of ``slot``, if there is one."""
+        """The unspent token of ``slot``, or None."""
         prefetch = await self._row(slot)
         if prefetch is None or not prefetch.usable:
             return None
@@ -122,7 +122,8 @@ class TokenWallet:
         return HeldToken(prefetch.token, Preimages(secrets[:PREIMAGE_SIZE], secrets[PREIMAGE_SIZE:]), prefetch.key_id)
 
     async def may_come(self, slot: Slot, before: float) -> bool:
-        """Whether the slot's token, which is not here, may still be fetched before a moment (POSIX seconds)."""
+        """Whether the slot's token, which is not held yet, may still be fetched before the time ``before`` (POSIX
+        seconds)."""
         if self._clock.now() >= before:
             return False
         prefetch = await self._row(slot)
@@ -132,12 +133,12 @@ class TokenWallet:
         return next((prefetch for prefetch in await self._store.prefetches() if prefetch.slot == slot), None)
 
     async def _supervised(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
-        """``_fetch``; a slot that breaks it is tried again later, and says so."""
+        """``_fetch``; if a slot raises an unexpected error, that is recorded and the slot is tried again later."""
         try:
             after = await self._fetch(prefetch, directory)
         except self._store.errors:
             raise
-        except Exception as error:  # of this slot's key, row or answer
+        except Exception as error:  # an error of this slot's key, row or answer
             slot = f"slot {prefetch.slot.slot} of epoch {prefetch.slot.epoch}"
             await note(self._store, Fact.TOKEN_TROUBLE, f"{slot}: {words_of(error)}", self._clock.now())
             pause = self._timing.backoff.pause(prefetch.attempts, self._entropy)
@@ -173,7 +174,7 @@ class TokenWallet:
         return prefetch
 
     async def _blinded(self, prefetch: Prefetch, key: TokenKey) -> Prefetch:
-        """``prefetch`` with its blinded request, in the journal before anything is sent."""
+        """``prefetch`` with its blinded request, stored in the journal before anything is sent."""
         if prefetch.pending:
             return prefetch
         secrets = Preimages.draw(self._entropy)
@@ -184,7 +185,7 @@ class TokenWallet:
 
 
 class QuotaSpentError(Exception):
-    """The attester has given this device another token for the slot: nothing to retry."""
+    """The attester has given this device another token for the slot: a retry is useless."""
 
 
 async def ask_attester(
@@ -192,7 +193,7 @@ async def ask_attester(
 ) -> TokenResponse:
     """One attested token request: a fresh challenge, evidence over it, the issuer's answer.
 
-    Raises ``QuotaSpentError``; ``TransportError`` or ``DecodeError`` where the same request may be tried again.
+    Raises ``QuotaSpentError``, and ``TransportError`` or ``DecodeError`` if the same request may be tried again.
     """
     answer = await transport.request("POST", f"{attester_url}/v1/challenge")
     if answer.status != 200:

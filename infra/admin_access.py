@@ -26,6 +26,7 @@ class Speaker(enum.StrEnum):
     ADMINISTRATOR = "admin"
     ANALYST = "analyst"
     APPROVER = "approver"
+    SECOND_ADMINISTRATOR = "second-admin"
 
 
 AdminUrl = Annotated[str | None, typer.Option("--url", help="URL of an admin service, instead of a local stack's.")]
@@ -43,7 +44,9 @@ def operator_of(url: str | None, key_file: Path | None, state_dir: Path | None, 
     layout = layout_of(state_dir)
     if ADMIN not in layout.urls:
         raise UsageError(f"{layout.state_dir}: its stack has no admin service yet; start it again with: tacit up")
-    key = key_file or layout.credentials[speaker.value]
+    key = key_file or layout.credentials.get(speaker.value)
+    if key is None:
+        raise UsageError(f"{layout.state_dir}: its stack was made without a {speaker.value}; give --key-file")
     return Operator(layout.urls[ADMIN], key_file=key, tls=layout.client_tls)
 
 

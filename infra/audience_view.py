@@ -8,7 +8,9 @@ from typing import Any
 from tacit.dp.membership import membership_epsilon
 from tacit.errors import Refusal
 from tacit.recipe.census import attested, census_for
+from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context
+from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 
@@ -29,12 +31,13 @@ def audience_document(recipe: Recipe, policy: Policy, context: Context) -> dict[
         return {**found, "trouble": refusal.detail}
     found |= {"estimate": counted.estimate, "stderr": counted.stderr, "floor": counted.floor}
     if counted.floor and recipe.rate < 1:
-        found["membership_epsilon"] = membership_epsilon(counted.floor, float(recipe.rate), float(recipe.delta))
+        rates = sample_of(recipe).sending_rates(randomizer_of(recipe))
+        found["membership_epsilon"] = membership_epsilon(counted.floor, rates, float(recipe.delta))
     return found
 
 
 def audience_lines(found: Mapping[str, Any]) -> list[str]:
-    """The same in sentences."""
+    """A yield as sentences."""
     needed = f"at least {found['needed']:,} are needed"
     if "census" not in found:
         return [f"no census in the log counts them; {needed}"]
@@ -46,6 +49,7 @@ def audience_lines(found: Mapping[str, Any]) -> list[str]:
     ]
     if "membership_epsilon" in found:
         lines.append(
-            f"whether one device is of them: the batch's size tells at most epsilon {found['membership_epsilon']:.3f}"
+            "whether one device is of them: the number of messages tells at most epsilon "
+            f"{found['membership_epsilon']:.3f}"
         )
     return lines

@@ -29,7 +29,7 @@ __all__ = [
 ]
 STATE_DIR = Path(".tacit")
 MOST_BYTES = 16 << 20
-"""Of a document that a command is given."""
+"""The largest document that a command accepts, in bytes."""
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help=f"Folder of a local stack (default {STATE_DIR}).", show_default=False)

@@ -52,6 +52,9 @@ def show_burn_down(found: BurnDown, console: Console) -> None:
 def _forecast(found: BurnDown) -> str:
     if found.pace is None:
         return "nothing was charged of late: no forecast"
+    if not found.has_forecast:
+        began = period_text(found.pace.seconds) if found.pace.seconds else "no time"
+        return f"{counted(found.pace.recipes, 'recipe')}, the first one {began} ago: too little for a forecast"
     of_late = f"{counted(found.pace.recipes, 'recipe')} in {period_text(found.pace.seconds)}"
     early = "" if found.earliest is None else f" (at the earliest {when(found.earliest)})"
     if found.used_up_at is None:

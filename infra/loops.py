@@ -1,4 +1,4 @@
-"""The event loop of a service that runs as a process of its own."""
+"""The event loop of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's factory where it is installed, None (the interpreter's own loop) elsewhere.
 
-    For ``tacit serve`` alone: the demo and the simulation run on the loop that every interpreter has.
+    For ``tacit serve`` and the demo; the simulation runs on the loop that every interpreter has.
     """
     try:
         import uvloop

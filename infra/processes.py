@@ -1,8 +1,8 @@
 """The services of a layout as processes of their own, watched until this one ends.
 
 A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from here: when this
-process ends, however it ends, the pipe closes and the child stops. Nothing is restarted by itself: a service that dies
-is reported, and whoever wants it back starts it with ``tacit serve``, or has the process that is its parent start it.
+process ends, however it ends, the pipe closes and the child stops. A service that dies is started again by this process
+(``infra.reviving``), so that nothing is left that outlives it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -72,6 +71,7 @@ class ServiceProcess(Served):
     within: Sequence[str] = ()
     held: bool = False
     _fresh: asyncio.Event = field(default_factory=asyncio.Event)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def log(self) -> Path:
@@ -88,6 +88,10 @@ class ServiceProcess(Served):
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
 
     @property
     def runs(self) -> bool:
@@ -109,11 +113,14 @@ class ServiceProcess(Served):
 
     async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
         """Start it again on its configuration, with ``also`` behind the arguments of ``tacit serve``, and return once
-        it answers. Raises ``UsageError`` as ``running`` does."""
-        fresh = await _start(self.part, self.within, also)
-        self.process, self.held = fresh.process, False
-        self._fresh.set()
-        await _until_ready(self, layout)
+        it answers; one that runs meanwhile is left. Raises ``UsageError`` as ``running`` does."""
+        async with self._starting:
+            if self.runs:
+                return
+            fresh = await _start(self.part, self.within, also)
+            self.process, self.held = fresh.process, False
+            self._fresh.set()
+            await _until_ready(self, layout)
 
     async def ended(self) -> int:
         """The status of its newest process, once that has ended without having been told to."""
@@ -128,11 +135,6 @@ class ServiceProcess(Served):
         self._fresh.clear()
         if not self.runs:
             await self._fresh.wait()
-
-    @property
-    def restart_command(self) -> str:
-        """What brings the service back on the same address."""
-        return shlex.join(["tacit", "serve", *self.part.arguments])
 
     def last_words(self) -> str:
         """The last line of its log, or an empty text."""
@@ -189,18 +191,6 @@ def read_pids(state_dir: Path) -> dict[str, int]:
         found: dict[str, int] = json.loads((state_dir / PIDS).read_text())
         return found
     return {}
-
-
-async def watch(services: list[ServiceProcess], report: Callable[[ServiceProcess, int], None]) -> None:
-    """Call ``report`` with each service that ends without having been told to, and its exit status (negative: the
-    signal), until cancelled."""
-
-    async def one(service: ServiceProcess) -> None:
-        while True:
-            report(service, await service.ended())
-            await service.started_again()
-
-    await asyncio.gather(*map(one, services))
 
 
 async def stop_all(services: list[ServiceProcess]) -> None:

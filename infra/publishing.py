@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +14,12 @@ from typing import Annotated, TypeVar
 import typer
 
 from infra.command_options import layout_of, read_file, server_of, transport_of
+from infra.layout import Layout
+from infra.publishing_time import Insisted, ready_recipe, ready_series, require_open
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.files import replace_file
+from tacit.adapters.folder_lock import turn_in
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -40,6 +45,10 @@ KnownHash = Annotated[
     ),
 ]
 LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
+Now = Annotated[bool, typer.Option("--now", help="Publish it although not every device can decide in time.")]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Publish it although too few agents are at work for its B.")]
+LOCK = "publish.lock"
+"""Held while a draft is placed and published: two at the same time take different slots."""
 
 D = TypeVar("D", Recipe, Series)
 
@@ -89,10 +98,12 @@ def publish_file(
     state_dir: Path | None,
     server: str | None,
     key: Path | None,
+    insisted: Insisted,
 ) -> tuple[D, str, int]:
     """Send the leaf of a ``kind`` in ``file`` as it is, or sign the document in it first: to the local stack's log with
-    its analyst's key, or to ``server`` with ``key``. The document, the server's URL and the index of the entry. Raises
-    ``UsageError``, ``Refusal``, and as ``tacit.operations.services.call``."""
+    its analyst's key, or to ``server`` with ``key``. A draft may be moved before (``infra.publishing_time``),
+    and its file with it. The document, the server's URL and the index of the entry. Raises ``UsageError``, ``Refusal``,
+    and as ``tacit.operations.services.call``."""
     data = read_file(file)
     leaf = read_leaf(data, str(file))
     if leaf is None and (server is None) != (key is None):
@@ -100,15 +111,35 @@ def publish_file(
     if leaf is not None and key is not None:
         raise typer.BadParameter(f"{file} is signed already; leave --key out")
     url = server_of(state_dir, server)
-    if leaf is None:
-        document = read(data, str(file))
-        leaf = signed_leaf(document, read_signing_key(layout_of(state_dir).analyst_key if key is None else key))
-    else:
-        found = verified_document(leaf)
-        if not isinstance(found, kind):
-            raise UsageError(f"{file} is a signed {leaf.type}; publish it with: tacit {leaf.type} publish {file}")
-        document = found
-    return document, url, asyncio.run(_send(transport_of(state_dir, server), url, leaf))
+    layout = layout_of(state_dir) if server is None else None
+    with contextlib.nullcontext() if layout is None else turn_in(layout.state_dir, LOCK):
+        if leaf is None:
+            document = _ready(read(data, str(file)), file, layout, insisted, signed=False)
+            leaf = signed_leaf(
+                document, read_signing_key(layout.analyst_key if layout and key is None else Path(key or ""))
+            )
+        else:
+            found = verified_document(leaf)
+            if not isinstance(found, kind):
+                raise UsageError(f"{file} is a signed {leaf.type}; publish it with: tacit {leaf.type} publish {file}")
+            document = _ready(found, file, layout, insisted, signed=True)
+        return document, url, asyncio.run(_send(transport_of(state_dir, server), url, leaf))
+
+
+def _ready(document: D, file: Path, layout: Layout | None, insisted: Insisted, *, signed: bool) -> D:
+    """``document`` as it is to be published, which is what ``file`` holds then. Raises as
+    ``infra.publishing_time.ready_recipe``."""
+    if isinstance(document, Series):
+        if layout is not None:
+            ready_series(document, layout, insisted)
+        return document
+    if layout is None:
+        require_open(document.interval, insisted)
+        return document
+    ready = ready_recipe(document, layout, insisted, signed=signed)
+    if ready.hash != document.hash:
+        replace_file(file, (json.dumps(ready.body(), indent=2, ensure_ascii=False) + "\n").encode())
+    return ready
 
 
 def _analyst_of(document: Recipe | Series) -> str:

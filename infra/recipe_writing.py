@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
-from infra.api import verified_log
 from infra.command_options import layout_of, policy_of, read_file, write_file
+from infra.devices_at_work import crowd_of
 from infra.layout import Layout
+from infra.publishing_time import crowd_words, log_with_keys
 from infra.recipe_outlook import asked_words, outlook_lines, tell_coarse
 from infra.rules_view import for_authors
+from infra.slot_reservations import reservations
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
@@ -50,13 +52,15 @@ def write_recipe(
 
 async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
     """The recipe, and why the stack's policy will refuse it."""
-    policy = policy_of(layout.policy_path)
-    async with layout.transport() as transport:
-        live = await verified_log(transport, layout, policy)
-    found = drafted(
-        survey, layout.parties_of(survey.model), live, policy, layout.options.epoch_seconds, SystemClock().now()
-    )
+    policy, crowd, clock = policy_of(layout.policy_path), crowd_of(layout), SystemClock()
+    live = await log_with_keys(layout, crowd.pace, clock)
+    parties, seconds = layout.parties_of(survey.model), layout.options.epoch_seconds
+    with reservations(layout.state_dir, clock.now()) as held:
+        found = drafted(survey, parties, live, policy, seconds, clock.now(), crowd.pace, held.slots)
+        if not found.refusals:
+            held.add(found.recipe)
     tell_refusals(found.refusals)
+    notes().print(crowd_words(found.recipe, crowd), style="dim")
     return found
 
 

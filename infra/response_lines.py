@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.terminal import estimate_form
+from tacit.methods.figures import NORMAL_95, form_of_errors, number, with_margin
 from tacit.methods.statistics import STATISTICS
+from tacit.recipe.cautions import devices
 
-NORMAL_95 = 1.96
 WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 
 
@@ -40,12 +40,6 @@ def _asked(document: Mapping[str, Any]) -> list[str]:
     return [f"{words} · {expected['contributions']:,.0f} contributions expected · {counted}, {expected['share']:.1%}"]
 
 
-def devices(asked: Mapping[str, Any]) -> str:
-    """The number of asked devices, or the two that it lies between."""
-    least, most = asked["least"], asked["most"]
-    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
-
-
 def exact_text(document: Mapping[str, Any]) -> str:
     """The number of asked devices and a space where it is one number, nothing where it lies between two."""
     asked = document["response"]["asked"]
@@ -56,26 +50,9 @@ def _answered(response: Mapping[str, Any]) -> list[str]:
     answered = response.get("answered")
     if answered is None:
         return []
-    error = NORMAL_95 * answered["stderr"]
-    return [
-        f"sent by a sample of {answered['estimate']:,.0f}{f' ± {error:,.0f}' if error else ''} devices that answered"
-    ]
-
-
-def warning(document: Mapping[str, Any]) -> str | None:
-    """What is wrong with the number of contributions, where chance does not explain it."""
-    response = document.get("response", {})
-    verdict = response.get("verdict")
-    if verdict not in {"fewer", "more"}:
-        return None
-    asked, expected = response["asked"], response["expected"]
-    full = f"the {expected['low']:,} to {expected['high']:,} that chance allows if all had answered"
-    often = f"(but for {expected['false_alarm']:g} of the cases)"
-    found = f"{response['counted']:,} contributions from {devices(asked)} devices, not {full} {often}"
-    if verdict == "more":
-        return f"{found}: more were asked than is stated, so nothing is said of all of them"
-    lost = f", about {1 - expected['share']:.0%} of the devices," if "share" in expected else ""
-    return f"{found}: some{lost} stayed silent, and nothing tells whether their answers differ from the others'"
+    estimate, error = answered["estimate"], answered["stderr"]
+    told = with_margin(estimate, error, ",.0f") if error else number(estimate, ",.0f")
+    return [f"sent by a sample of {told} devices that answered"]
 
 
 def has_population(document: Mapping[str, Any]) -> bool:
@@ -88,8 +65,8 @@ def share_texts(document: Mapping[str, Any]) -> list[str]:
     rows = document["buckets"]
     if not rows or any("share" not in row for row in rows):
         return []
-    form = estimate_form(NORMAL_95 * 100 * row["share_stderr"] for row in rows)
-    return [f"{number(100 * row['share'], form)} ± {100 * NORMAL_95 * row['share_stderr']:{form}} %" for row in rows]
+    form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in rows)
+    return [f"{with_margin(100 * row['share'], 100 * row['share_stderr'], form)} %" for row in rows]
 
 
 def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
@@ -98,9 +75,3 @@ def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
         return []
     rows = document["buckets"]
     return [f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows]
-
-
-def number(value: float, form: str) -> str:
-    """A number as ``form`` writes it; what is rounded to nothing has no sign."""
-    text = format(value, form)
-    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infra.page_style import STYLE
-from infra.response_lines import NORMAL_95, has_population, warning
+from infra.response_lines import has_population
 from infra.result_view import HEADINGS, columns, facts, price_caption, price_rows
+from tacit.methods.figures import interval
 from tacit.operations.results import in_order
+from tacit.recipe.cautions import cautions
 
 BARS = """
 .bar{position:relative;height:14px;min-width:140px}.bar i{position:absolute;top:3px;height:8px;background:var(--hue);
 border-radius:2px}.bar u{position:absolute;top:6px;height:2px;background:var(--ink)}
 .bar s{position:absolute;top:0;height:14px;background:var(--soft);opacity:.28;border-radius:2px}
-.warning{border-left:4px solid #e8590c;padding:6px 12px;margin:14px 0 0}
 .answers td:first-child{min-width:6em;overflow-wrap:anywhere}td.n,th.n{white-space:nowrap}
 h1,.soft,.warning{overflow-wrap:anywhere}main>h1:not(:first-child){margin-top:48px}
 @media (max-width:600px){main{padding:20px 12px 40px}section{padding:14px 12px}h1{font-size:22px}
@@ -41,8 +42,7 @@ def result_page(documents: Sequence[Mapping[str, Any]]) -> str:
 
 def _result(document: Mapping[str, Any]) -> str:
     lines = "".join(f'<div class="soft">{_text(line)}</div>' for line in facts(document))
-    remark = warning(document)
-    warned = "" if remark is None else f'<p class="warning"><b>Warning:</b> {_text(remark)}.</p>'
+    warned = "".join(f'<p class="warning"><b>Warning:</b> {_text(remark)}.</p>' for remark in cautions(document))
     return (
         f"<h1>{_text(document['name'])}, batch {_text(document['batch'])}</h1>{lines}"
         f'<div class="soft">recipe <code>{_text(document["recipe_hash"])}</code></div>{warned}'
@@ -74,8 +74,7 @@ def _answers(document: Mapping[str, Any]) -> str:
 
 
 def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
-    error = NORMAL_95 * bucket["stderr"]
-    return bucket["estimate"] - error, bucket["estimate"] + error
+    return interval(bucket["estimate"], bucket["stderr"])
 
 
 def _whole(bucket: Mapping[str, Any]) -> tuple[float, ...]:

@@ -10,10 +10,12 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.answer_table import AnswerRow, answers_table
-from infra.response_lines import NORMAL_95, exact_text, number, population_texts, response_lines, share_texts, warning
-from infra.terminal import adversary_text, delta_text, epsilon_text, estimate_form, is_conditional, plain_table, span
+from infra.response_lines import exact_text, population_texts, response_lines, share_texts
+from infra.terminal import adversary_text, delta_text, epsilon_text, is_conditional, plain_table, span
+from tacit.methods.figures import MARGIN, form_of, margin, number
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
+from tacit.recipe.cautions import cautions, missing_share
 
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
 
@@ -28,18 +30,9 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
     table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
-    remark = warning(document)
-    warned = [] if remark is None else [Text(f"warning: {remark}", style="bold yellow")]
+    warned = [Text(f"warning: {remark}", style="bold yellow") for remark in cautions(document)]
     console.print(Panel(Group(table, *warned, *lines), title=title, title_align="left"))
     console.print(Panel(_price(document), title="[bold]What it costs in privacy", title_align="left"))
-
-
-def form_of(document: Mapping[str, Any]) -> str:
-    """How the estimates of a result are written: numbers of devices as whole numbers, others with what the error leaves
-    of them."""
-    if STATISTICS[document["statistic"]].counts_devices:
-        return ",.0f"
-    return estimate_form(bucket["stderr"] for bucket in document["buckets"])
 
 
 def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -48,7 +41,7 @@ def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     form, buckets = form_of(document), document["buckets"]
     found = {
         "estimate": [number(one["estimate"], form) for one in buckets],
-        "± 1.96 s.e.": [_error(one, form) for one in buckets],
+        MARGIN: [margin(one["stderr"], form) for one in buckets],
         "share": share_texts(document),
     }
     whole = population_texts(document, form)
@@ -56,10 +49,6 @@ def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         found[f"of all {exact_text(document)}asked"] = whole
     shown = {heading: cells for heading, cells in found.items() if cells}
     return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
-
-
-def _error(bucket: Mapping[str, Any], form: str) -> str:
-    return number(NORMAL_95 * bucket["stderr"], form)
 
 
 def facts(document: Mapping[str, Any]) -> list[str]:
@@ -110,15 +99,12 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
     if missing is None:
         return []
     if "label" in missing:
-        return [f"devices without a value are counted under {missing['label']}"]
-    adds = sorted({round(one, 4) for one in missing["adds"]})
-    each = f"{adds[0]:g}" if len(adds) == 1 else f"{adds[0]:g} to {adds[-1]:g}"
-    if STATISTICS[document["statistic"]].is_ratio:
-        return [f"devices without a value take part, and are in the mean with {each}"]
-    if adds == [0]:
-        return ["devices without a value take part, and add nothing"]
-    how = "appear spread over the answers" if len(missing["adds"]) > 1 else "cannot be told from others"
-    return [f"devices without a value take part and {how}: each adds {each} to an estimate"]
+        return [f"devices without a value are counted as {missing['label']!r}"]
+    if missing.get("biases"):
+        return []  # a warning
+    if STATISTICS[document["statistic"]].is_ratio or any(missing["adds"]):
+        return [f"devices without a value take part: each adds {missing_share(document)} to an estimate"]
+    return ["devices without a value take part, and add nothing"]
 
 
 def spread_lines(document: Mapping[str, Any]) -> list[str]:

@@ -14,8 +14,9 @@ from rich.console import Console
 from infra.deployment import Parts
 from infra.layout import Layout
 from infra.monitoring.scraping import write_scrape_config
-from infra.processes import ServiceProcess, running, watch
+from infra.processes import ServiceProcess, running
 from infra.readiness_watch import until_recipes, watch_readiness
+from infra.reviving import Reviving
 from infra.workers import Part
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -26,11 +27,19 @@ Within = Callable[[Part], Sequence[str]]
 
 
 async def run_stack(
-    layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within = lambda _part: ()
-) -> None:
-    """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP; ``within`` as in ``infra.processes.running``.
-    Raises ``UsageError`` where one of them does not start."""
-    await until_told(notes, lambda _stopping: _run(layout, parts, notes, when_ready, within))
+    layout: Layout,
+    parts: Parts,
+    notes: Console,
+    when_ready: WhenReady,
+    restart: str,
+    within: Within = lambda _part: (),
+) -> int:
+    """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP, and start again what dies meanwhile; ``restart``
+    as in ``infra.reviving``, ``within`` as in ``infra.processes.running``. The exit code of the command that does:
+    not 0 where a service was given up. Raises ``UsageError`` where one of them does not start."""
+    reviving = Reviving(layout, [], SystemClock(), notes.print, restart)
+    await until_told(notes, lambda _stopping: _run(parts, notes, when_ready, within, reviving))
+    return reviving.exit_code
 
 
 async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
@@ -57,9 +66,11 @@ def tell_prometheus(layout: Layout, services: list[ServiceProcess]) -> None:
         raise UsageError(f"{error.filename}: {error.strerror or 'cannot be written'}") from error
 
 
-async def _run(layout: Layout, parts: Parts, notes: Console, when_ready: WhenReady, within: Within) -> None:
+async def _run(parts: Parts, notes: Console, when_ready: WhenReady, within: Within, reviving: Reviving) -> None:
+    layout = reviving.layout
     notes.print(f"starting {len(layout.configs)} services in {layout.state_dir}")
     async with running(layout, parts, within) as services:
+        reviving.services = services
         if not await until_recipes(layout, SystemClock()):
             notes.print("the log shows no token keys of the next epoch yet; until it does, no recipe can be made")
         async with when_ready(services):
@@ -74,20 +85,10 @@ async def _run(layout: Layout, parts: Parts, notes: Console, when_ready: WhenRea
                 )
             )
             try:
-                await watch(services, lambda service, status: _report(notes, services, service, status))
+                await reviving.run()
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
-
-
-def _report(notes: Console, services: list[ServiceProcess], service: ServiceProcess, status: int) -> None:
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    notes.print(
-        f"{service.title} (pid {service.pid}) {how}; start it again with:\n"
-        f"  {service.restart_command}\n  its log: {service.log}"
-    )
-    if not any(one.runs for one in services):
-        notes.print("no service is left; Ctrl-C ends this command")
 
 
 @contextlib.contextmanager

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.stack_agents import usual_check_in
 from infra.stack_options import KEY_ROTATION, OPERATORS, StackOptions
 from tacit.tlog.checkpoint import NoteKey
 
+APPROVER_DELAY_SECONDS = 60
+"""Before a changed approver of a stack on one machine counts: a trial does not wait for a day."""
 RELEASE_GRACE = 5.0
 """Seconds within which a report crosses a stack on one machine."""
 
@@ -168,7 +171,9 @@ class ServiceConfigs:
             "parties": "parties.json",
             "analyst_key": "analyst.key",
             "people": "people.json",
+            "approver_delay_seconds": APPROVER_DELAY_SECONDS,
             "epoch_seconds": self.options.epoch_seconds,
+            "check_in_seconds": usual_check_in(self.options),
             "collector": {"url": self.urls["collector"], "token": "collections.token"},
             "log": {
                 "url": self.urls["recipe_server"],

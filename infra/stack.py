@@ -1,7 +1,8 @@
 """The composition root: from a layout on disk to running services.
 
-``LocalStack`` runs every service in this process over real loopback HTTP (the demo); ``infra.deployables`` runs one of
-them as a process of its own (``tacit serve``). Both build exactly the same applications.
+``LocalStack`` runs every service in one process over real loopback HTTP (the demo's is beside that of its devices);
+``infra.deployables`` runs one of them as a process of its own (``tacit serve``). Both build exactly the same
+applications.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from infra.stack_options import KEY_ROTATION, StackOptions
 from infra.stack_tls import AUTHORITY
 
 STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
-LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 60
-"""How often a stack's devices look at the log: as real ones do, or more often where epochs are short."""
+LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 15
+"""How often a stack's devices look at the log: as real ones do, or more often where epochs are short. Most of what many
+devices cost a machine while nothing is asked is this."""
 
 
 def agent_config(
@@ -58,14 +59,14 @@ def agent_config(
             },
             "attributes": dict(attributes or {}),
             **({"tls_ca": layout.state_dir / AUTHORITY / CA_FILE} if layout.options.tls else {}),
-            "timing": {"poll_seconds": _polls(layout.options, staged=staged), "join_late": join_late}
+            "timing": {"poll_seconds": usual_check_in(layout.options, staged=staged), "join_late": join_late}
             | (STAGED if staged else {}),
         }
     )
 
 
-def _polls(options: StackOptions, *, staged: bool) -> float:
-    """Seconds between a device's looks at the log: 60 in an epoch, a minute apart at most, and not too many for a
+def usual_check_in(options: StackOptions, *, staged: bool = False) -> float:
+    """Seconds between a device's looks at the log: ``POLLS_IN_EPOCH``, a minute apart at most, and not too many for a
     stack whose parties look more rarely."""
     often = 0.0 if staged else min(LONGEST_POLL_SECONDS, options.epoch_seconds / POLLS_IN_EPOCH)
     return max(2 * options.poll_seconds, 2.0, often)

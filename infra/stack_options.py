@@ -69,7 +69,8 @@ def bearer_token(entropy: Entropy) -> bytes:
 
 
 ADMINISTRATOR = "admin"
-PEOPLE = {ADMINISTRATOR: "administrator", "analyst": "analyst", "approver": "approver"}
+SECOND = "second-admin"
+PEOPLE = {ADMINISTRATOR: "administrator", "analyst": "analyst", "approver": "approver", SECOND: "administrator"}
 """The first people of the admin service, by name with the role of each; each has one key."""
 
 

@@ -1,6 +1,7 @@
 """What the admin service of a local stack has in its folder beside its configuration, and the keys of its first people.
 
-Three different persons: who writes a question, who approves it, and who gives keys. Each key lies in a 0600 file of the
+Four different persons: who writes a question, who approves it, and two who give keys, for a change of an approver
+needs both. Each key lies in a 0600 file of the
 operator's folder; the service has the digests alone.
 """
 

@@ -113,12 +113,12 @@ class Said:
         flag = kinds.get(member) or self._flag_of(member)
         return member if flag is None else _spelled(flag)
 
-    def missing(self, survey: Survey) -> list[str]:
+    def lacking(self, survey: Survey) -> list[str]:
         """The flags that would fill what a recipe needs."""
         if survey.form.watched:
             event = {"metric": "--event", ENCODER: "--steps, --step-seconds"}
-            return [event.get(name, _spelled(name)) for name in survey.missing]
-        return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.missing]
+            return [event.get(name, _spelled(name)) for name in survey.lacking]
+        return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.lacking]
 
 
 def completed(said: Said) -> Survey:
@@ -126,10 +126,10 @@ def completed(said: Said) -> Survey:
     that is wrong, before anybody is asked, or missing."""
     try:
         survey = said.survey()
-        if not survey.missing:
+        if not survey.lacking:
             return survey
         if not sys.stdin.isatty():
-            raise typer.BadParameter(f"missing {', '.join(said.missing(survey))}")
+            raise typer.BadParameter(f"missing {', '.join(said.lacking(survey))}")
         return replace(said, flags={**said.flags, **_asked(survey)}).survey()
     except FieldError as error:
         raise typer.BadParameter(said.words(error)) from error
@@ -137,20 +137,20 @@ def completed(said: Said) -> Survey:
 
 def _asked(survey: Survey) -> dict[str, Any]:
     """What a person answers, by flags."""
-    missing, found = survey.missing, {}
-    if "metric" in missing and survey.form.watched:
+    lacking, found = survey.lacking, {}
+    if "metric" in lacking and survey.form.watched:
         found["event"] = _ask("Which event do the devices watch (for example visit)?")
-    elif "metric" in missing:
+    elif "metric" in lacking:
         found["metric"] = _ask("Which metric of the device's data is asked for (for example mdvis)?")
     if survey.text is None:
         found["text"] = _ask("The question, as a person reads it?")
-    if "name" in missing:
+    if "name" in lacking:
         found["name"] = _ask("A short name for the recipe (a-z, 0-9 and -)?")
-    if ENCODER in missing and survey.form.watched:
+    if ENCODER in lacking and survey.form.watched:
         found |= _period(survey)
-    elif ENCODER in missing:
+    elif ENCODER in lacking:
         found |= _answers()
-    if "population" in missing:
+    if "population" in lacking:
         found["population"] = typer.prompt("How many devices will be asked?", type=int, err=True, prompt_suffix=" ")
     return found
 

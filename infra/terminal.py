@@ -15,6 +15,7 @@ from rich.text import Text
 
 from infra.plain import escaped, harmless
 from tacit.dp.claim import UNBOUNDED
+from tacit.methods.figures import delta_form, interval
 from tacit.models.forms.registry import adversary
 from tacit.moments import when
 
@@ -104,13 +105,7 @@ def delta_text(name: str, epsilon: float | str, delta: float | str) -> str:
     if epsilon == UNBOUNDED:
         return ""
     found = adversary(name)
-    return "0" if found is not None and found.pure else f"{float(delta):g}"
-
-
-def estimate_form(stderrs: Iterable[float]) -> str:
-    """How estimates with these standard errors are written: with as many decimals as say something."""
-    least = min((error for error in stderrs if error > 0), default=1.0)
-    return f",.{max(0, min(6, 1 - math.floor(math.log10(least))))}f" if least < 1 else ",.0f"
+    return "0" if found is not None and found.pure else delta_form(delta)
 
 
 def estimate_bar(
@@ -122,7 +117,7 @@ def estimate_bar(
     def cell(value: float) -> int:
         return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
 
-    end, low, high = cell(estimate), cell(estimate - 1.96 * stderr), cell(estimate + 1.96 * stderr)
+    end, low, high = map(cell, (estimate, *interval(estimate, stderr)))
     mark = None if truth is None else cell(truth)
     text = Text()
     for column in range(width):

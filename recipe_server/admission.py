@@ -1,4 +1,4 @@
-"""What may enter the log: one admission per type of leaf, each refusal a named rule.
+"""Decides what may enter the log: one admission per type of leaf; each refusal names its rule.
 
 Recipes go through the same rule table as everywhere (``tacit.rules.table``) under the operator's policy, series
 through ``tacit.rules.series_table``; a series comes before its rounds. The rules of the other leaves are here:
@@ -47,20 +47,20 @@ from tacit.tokens.blind_rsa import TokenKey
 B = TypeVar("B", bound=Body)
 
 Register = Callable[[AdmissionTx, int], Awaitable[None]]
-"""Notes what an admitted leaf says, once its index is known, in the transaction that stores it."""
+"""Records what an admitted leaf says, once its index is known, in the transaction that stores the leaf."""
 
 MAX_CENSUS_CELLS = 2048  # of all censuses that count, together: every device fetches their shares
 KEY_SET_MARGIN = 8
-"""A key set is in the log this part of a period, or more, before its own period begins: devices that look at the log as
-often as that all change keys at one moment."""
+"""A key set must be in the log at least ``1 / KEY_SET_MARGIN`` of a period before its own period begins: devices that
+look at the log at least that often all change keys at one moment."""
 _RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE})
-"""What a recipe takes room for when it enters the log."""
+"""The leaf types whose room is already taken by their recipe."""
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The operator's admission. ``policy`` names every analyst, issuer and gateway that is admitted."""
+    """The operator's admission. ``policy`` names every analyst, issuer and gateway whose leaves are admitted."""
 
     policy: Policy
     accept_late_directories: bool
@@ -68,13 +68,13 @@ class Admission:
     accountant: Accountant = conservative
 
     async def admit(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
-        """How to register ``leaf`` if it may enter the log at ``now``. Raises Refusal."""
+        """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
         register = await self._admitted(leaf, tx, now)
         if leaf.type not in _RESERVED:
             left = await tx.room.left(now, self.ended_seconds, self.policy.census_max_age_seconds)
             wanted = _room_of(leaf)
             if wanted > left:
-                detail = f"what every device fetches has room for {max(0, left)} bytes more; this takes {wanted}"
+                detail = f"what every device fetches has room for {max(0, left)} more bytes; this leaf takes {wanted}"
                 raise Refusal("log-room", detail)
         return register
 
@@ -126,7 +126,7 @@ class Admission:
         return register
 
     async def _censuses(self, tx: AdmissionTx, now: float) -> tuple[Census, ...]:
-        """The censuses that still count and of which both shares are in the log, as a reader puts them together."""
+        """The censuses that still count and have both shares in the log, assembled as a reader assembles them."""
         logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
         indices = {index for census in logged for index in (census.index, *census.shares.values())}
         leaves = await tx.leaves(indices)
@@ -134,7 +134,7 @@ class Admission:
         return LiveLog.from_entries(entries).censuses
 
     async def _check_room(self, recipe: Recipe, tx: AdmissionTx, now: float) -> None:
-        """Every device fetches every census that counts: together they stay small. Raises Refusal."""
+        """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""
         taken = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
         left = MAX_CENSUS_CELLS - taken
         if recipe.randomizer.categories > left:
@@ -163,8 +163,7 @@ class Admission:
         return register
 
     async def _charges(self, name: str, start: int, tx: AdmissionTx, now: float) -> tuple[Charge, ...] | None:
-        """What stands in an account within reach of an interval from ``start`` on, as this transaction sees the
-        log."""
+        """The charges to an account that an interval from ``start`` on can meet, as this transaction sees the log."""
         account = self.policy.account(name)
         if account is None:
             return None
@@ -275,9 +274,9 @@ class Admission:
 
 
 async def _check_period(config: OhttpConfig, tx: AdmissionTx, now: float) -> None:
-    """One key set per period, each known well before it is used, so that all devices change keys at one moment. A
-    gateway without a key set of the period before may publish one that has begun: nobody has anything to change from.
-    Raises Refusal."""
+    """Check that there is one key set per period, known well before it is used, so that all devices change keys at one
+    moment. A gateway without a key set of the previous period may publish one for a period that has begun, because no
+    device has to change keys. Raises ``Refusal``."""
     known = {one.period: one for one in await tx.key_sets(config.gateway)}
     if any(one.rotation_seconds != config.rotation_seconds for one in known.values()):
         rotation = next(iter(known.values())).rotation_seconds
@@ -305,7 +304,7 @@ async def _check_period(config: OhttpConfig, tx: AdmissionTx, now: float) -> Non
 
 
 def _room_of(leaf: SignedLeaf) -> int:
-    """What a leaf takes of the room of all live entries."""
+    """Bytes that a leaf takes of the room of all live entries."""
     size = len(leaf.encode())
     if leaf.type is not LeafType.RECIPE:
         return entry_room(size)
@@ -314,8 +313,8 @@ def _room_of(leaf: SignedLeaf) -> int:
 
 
 async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: AdmissionTx) -> Recipe:
-    """The recipe that an aggregator's leaf speaks of. Raises Refusal unless it is signed by that aggregator's key in
-    the recipe and names the recipe's task."""
+    """The recipe that an aggregator's leaf is about. Raises ``Refusal`` unless the leaf is signed by that aggregator's
+    key in the recipe and names the recipe's task."""
     index = await tx.recipe_index(unb64url(body.recipe_hash))
     if index is None:
         raise Refusal(f"{kind}-recipe", "the log does not hold the recipe")
@@ -374,7 +373,8 @@ def decode_leaf(data: bytes) -> SignedLeaf:
 
 
 def operator_policy(policy: Policy) -> Policy:
-    """``policy`` with everyone that it does not name refused, where it would leave the choice to the recipe."""
+    """``policy``, except that every analyst, issuer and gateway that it does not name is refused where it would leave
+    the choice to the recipe."""
     closed = {
         "analysts": policy.analysts or {},
         "issuers": policy.issuers or {},
@@ -385,7 +385,7 @@ def operator_policy(policy: Policy) -> Policy:
 
 @lru_cache(maxsize=256)
 def stored_recipe(data: bytes) -> Recipe:
-    """The recipe of a stored leaf. Raises Fatal where the store holds something else."""
+    """The recipe of a stored leaf. Raises ``Fatal`` if the store holds something else."""
     try:
         return Recipe.from_body(SignedLeaf.decode(data).body)
     except DecodeError as error:
@@ -393,7 +393,7 @@ def stored_recipe(data: bytes) -> Recipe:
 
 
 def stored_series(data: bytes) -> Series:
-    """The series of a stored leaf. Raises Fatal where the store holds something else."""
+    """The series of a stored leaf. Raises ``Fatal`` if the store holds something else."""
     try:
         return Series.from_body(SignedLeaf.decode(data).body)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""The recipe server's public application. It writes through ``RecipeService`` and nothing else."""
+"""The recipe server's public application. It writes only through ``RecipeService``."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tacit.service.operated import OPERATED, HeldKey
 NAME = "recipe_server"
 WITNESS_IDLE_SECONDS = 1.0
 FORGOTTEN = (
-    "a log that has forgotten entries cannot go on, for whoever saw them refuses it: put its newest database back, or "
-    "begin a new one with a new log_key"
+    "a log that has lost entries cannot go on, because every reader who saw them refuses it: put its newest database "
+    "back, or begin a new one with a new log_key"
 )
 
 
 def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
-    """The application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
+    """Build the application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
     callers = Callers(NAME, config.listen, tokens_of({"collector": config.collector_token}))
     app = make_app(NAME, deps, max_body=MAX_RESULT, callers=callers)
     announcer = None
@@ -68,7 +68,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 def _show_log(
     app: web.Application, config: RecipeServerConfig, store: SqlRecipeStore, witnesses: Sequence[WitnessDriver]
 ) -> None:
-    """Metrics of the log and its accounts."""
+    """Add the metrics of the log and of its privacy accounts."""
     names = sorted(config.policy.accounts or {})
     accounts = [account for name in names if (account := config.policy.account(name)) is not None]
     ledger = LedgerGauge(store, accounts, app[DEPS].clock)
@@ -82,7 +82,7 @@ def _show_log(
 
 
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:
-    """A driver for each witness, awake as soon as the log grows."""
+    """One driver per witness, which wakes as soon as the log grows."""
     service, deps = app[RECIPES], app[DEPS]
     for witness in config.witnesses:
         require_secure_url(witness.url, insecure_http=config.insecure_http)
@@ -104,7 +104,8 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[Wit
 
 
 def make_transport(config: RecipeServerConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a recipe server that runs on its own; it calls its witnesses."""
+    """The transport for the ``Deps`` of a recipe server that runs as a process of its own, with which it calls its
+    witnesses."""
     return HttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 

@@ -1,8 +1,8 @@
-"""The answers to readers of the log: the head, the pages that it names, and hashes, all the same for everybody.
+"""The answers to readers of the log: the head, the pages that it names, and hashes. They are the same for every reader.
 
-Pages are put together once per tree and moment at which entries begin or cease to be live, and kept for a few trees
-more, so that a reader finds the pages of the head that it has. A large set is shown for a while, whatever enters the
-log meanwhile: readers then see a slightly older tree.
+Pages are built once per tree, and again when entries become live or cease to be live. They are kept for a few more
+trees, so that a reader finds the pages of the head that it has. A large set is shown for a while even if the log grows
+meanwhile: readers then see a slightly older tree.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from tacit.tlog.merkle import NodeReader
 from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
 SETS_KEPT = 4
-"""Sets of pages that are kept, the newest included."""
+"""Number of page sets that are kept, including the newest."""
 HASHES_KEPT = 64
 SMALL = 512
 REST_SECONDS = 0.005
-"""For each entry beyond ``SMALL`` a set is shown for at least so many seconds: some ten times what it takes to make."""
+"""Seconds for which a set is shown at least, for each entry beyond ``SMALL``: some ten times the time to build it."""
 
 Shown = Callable[[PagesTx], Awaitable[tuple[int, bytes]]]
-"""(size, note) of the checkpoint that readers are to see."""
+"""Returns (size, note) of the checkpoint that readers are to see."""
 
 
 @dataclass(slots=True)
 class _PageSet:
-    """The pages of the tree of ``size`` from ``since`` until ``until``, shown at least until ``rests``."""
+    """The pages of the tree of ``size``, valid from ``since`` until ``until`` and shown at least until ``rests`` (POSIX
+    seconds)."""
 
     size: int
     note: bytes
@@ -43,17 +44,17 @@ class _PageSet:
     pages: dict[bytes, bytes] = field(repr=False)
 
     def holds(self, size: int, now: float) -> bool:
-        """Whether this is still the answer."""
+        """Whether this set still answers for a tree of ``size`` at ``now``."""
         if not self.since <= now:
             return False
         return now < self.rests or (self.size == size and now < self.until)
 
 
 class Answers:
-    """What readers are answered, from one store."""
+    """The answers to readers, from one store."""
 
     def __init__(self, store: Transactions[PagesTx], shown: Shown, clock: Clock, ended: int, census: int) -> None:
-        """``ended``: seconds for which an ended recipe stays; ``census``: for which a census counts."""
+        """``ended``: seconds for which an ended recipe stays live; ``census``: seconds for which a census counts."""
         self._store = store
         self._shown = shown
         self._clock = clock
@@ -87,7 +88,7 @@ class Answers:
         return _PageSet(size, note, live.since, live.until, rests, digests)
 
     def page(self, digest: bytes) -> bytes | None:
-        """The page with this digest, as long as it is kept."""
+        """The page with this digest, as long as it is kept; then None."""
         return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
 
     async def key_sets(self) -> bytes:
@@ -97,7 +98,7 @@ class Answers:
             return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()
 
     async def hashes(self, size: int, block: int) -> bytes | None:
-        """The encoded ``Hashes`` of a tree that the log has had; None where it never had it, or that block."""
+        """The encoded ``Hashes`` of a tree that the log has had; None if it never had that tree or that block."""
         if (size, block) in self._hashes:
             return self._hashes[size, block]
         async with self._store.read() as tx:

@@ -43,12 +43,12 @@ async def get_tile(request: web.Request) -> web.Response:
 
 
 async def get_bundle(request: web.Request) -> web.Response:
-    """GET /v1/bundle: checkpoint, and the digests of the pages with the live entries."""
+    """GET /v1/bundle: the checkpoint, and the digests of the pages with the live entries."""
     return _answer(request, await request.app[RECIPES].head(), media_types.JSON)
 
 
 async def get_page(request: web.Request) -> web.Response:
-    """GET /v1/bundle/{digest}: live entries with their proofs; immutable, and gone some trees later."""
+    """GET /v1/bundle/{digest}: live entries with their proofs; immutable, and dropped a few trees later."""
     try:
         digest = unb64url(request.match_info["digest"], length=32, what="digest")
     except DecodeError as error:
@@ -57,12 +57,13 @@ async def get_page(request: web.Request) -> web.Response:
 
 
 async def get_key_sets(request: web.Request) -> web.Response:
-    """GET /v1/key-sets: checkpoint, and the gateways' live key sets with their proofs, for relays."""
+    """GET /v1/key-sets: the checkpoint, and the gateways' live key sets with their proofs, for relays."""
     return _answer(request, await request.app[RECIPES].key_sets(), media_types.JSON)
 
 
 async def get_hashes(request: web.Request) -> web.Response:
-    """GET /v1/hashes/{size}/{block}: what a consistency proof from a size in that block takes; immutable."""
+    """GET /v1/hashes/{size}/{block}: the hashes in that block for a consistency proof from a tree of that size;
+    immutable."""
     size, block = (_whole(request.match_info[name]) for name in ("size", "block"))
     return _immutable(await request.app[RECIPES].hashes(size, block))
 
@@ -74,7 +75,7 @@ def _immutable(content: bytes | None) -> web.Response:
 
 
 async def post_leaf(request: web.Request) -> web.Response:
-    """POST /v1/leaves: 201 {"index"}; 200 where the log held these bytes; 422 with the rule on refusal."""
+    """POST /v1/leaves: 201 {"index"}; 200 if the log already held these bytes; 422 with the rule for a refusal."""
     published = await request.app[RECIPES].publish_leaf(await read_body(request, MAX_ENTRY_SIZE, media_types.JSON))
     return web.json_response({"index": published.index}, status=201 if published.added else 200)
 
@@ -96,7 +97,7 @@ async def get_recipe(request: web.Request) -> web.Response:
 
 
 async def post_result(request: web.Request) -> web.Response:
-    """POST /v1/results, after the collector's credential: 201, or 200 for the same bytes again."""
+    """POST /v1/results, with the collector's credential: 201, or 200 for the same bytes again."""
     request.app[CALLERS].require(request, "collector")
     added = await request.app[RECIPES].publish_result(await read_body(request, MAX_RESULT, media_types.JSON))
     return web.json_response({"published": True}, status=201 if added else 200)
@@ -119,7 +120,7 @@ async def get_recipe_results(request: web.Request) -> web.Response:
 
 
 def _listed(results: list[PublishedResult]) -> bytes:
-    """JSON array around the collector's own bytes, which were parsed when they came."""
+    """JSON array of the collector's own bytes, which were parsed when they arrived."""
     items = (b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in results)
     return b"[%s]" % b",".join(items)
 

@@ -1,9 +1,9 @@
-"""Which entries are live: what a device or an aggregator needs of the log now, and until when that answer holds.
+"""Which entries are live: what a device or an aggregator needs of the log now, and until when that answer is valid.
 
-Live are recipes that have not ended (or ended less than a grace ago) with their opt-ins, series for as long as a round
-may be live, the directories of the current and the next epoch and of the live recipes' epochs, void leaves for the same
-grace after their publication, gateways' key sets that may be used now or later, and censuses with their published
-shares for as long as they count.
+The live entries are: recipes that have not ended, or ended less than a grace ago, with their opt-ins; series, for as
+long as a round may be live; the directories of the current and the next epoch, and of the live recipes' epochs; void
+leaves, for the same grace after their publication; gateways' key sets that may be used now or later; and censuses with
+their published shares, for as long as they count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class LiveEntries:
-    """The live entries of the tree of ``size`` with their proofs; valid from ``since`` until ``until``."""
+    """The live entries of the tree of ``size`` with their proofs, valid from ``since`` until ``until`` (POSIX
+    seconds)."""
 
     size: int
     since: float
@@ -29,7 +30,7 @@ class LiveEntries:
 
 
 async def live_key_sets(tx: PagesTx, size: int, now: float) -> tuple[BundleEntry, ...]:
-    """The key sets that may be used at ``now`` or later, proved in the tree of ``size`` entries."""
+    """The key sets that may be used at ``now`` or later, with proofs in the tree of ``size`` entries."""
     indices = sorted(one.index for one in await tx.key_sets() if now < one.end and one.index < size)
     leaves = await tx.leaves(indices)
     proofs = await tx.with_nodes(lambda read: [tuple(prove_inclusion(read, index, size)) for index in indices])
@@ -38,7 +39,7 @@ async def live_key_sets(tx: PagesTx, size: int, now: float) -> tuple[BundleEntry
 
 async def live_entries(tx: PagesTx, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
-    for ``census_seconds`` after its end. What the log holds beyond ``size`` is left out."""
+    for ``census_seconds`` after its end. Entries of the log beyond ``size`` are left out."""
     moment = int(now)
     indices: set[int] = set()
     changes: set[float] = set()

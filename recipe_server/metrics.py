@@ -1,4 +1,4 @@
-"""What the recipe server shows: the log and the privacy accounts, which everybody may read anyway."""
+"""The recipe server's metrics: the log and the privacy accounts, which are public anyway."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tacit.service.metrics import Reading, number_of
 from tacit.service.store import Transactions
 
 FRESH_SECONDS = 3600.0
-"""For which what accounts have spent is not computed again, unless the log has grown."""
+"""Seconds for which the spending of the accounts is not computed again, unless the log has grown."""
 
 
 class LedgerGauge:
-    """How much of each account is taken. The accountant may work for seconds, so that it does once per size of the log
-    and hour, in a thread, and a page shows what it found last."""
+    """How much of each account is spent. The accountant may work for seconds. So it runs in a thread, once per size of
+    the log and hour, and a page shows its last result."""
 
     def __init__(self, store: Transactions[LedgerTx], accounts: Sequence[Account], clock: Clock) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class LedgerGauge:
         self._working: asyncio.Task[None] | None = None
 
     async def read(self, size: int) -> Reading:
-        """Parts of 1 by account; waits for the first answer alone. Raises what the last attempt to find it raised."""
+        """Spent fractions (0 to 1) by account. Waits only for the first answer. Raises what the last attempt raised."""
         wanted = size, int(self._clock.now() // FRESH_SECONDS)
         if self._working is not None and self._working.done():
             done, self._working = self._working, None
@@ -65,7 +65,7 @@ class LedgerGauge:
 def add_log_metrics(
     app: web.Application, service: RecipeService, ledger: LedgerGauge, witnesses: Sequence[WitnessDriver]
 ) -> None:
-    """Have ``app`` show its log."""
+    """Add the metrics of the log to ``app``."""
 
     async def cosigned() -> Reading:
         return {(driver.name,): driver.cosigned for driver in witnesses if driver.cosigned}

@@ -1,4 +1,5 @@
-"""What the recipe server's parts ask of whatever keeps the log and the results. All times are POSIX seconds."""
+"""The interfaces that the recipe server's parts expect of the store of the log and the results. All times are POSIX
+seconds."""
 
 from __future__ import annotations
 
@@ -28,32 +29,32 @@ class SeriesTx(Protocol):
     """The series as one transaction sees them."""
 
     async def add(self, series: Series, index: int) -> None:
-        """The series is in the log, and charged from now on."""
+        """Record a series that is in the log; it is charged from now on."""
         ...
 
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
-        """The series with this hash."""
+        """The series with this hash, or None."""
         ...
 
     async def ending_after(self, moment: int) -> list[LoggedSeries]:
-        """The series that end later than ``moment``, in the order of the log."""
+        """The series that end after ``moment``, in the order of the log."""
         ...
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
-        """Hash of the recipe that is round ``number``."""
+        """Hash of the recipe that is round ``number``, or None."""
         ...
 
 
 class RoomTx(Protocol):
-    """What is taken of the room for live entries, as one transaction sees it."""
+    """How much of the room for live entries is taken, as one transaction sees it."""
 
     async def left(self, now: float, ended_seconds: int, census_seconds: int) -> int:
-        """Bytes that are left; ``ended_seconds`` and ``census_seconds`` as for the live entries."""
+        """Bytes of room that are left at ``now``; ``ended_seconds`` and ``census_seconds`` as for the live entries."""
         ...
 
 
 class LogTx(Protocol):
-    """What readers' answers and admission both ask of a transaction."""
+    """The transaction of both readers' answers and admission."""
 
     @property
     def series(self) -> SeriesTx:
@@ -73,13 +74,13 @@ class LogTx(Protocol):
         ...
 
     async def census_shares(self, ending_after: int = -1, recipe_hash: bytes | None = None) -> list[LoggedCensus]:
-        """The censuses with a published share that end later than ``ending_after``, or the one with this hash, in the
-        order of the log."""
+        """The censuses with a published share that end after ``ending_after``, or the one with this hash, in the order
+        of the log."""
         ...
 
 
 class PagesTx(LogTx, Protocol):
-    """What readers' answers ask of a transaction."""
+    """The transaction of readers' answers."""
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""
@@ -90,31 +91,31 @@ class PagesTx(LogTx, Protocol):
         ...
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
-        """``compute`` over the stored hashes."""
+        """The result of ``compute``, which reads the stored hashes."""
         ...
 
     async def recipes(
         self, *, ending_after: int = -1, recipe_hash: bytes | None = None, after: int = -1, limit: int | None = None
     ) -> list[LoggedRecipe]:
-        """Recipes in the order of the log, each with its opt-ins; those that end later than ``ending_after``,
-        stand behind index ``after``, or have this hash."""
+        """Recipes in the order of the log, each with its opt-ins: those that end after ``ending_after`` and have an
+        index above ``after``, or the one with this hash; at most ``limit``."""
         ...
 
     async def voids(self, published_after: int) -> list[tuple[int, int]]:
-        """(index, published_at) of the void leaves that were published later than ``published_after``."""
+        """(index, published_at) of the void leaves that were published after ``published_after``."""
         ...
 
 
 class LedgerTx(Protocol):
-    """What weighing the privacy accounts asks of a transaction."""
+    """The transaction that weighs the privacy accounts."""
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` of recipes and series that end later than ``ending_after``."""
+        """The charges to an account at ``now``, of recipes and series that end after ``ending_after``."""
         ...
 
 
 class AdmissionTx(LogTx, LedgerTx, Protocol):
-    """What admission asks of a transaction, and has it note of the leaves that it admits."""
+    """The transaction of admission, which also records the admitted leaves."""
 
     @property
     def room(self) -> RoomTx:
@@ -122,61 +123,62 @@ class AdmissionTx(LogTx, LedgerTx, Protocol):
         ...
 
     async def recipe_index(self, recipe_hash: bytes) -> int | None:
-        """Index of the recipe's leaf."""
+        """Index of the recipe's leaf, or None."""
         ...
 
     async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
-        """Hash of the recipe that has the slot."""
+        """Hash of the recipe that has the slot, or None."""
         ...
 
     async def opt_in_index(self, recipe_hash: bytes, role: str) -> int | None:
-        """Index of the opt-in of ``role``."""
+        """Index of the opt-in of ``role``, or None."""
         ...
 
     async def void_roles(self, recipe_hash: bytes) -> frozenset[str]:
-        """Who has said that nothing of the recipe will ever be released."""
+        """The roles that have declared that nothing of the recipe will ever be released."""
         ...
 
     async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
-        """Released results, oldest first; all, or those of one recipe."""
+        """Released results, oldest first: all, or those of one recipe."""
         ...
 
     async def census_cells(self, ending_after: int) -> int:
-        """Cells of all censuses that end later than ``ending_after``."""
+        """Number of cells of all censuses that end after ``ending_after``."""
         ...
 
     async def add_recipe(self, recipe: Recipe, index: int) -> None:
-        """The recipe is in the log; its slot is its own from now on. A round costs nothing beside its series."""
+        """Record a recipe that is in the log; from now on its slot is taken. A round of a series is charged nothing in
+        addition."""
         ...
 
     async def add_census(self, recipe: Recipe) -> None:
-        """The recipe, which is in the log, is a census; its cells take room in every bundle for as long as it
-        counts."""
+        """Record that the recipe, which is in the log, is a census; its cells take room in every bundle for as long as
+        it counts."""
         ...
 
     async def add_opt_in(self, recipe_hash: bytes, opt_in: OptIn, index: int) -> None:
-        """The aggregator's opt-in is in the log."""
+        """Record the aggregator's opt-in, which is in the log."""
         ...
 
     async def add_void(self, recipe_hash: bytes, void: Void, index: int, now: int) -> None:
-        """The aggregator's void leaf is in the log."""
+        """Record the aggregator's void leaf, which is in the log."""
         ...
 
     async def add_census_share(self, recipe_hash: bytes, role: str, index: int) -> None:
-        """The aggregator's share of a census is in the log."""
+        """Record the aggregator's share of a census, which is in the log."""
         ...
 
     async def add_directory(self, directory: IssuerDirectory, index: int) -> None:
-        """The issuer's directory of an epoch is in the log."""
+        """Record the issuer's directory of an epoch, which is in the log."""
         ...
 
     async def add_key_set(self, config: OhttpConfig, index: int) -> None:
-        """The gateway's key set of a period is in the log."""
+        """Record the gateway's key set of a period, which is in the log."""
         ...
 
 
 class RecipeTx(PagesTx, AdmissionTx, Protocol):
-    """What the service asks of a transaction."""
+    """The transaction of the service."""
 
     async def put_checkpoint(self, size: int, note: bytes) -> None:
         """Replace the checkpoint."""
@@ -187,7 +189,7 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
         ...
 
     async def edge(self, size: int) -> dict[tuple[int, int], bytes]:
-        """The hashes that an append to a tree of ``size`` entries reads."""
+        """The hashes that an append to a tree of ``size`` entries needs."""
         ...
 
     async def add_entry(self, index: int, leaf: SignedLeaf, data: bytes, nodes: Iterable[Node]) -> None:
@@ -195,7 +197,7 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
         ...
 
     async def index_of(self, data: bytes) -> int | None:
-        """Index of the entry with exactly these bytes."""
+        """Index of the entry with exactly these bytes, or None."""
         ...
 
     async def leaf_range(self, start: int, count: int) -> list[bytes]:
@@ -203,7 +205,8 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
         ...
 
     async def is_void(self, recipe_hash: bytes) -> bool:
-        """Whether everybody that the recipe's model asks for has said that nothing of it will ever be released."""
+        """Whether every party that the recipe's model asks has declared that nothing of the recipe will ever be
+        released."""
         ...
 
     async def add_result(self, result: PublishedResult) -> None:
@@ -212,4 +215,4 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
 
 
 class RecipeStore(Store, Transactions[RecipeTx], Protocol):
-    """What the service keeps its state in. Transactions that may write run one after another."""
+    """The store of the service's state. Transactions that may write run one after another."""

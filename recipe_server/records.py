@@ -1,4 +1,4 @@
-"""What the recipe server keeps, as records: where the leaves of each kind are in the log, and released results."""
+"""The recipe server's records: where the leaves of each kind are in the log, and released results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LoggedSeries:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCensus:
-    """Where a census is, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
+    """Index of a census, and the index of each published share by role. ``ends_at`` is in POSIX seconds."""
 
     index: int
     ends_at: int
@@ -36,7 +36,7 @@ class LoggedCensus:
 
 @dataclass(frozen=True, slots=True)
 class LoggedDirectory:
-    """Where the directory of (issuer, epoch) is."""
+    """Index of the directory of (issuer, epoch)."""
 
     issuer: str
     epoch: int
@@ -46,7 +46,7 @@ class LoggedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LoggedKeySet:
-    """Where the key set of (gateway, period) is."""
+    """Index of the key set of (gateway, period)."""
 
     gateway: str
     period: int
@@ -55,7 +55,7 @@ class LoggedKeySet:
 
     @property
     def end(self) -> int:
-        """POSIX second in which nobody uses it any more (``OhttpConfig.end``)."""
+        """POSIX second from which the key set is no longer used (``OhttpConfig.end``)."""
         return (self.period + 2) * self.rotation_seconds
 
 

@@ -1,7 +1,7 @@
 """Released results as the collector publishes them: a JSON object that names its recipe and batch.
 
-What else it holds (buckets, estimates, errors, the claim) is the collector's; it is stored and served byte for
-byte. It holds aggregates only.
+The rest of the object (buckets, estimates, errors, the claim) is defined by the collector; it is stored and served byte
+for byte. It holds aggregates only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MAX_BATCH_ID = 100
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Which result it is. ``batch_id`` tells the batches of one recipe apart (default: the only one)."""
+    """Identifies a result. ``batch_id`` tells the batches of one recipe apart (default: the only one)."""
 
     recipe_hash: bytes
     batch_id: str
 
     @classmethod
     def decode(cls, data: bytes) -> Result:
-        """From the bytes that were posted. Raises DecodeError."""
+        """Read the posted bytes. Raises ``DecodeError``."""
         body = _object(data)
         recipe_hash, batch_id = body.get("recipe_hash"), body.get("batch_id", "")
         if not isinstance(recipe_hash, str):

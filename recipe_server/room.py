@@ -1,7 +1,7 @@
-"""How much of what every reader fetches is taken (``tacit.tlog.pages``).
+"""How much room is taken of the entries that every reader fetches (``tacit.tlog.pages``).
 
-A recipe takes room for itself, its opt-ins and, if it is a census, both shares, from the moment that it enters the log;
-what is counted is never less than what is live later on, so that nothing admitted can make the pages too many.
+A recipe takes room for itself, its opt-ins and, if it is a census, both shares, from the moment that it enters the log.
+The counted room is never less than what is live later, so nothing that was admitted can make the pages too many.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from recipe_server.schema import CENSUSES, DIRECTORIES, ENTRIES, KEY_SETS, RECIP
 from tacit.tlog.pages import CAPACITY, entry_room
 
 AGGREGATORS_LEAF = 1280
-"""Bytes of an opt-in or void leaf, at most: two names of 253 characters, three hashes, a signature."""
+"""Most bytes of an opt-in or void leaf: two names of 253 characters, three hashes, a signature."""
 CELL_SIZE = 24
-"""Bytes of a census share for each conjunction, at most."""
+"""Most bytes of a census share for each conjunction."""
 
 
 def recipe_room(leaf_size: int) -> int:
-    """Of a recipe with its two opt-ins."""
+    """Room in bytes of a recipe with its two opt-ins."""
     return entry_room(leaf_size) + 2 * entry_room(AGGREGATORS_LEAF)
 
 
 def census_room(cells: int, count: int = 1) -> int:
-    """Of both shares of ``count`` censuses with ``cells`` conjunctions together."""
+    """Room in bytes of both shares of ``count`` censuses that have ``cells`` conjunctions together."""
     return 2 * (count * entry_room(AGGREGATORS_LEAF) + cells * CELL_SIZE * 4 // 3)
 
 
 class Room:
-    """What is taken, as one transaction sees it."""
+    """The room that is taken, as one transaction sees it."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Room:
         return CAPACITY - taken - await self._censuses(min(counted, gone))
 
     async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> tuple[int, int]:
-        """How many leaves of a table are live, and what room they take themselves."""
+        """How many leaves of a table are live, and the bytes of room that they take."""
         encoded = (sa.func.length(ENTRIES.c.leaf) + 2) // 3 * 4
         joined = sa.join(table, ENTRIES, ENTRIES.c.position == table.c.position)
         statement = sa.select(sa.func.count(), sa.func.sum(encoded)).select_from(joined).where(live)

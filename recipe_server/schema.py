@@ -1,4 +1,4 @@
-"""The recipe server's tables: the log (entries, hashes, checkpoint), what its leaves say, and results."""
+"""The recipe server's tables: the log (entries, hashes, checkpoint), the contents of its leaves, and results."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ RECIPES = sa.Table(
     _number("slot"),
     _number("ends_at"),
     sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"),
+    sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("issuer", "epoch", "slot"),
 )
 OPT_INS = sa.Table(
@@ -72,7 +73,6 @@ CHARGES = sa.Table(
     sa.Column("delta", sa.String(32), nullable=False),
     _number("starts_at"),
     _number("ends_at"),
-    sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Index("charges_by_account", "account", "ends_at"),
 )

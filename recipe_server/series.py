@@ -1,4 +1,4 @@
-"""What the recipe server keeps of series: where each is, which recipe is which round, and what it charges (P26)."""
+"""The recipe server's records of series: the index of each, which recipe is which round, and what it charges (P26)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SeriesRows:
         )
 
     async def add_round(self, series_hash: bytes, number: int, recipe: Recipe) -> None:
-        """``recipe``, which is in the log, is round ``number``."""
+        """Record that ``recipe``, which is in the log, is round ``number``."""
         values = {"series_hash": series_hash, "number": number, "recipe_hash": recipe.hash}
         await self._connection.execute(sa.insert(SERIES_ROUNDS).values(**values))
 
@@ -58,7 +58,7 @@ class SeriesRows:
         return found
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` (POSIX seconds) of series that end later than ``ending_after``."""
+        """The charges to an account at ``now`` (POSIX seconds), of series that end after ``ending_after``."""
         wanted = (SERIES.c.account == account, SERIES.c.ends_at > ending_after)
         rows = (await self._connection.execute(sa.select(SERIES).where(*wanted))).all()
         states = await self._round_states(wanted, now) if rows else {}
@@ -74,7 +74,7 @@ class SeriesRows:
     async def _round_states(
         self, wanted: tuple[sa.ColumnElement[bool], ...], now: float
     ) -> dict[bytes, list[ChargeState]]:
-        """Per series the states that its rounds would have by themselves."""
+        """For each series, the states that its rounds would have by themselves."""
         rounds = sa.join(SERIES_ROUNDS, SERIES, SERIES.c.hash == SERIES_ROUNDS.c.series_hash)
         roles: dict[str, dict[bytes, set[str]]] = {}
         for table in (OPT_INS, VOIDS):
@@ -84,13 +84,13 @@ class SeriesRows:
             for recipe_hash, role in await self._connection.execute(named):
                 found.setdefault(recipe_hash, set()).add(role)
         joined = rounds.join(RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
-        listed = sa.select(SERIES_ROUNDS.c.series_hash, RECIPES.c.hash, RECIPES.c.ends_at, RECIPES.c.model).select_from(
-            joined
-        )
+        columns = (RECIPES.c.hash, RECIPES.c.ends_at, RECIPES.c.model, RECIPES.c.refundable)
+        listed = sa.select(SERIES_ROUNDS.c.series_hash, *columns).select_from(joined)
         states: dict[bytes, list[ChargeState]] = {}
-        for series_hash, recipe_hash, ends_at, model in await self._connection.execute(listed.where(*wanted)):
+        for series_hash, recipe_hash, ends_at, model, refundable in await self._connection.execute(
+            listed.where(*wanted)
+        ):
             opted_in, void = (roles[table.name].get(recipe_hash, set()) for table in (OPT_INS, VOIDS))
-            states.setdefault(series_hash, []).append(
-                charge_state(form_of(model).opts_in, opted_in, void, ends_at, now)
-            )
+            state = charge_state(form_of(model).opts_in, opted_in, void, ends_at, now, refundable=refundable)
+            states.setdefault(series_hash, []).append(state)
         return states

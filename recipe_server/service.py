@@ -1,8 +1,8 @@
 """The recipe server without HTTP: publish leaves and results, read the log, recipes and results.
 
-``publish_leaf`` is the one way into the log, for the public app, the command line and an admin API alike. An
-entry, the hashes it adds, what it says and the new signed checkpoint commit in one transaction, so that a
-checkpoint never runs ahead of what is stored nor behind what was acknowledged.
+``publish_leaf`` is the one way into the log, for the public app, the command line and an admin API alike. An entry, the
+hashes it adds, its recorded content and the new signed checkpoint commit in one transaction, so that a checkpoint is
+never ahead of what is stored, nor behind what was acknowledged.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
 
 LIST_LIMIT = 1000
 STATED_KEPT = 2048
-"""Recipes of which what lists say is remembered: about 4 KiB each."""
+"""Number of recipes whose entry for lists is cached: about 4 KiB each."""
 _KEY_LEAVES = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a leaf is, and whether it was added now (False: the log held these bytes already)."""
+    """Index of a leaf, and whether it was added now (False: the log already held these bytes)."""
 
     index: int
     added: bool
 
 
 class RecipeService:
-    """The operator's service over one store. ``open`` before use, ``close`` after."""
+    """The operator's service over one store. Call ``open`` before use and ``close`` after."""
 
     def __init__(
         self, config: RecipeServerConfig, clock: Clock, store: RecipeStore, announcer: Announcer | None = None
     ) -> None:
-        """``announcer`` is told of every entry after its commit. Raises ``UsageError`` where the log's key cannot be
+        """``announcer`` is told of every entry after its commit. Raises ``UsageError`` if the log's key cannot be
         read."""
         self._config = config
         self._clock = clock
@@ -65,9 +65,9 @@ class RecipeService:
         )
         self._store = store
         self.grown: Callable[[], None] | None = None
-        """Called after an entry was added, to have it cosigned."""
+        """Called after an entry was added, so that witnesses are asked to cosign it."""
         self._size = 0
-        """Entries that readers are shown."""
+        """Number of entries that readers are shown."""
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
         census_seconds = config.policy.census_max_age_seconds
@@ -81,17 +81,17 @@ class RecipeService:
 
     @property
     def size(self) -> int:
-        """Entries that readers are shown."""
+        """Number of entries that readers are shown."""
         return self._size
 
     @property
     def durable(self) -> Durable | None:
-        """Where the store keeps its state, while it is open."""
+        """The durable storage of the store while it is open, or None."""
         return self._store.durable
 
     async def open(self) -> None:
-        """Open the store; an empty log gets its first checkpoint. Raises Fatal where the stored checkpoint is
-        not of this log and key."""
+        """Open the store; an empty log gets its first checkpoint. Raises ``Fatal`` if the stored checkpoint is of
+        another log or key."""
         await self._store.open()
         try:
             await self._check_checkpoint()
@@ -115,8 +115,8 @@ class RecipeService:
             raise Fatal("the stored checkpoint is of another log or key") from error
 
     async def _shown(self, tx: PagesTx) -> tuple[int, bytes]:
-        """(size, note) of the checkpoint that readers see: what the witnesses have cosigned, if there are any; the
-        newest one before they did."""
+        """(size, note) of the checkpoint that readers see: if there are witnesses, the newest that they have cosigned;
+        the newest one of the log if they have cosigned none yet."""
         shown = await tx.shown() if self._config.witnesses else None
         return shown or await _checkpoint(tx)
 
@@ -125,7 +125,7 @@ class RecipeService:
         await self._store.close()
 
     async def publish_leaf(self, data: bytes) -> Published:
-        """Admit ``data`` to the log. The same bytes again give the same index. Raises Refusal."""
+        """Admit ``data`` to the log. The same bytes again give the same index. Raises ``Refusal``."""
         leaf = decode_leaf(data)
         async with self._store.transaction() as tx:
             known = await tx.index_of(data)
@@ -144,14 +144,14 @@ class RecipeService:
         return Published(index, added=True)
 
     def _grown_to(self, size: int) -> None:
-        """Readers are shown ``size`` entries from now on."""
+        """Note that readers are shown ``size`` entries from now on."""
         if size != self._size:
             self._size = size
             self._announce(*sorted(self._unsaid))
             self._unsaid.clear()
 
     async def newest(self) -> int:
-        """How many entries the log holds, shown or not."""
+        """Number of entries in the log, shown or not."""
         async with self._store.read() as tx:
             return (await _checkpoint(tx))[0]
 
@@ -164,13 +164,13 @@ class RecipeService:
             return self._signed(size, await tx.with_nodes(lambda read: root_hash(read, size)))
 
     async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
-        """Proof that the tree of ``size`` entries extends that of ``old``."""
+        """Proof that the tree of ``size`` entries extends the tree of ``old`` entries."""
         async with self._store.read() as tx:
             return tuple(await tx.with_nodes(lambda read: prove_consistency(read, old, size)))
 
     async def show(self, size: int, note: bytes) -> None:
-        """Show readers ``note``, a checkpoint of ``size`` entries that witnesses have cosigned, unless they are shown a
-        larger one already."""
+        """Show readers ``note``, a cosigned checkpoint of ``size`` entries, unless they are already shown a larger
+        one."""
         async with self._store.transaction() as tx:
             shown = await tx.shown()
             if shown is not None and shown[0] > size:
@@ -179,7 +179,8 @@ class RecipeService:
         self._grown_to(size)
 
     def _announce(self, *topics: str) -> None:
-        """How large the log is; said again at every start, since the last word may have been lost."""
+        """Announce the size of the log. It is announced again at every start, since the last announcement may have been
+        lost."""
         if self._announcer is not None:
             for topic in topics:
                 self._announcer.publish(topic, encode_size(self._size))
@@ -201,7 +202,7 @@ class RecipeService:
             return (await self._shown(tx))[1]
 
     async def tile(self, tile: Tile) -> bytes | None:
-        """Content of a hash tile or entry bundle; None where the log is not large enough."""
+        """Content of a hash tile or entry bundle; None if the log is not large enough."""
         async with self._store.read() as tx:
             size, _ = await _checkpoint(tx)
             if not tile.exists_at(size):
@@ -215,7 +216,7 @@ class RecipeService:
         return await self._answers.head()
 
     def page(self, digest: bytes) -> bytes | None:
-        """The page with this digest, as long as it is kept."""
+        """The page with this digest, as long as it is kept; then None."""
         return self._answers.page(digest)
 
     async def key_sets(self) -> bytes:
@@ -223,11 +224,12 @@ class RecipeService:
         return await self._answers.key_sets()
 
     async def hashes(self, size: int, block: int) -> bytes | None:
-        """The encoded hashes of a block in a tree that the log has had."""
+        """The encoded hashes of a block in a tree that the log has had, or None."""
         return await self._answers.hashes(size, block)
 
     async def recipes(self, after: int = -1, limit: int = LIST_LIMIT) -> list[dict[str, Any]]:
-        """Summaries in the order of the log, at most ``limit`` (and LIST_LIMIT) of those behind index ``after``."""
+        """Summaries in the order of the log of recipes with an index above ``after``, at most ``limit`` and at most
+        LIST_LIMIT."""
         now = self._clock.now()
         async with self._store.read() as tx:
             logged = await tx.recipes(after=after, limit=min(limit, LIST_LIMIT))
@@ -235,7 +237,7 @@ class RecipeService:
         return [_summary(recipe, leaves[recipe.index], now) for recipe in logged]
 
     async def recipe(self, recipe_hash: bytes) -> dict[str, Any] | None:
-        """One recipe in full: summary, body, leaf, opt-ins, task id."""
+        """One recipe in full: summary, body, leaf, opt-ins, task id. None if the log does not hold it."""
         async with self._store.read() as tx:
             found = await tx.recipes(recipe_hash=recipe_hash)
             if not found:
@@ -247,7 +249,7 @@ class RecipeService:
         return {**_summary(logged, data, self._clock.now()), **in_full(stored_recipe(data), data, opt_ins)}
 
     async def publish_result(self, data: bytes) -> bool:
-        """Store a released result; False: it was stored before. Raises DecodeError, or Refusal
+        """Store a released result; False if it was stored before. Raises ``DecodeError``, or ``Refusal``
         ``result-recipe`` (not in the log), ``result-void`` or ``result-exists`` (another result of that batch)."""
         result = Result.decode(data)
         async with self._store.transaction() as tx:
@@ -286,6 +288,6 @@ def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
 
 @lru_cache(maxsize=STATED_KEPT)
 def _stated(data: bytes) -> tuple[str, dict[str, Any]]:
-    """The model of the recipe in a leaf, and what a summary says of it."""
+    """The model of the recipe in a leaf, and the members that a summary takes from it."""
     recipe = stored_recipe(data)
     return recipe.model, stated(recipe)

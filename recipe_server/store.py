@@ -1,4 +1,4 @@
-"""What the recipe server keeps, in protocol words. A transaction is the only entry."""
+"""The recipe server's store, in terms of the protocol. All access is through a transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tacit.adapters.watermark import Watermark
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.models.forms.registry import form_of
-from tacit.recipe.charges import charge_of
+from tacit.recipe.charges import charge_of, is_refundable
 from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.log import Node, nodes_for_append, reads_of
@@ -47,12 +47,14 @@ _FETCH = 400
 
 
 class SqlRecipeTx:
-    """``recipe_server.ports.RecipeTx``: everything it reads is of one moment, everything it writes commits together."""
+    """``recipe_server.ports.RecipeTx``: everything that it reads is of one moment, everything that it writes commits
+    together."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self.spends = False
-        """Whether something was written that must not be forgotten: entries under a signed checkpoint, and releases."""
+        """Whether this transaction wrote something that must not be lost: entries under a signed checkpoint, or
+        releases."""
         self.series = SeriesRows(connection)
         self.room = Room(connection)
 
@@ -73,7 +75,7 @@ class SqlRecipeTx:
         await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
-        """Fetches them in as few statements as they need."""
+        """Fetches the hashes in as few statements as needed."""
         found: dict[tuple[int, int], bytes] = {}
         wanted = sorted(reads_of(compute))
         for start in range(0, len(wanted), _FETCH):
@@ -123,6 +125,7 @@ class SqlRecipeTx:
                 slot=token.slot,
                 ends_at=recipe.interval.end,
                 model=recipe.model,
+                refundable=is_refundable(recipe),
             )
         )
         if recipe.series is not None:
@@ -138,7 +141,6 @@ class SqlRecipeTx:
                 delta=recipe.privacy.delta,
                 starts_at=charge.start,
                 ends_at=charge.end,
-                refundable=recipe.sampling.importance is None,
                 epsilon_with_relay=f"{charge.with_relay().cost.epsilon:f}",
             )
         )
@@ -216,10 +218,12 @@ class SqlRecipeTx:
         return [(row.position, row.published_at) for row in rows]
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` (POSIX seconds) of recipes and series that end later than
+        """The charges to an account at ``now`` (POSIX seconds), of recipes and series that end after
         ``ending_after``."""
         wanted = (CHARGES.c.account == account, CHARGES.c.ends_at > ending_after)
-        charged = sa.select(CHARGES, RECIPES.c.model).join(RECIPES, RECIPES.c.hash == CHARGES.c.recipe_hash)
+        charged = sa.select(CHARGES, RECIPES.c.model, RECIPES.c.refundable).join(
+            RECIPES, RECIPES.c.hash == CHARGES.c.recipe_hash
+        )
         rows = (await self._connection.execute(charged.where(*wanted))).all()
         roles: dict[str, dict[bytes, set[str]]] = {}
         for table in (OPT_INS, VOIDS):

@@ -1,8 +1,8 @@
-"""Getting this log's checkpoints cosigned: one driver per witness, and what of it readers are shown (P29).
+"""Has this log's checkpoints cosigned: one driver per witness, and which checkpoint readers are shown (P29).
 
-All witnesses are asked for the same tree, the *candidate*; once ``quorum`` of them have cosigned it, it is what readers
-are shown, and the newest tree becomes the next candidate. So entries are stored and acknowledged whether a witness
-answers or not, and readers are never shown a checkpoint that their policies would refuse while an older one would do.
+All witnesses are asked for the same tree, the *candidate*. Once ``quorum`` of them have cosigned it, readers are shown
+it, and the newest tree becomes the next candidate. So entries are stored and acknowledged whether a witness answers or
+not, and readers are never shown a checkpoint that their policies would refuse while they would accept an older one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
 from tacit.tlog.witnessing import AddCheckpoint
 
 ANSWER_SECONDS = 60.0
-"""In which a witness reads what is new and answers."""
+"""Seconds in which a witness reads what is new and answers."""
 MAX_STEP = 4096
-"""Entries by which one request goes on: a witness that has far to go is taken there in steps."""
+"""Most entries by which one request advances a witness: one that is far behind is advanced in steps."""
 BACKOFF = Backoff(2.0, LONGEST_PAUSE)
 _MAX_ANSWER = 4096
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n?")
@@ -40,7 +40,7 @@ class Tree(Protocol):
         ...
 
     async def signed(self, size: int) -> bytes:
-        """The checkpoint of its first ``size`` entries, signed by the log alone."""
+        """The checkpoint of the tree's first ``size`` entries, signed by the log alone."""
         ...
 
     async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
@@ -48,12 +48,12 @@ class Tree(Protocol):
         ...
 
     async def show(self, size: int, note: bytes) -> None:
-        """From now on readers are shown ``note``, a checkpoint of ``size`` entries."""
+        """Show readers ``note``, a checkpoint of ``size`` entries, from now on."""
         ...
 
 
 class Cosignatures:
-    """What every witness has said of the candidate."""
+    """The cosignatures of all witnesses under the candidate."""
 
     def __init__(self, tree: Tree, quorum: int) -> None:
         self._tree = tree
@@ -63,18 +63,18 @@ class Cosignatures:
         self._adding = asyncio.Lock()
 
     async def candidate(self) -> int:
-        """The size that is to be cosigned now."""
+        """The size of the tree that is to be cosigned now."""
         newest = await self._tree.newest()
         if self._size is None or (len(self._lines) >= self._quorum and newest > self._size):
             self._size, self._lines = newest, {}
         return self._size
 
     def has(self, witness: str, size: int) -> bool:
-        """Whether the witness has cosigned the candidate, and that has ``size`` entries."""
+        """Whether the candidate has ``size`` entries and this witness has cosigned it."""
         return size == self._size and witness in self._lines
 
     async def add(self, size: int, line: NoteSignature) -> None:
-        """A witness cosigned the tree of ``size`` entries."""
+        """Record that a witness cosigned the tree of ``size`` entries."""
         async with self._adding:
             if size != self._size:
                 return
@@ -86,8 +86,8 @@ class Cosignatures:
 
 
 class WitnessDriver:
-    """Has one witness cosign each candidate, and again every ``fresh_seconds``, so that no reader finds its line old. A
-    witness that does not answer is asked again, less and less often."""
+    """Has one witness cosign each candidate, and again every ``fresh_seconds``, so that no reader finds its cosignature
+    too old. A witness that does not answer is asked again at growing intervals."""
 
     def __init__(
         self,
@@ -124,19 +124,19 @@ class WitnessDriver:
 
     @property
     def cosigned(self) -> float:
-        """When it last did (POSIX seconds); 0 before it has."""
+        """When the witness last cosigned (POSIX seconds); 0 if it never did."""
         return self._made
 
     def trouble(self) -> str:
-        """What has kept this witness from cosigning more than once, in public words, or nothing."""
+        """Why this witness failed more than once to cosign, in words fit for the public; else the empty string."""
         return self._trouble if self._failures > 1 else ""
 
     async def step(self) -> int:
-        """Ask for a cosignature if one is due; returns 1 if the witness moved on."""
+        """Ask for a cosignature if one is due; returns 1 if the witness advanced, else 0."""
         now = self._clock.now()
         candidate = await self._cosignatures.candidate()
         aged = not self._made <= now < self._made + self._fresh_seconds
-        waits = self._next - BACKOFF.most <= now < self._next  # further ahead: the clock was, and is right now
+        waits = self._next - BACKOFF.most <= now < self._next  # further ahead: the clock was wrong before
         if (self._cosignatures.has(self.name, candidate) and not aged) or waits:
             return 0
         size = min(candidate, self._known + MAX_STEP) if self._known <= candidate else candidate
@@ -157,7 +157,7 @@ class WitnessDriver:
                 body=request.encode(),
             )
         if len(answer.body) > _MAX_ANSWER:
-            return self._failed("an answer that is too long")
+            return self._failed("its answer is too long")
         if answer.status == 409:
             return self._conflict(answer, old)
         if answer.status != 200:
@@ -169,8 +169,8 @@ class WitnessDriver:
         return 1
 
     def _cosignature(self, text: str, body: bytes) -> NoteSignature:
-        """This witness's line among those of its answer, verified, and of now: one that readers find old, or of the
-        future, must not make a quorum that they then refuse. Raises ``CryptoError`` or ``DecodeError``."""
+        """This witness's verified line in its answer. Its time must be about now: readers would refuse one that is old
+        or in the future, so it must not complete a quorum. Raises ``CryptoError`` or ``DecodeError``."""
         for found in body.decode("utf-8", "replace").splitlines():
             line = NoteSignature.parse(found)
             if (line.name, line.key_id) == (self._key.name, self._key.key_id):
@@ -180,7 +180,7 @@ class WitnessDriver:
         raise CryptoError("the answer has no cosignature of the witness")
 
     def _conflict(self, answer: HttpResponse, old: int) -> int:
-        """The witness is elsewhere: go on from there, unless it said so of the very place that we named."""
+        """The witness is at another size: continue from there, unless that is the very size that we named."""
         match = _SIZE.fullmatch(answer.body)
         self._conflicts += 1
         if match is None or int(match[1]) == old or self._conflicts > 2:
@@ -198,7 +198,7 @@ class WitnessDriver:
 
 
 def answer_in_words(answer: HttpResponse) -> str:
-    """What a problem document says, cut to a line."""
+    """The text of a problem document, cut to one line."""
     text = "".join(char for char in read_problem(answer.body).detail if char.isprintable())[:200]
     return f"status {answer.status}" + (f", {text}" if text else "")
 
@@ -210,9 +210,9 @@ def drivers_of(
     deps: Deps,
     fresh_seconds: float,
 ) -> list[WitnessDriver]:
-    """A driver for each witness, all about one candidate. Raises ``UsageError``."""
+    """A driver for each witness, all with one candidate. Raises ``UsageError``."""
     cosignatures = Cosignatures(tree, quorum)
     drivers = [WitnessDriver(config, tree, cosignatures, deps, fresh_seconds) for config in configs]
     if len({driver.name for driver in drivers}) != len(drivers):
-        raise UsageError("witnesses: two of them have one name")
+        raise UsageError("witnesses: two of them have the same name")
     return drivers

@@ -18,7 +18,8 @@ from tacit.service.live_tokens import ShownToken
 
 
 def create_app(config: RelayConfig, deps: Deps) -> web.Application:
-    """The relay. Raises ``UsageError`` for a gateway URL that P7 forbids or a token file open to others."""
+    """Build the relay. Raises ``UsageError`` for a gateway URL that P7 forbids, or a token file that others can
+    read."""
     if config.retry_after_least > config.retry_after_most:
         raise UsageError("retry_after_least must not be above retry_after_most")
     credential = ShownToken(config.gateway_bearer)
@@ -38,7 +39,8 @@ def create_app(config: RelayConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: RelayConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a relay that runs on its own: bounded, with its client certificate."""
+    """The transport for the ``Deps`` of a relay that runs as a process of its own: bounded, with its client
+    certificate."""
     frames = 1 if config.frames is None else config.frames.max_messages
     return HttpTransport(
         timeout=config.gateway_timeout,

@@ -1,10 +1,10 @@
-"""Several messages in one exchange with the gateway, where the configuration asks for it.
+"""Several messages in one exchange with the gateway, if so configured.
 
-Frames are not in RFC 9458 (``tacit.frames``): they are for a relay and a gateway that agreed on them. They save both
-sides most of the HTTP per message. What they change for anonymity: a message's content is as opaque as before, and
-the gateway sees it arrive with up to ``max_messages - 1`` others, in an order drawn at random, up to ``max_delay``
-later; so its clock tells less about when a client spoke. A frame that fails fails for all its clients, who try again
-as they would alone.
+Frames are not in RFC 9458 (``tacit.frames``): the relay and the gateway must both support them. They save both sides
+most of the HTTP work per message. Their effect on anonymity: the content of a message is as opaque as before, and the
+gateway sees it arrive with up to ``max_messages - 1`` others, in an order drawn at random, up to ``max_delay`` seconds
+later; so arrival times tell the gateway less about when a client sent. A frame that fails fails for all its clients,
+who try again as they would with single messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Waiting = tuple[bytes, "asyncio.Future[FramedAnswer]"]
 
 
 class Framing:
-    """Gathers messages and hands each frame to ``send``; frames are under way side by side."""
+    """Gathers messages into frames and hands each frame to ``send``. Frames are sent concurrently."""
 
     def __init__(self, config: Frames, deps: Deps, send: SendFrame) -> None:
         self._config = config
@@ -49,7 +49,7 @@ class Framing:
         return await future
 
     async def close(self) -> None:
-        """Send what is gathered and wait for what is under way."""
+        """Send what is gathered, and wait for the frames under way."""
         self._dispatch()
         while self._under_way:
             await asyncio.wait(tuple(self._under_way))
@@ -71,7 +71,7 @@ class Framing:
         try:
             answers = await self._send([message for message, _ in waiting])
             pairs = list(zip(waiting, answers, strict=True))
-        except Exception as error:  # every client of the frame gets it
+        except Exception as error:  # every client of the frame gets the error
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
@@ -81,7 +81,7 @@ class Framing:
                 future.set_result(answer)
 
     def _shuffled(self, waiting: list[Waiting]) -> list[Waiting]:
-        """In an order that has nothing to do with that of arrival."""
+        """``waiting`` in a random order, independent of the order of arrival."""
         drawn = self._deps.entropy(_ORDER_BYTES * len(waiting))
         keys = [drawn[at : at + _ORDER_BYTES] for at in range(0, len(drawn), _ORDER_BYTES)]
         return [waiting[index] for index in sorted(range(len(waiting)), key=keys.__getitem__)]

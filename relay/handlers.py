@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from email.utils import formatdate
+
 from aiohttp import web
 
 from relay.key_sets import LoggedKeySets
@@ -20,19 +22,21 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
     """Mount the relay's resources; other methods get 405, ``Expect`` gets 417."""
 
     async def post_message(request: web.Request) -> web.Response:
-        """Forward one encapsulated request and answer with what the gateway said."""
+        """Forward one encapsulated request, and return the gateway's answer with this relay's time, by which devices
+        date their requests."""
         if request.query_string:
             raise web.HTTPNotFound
         message = await read_body(request, relay.config.max_request, OHTTP_REQ)
         with relay.budget.reserve(len(message) + relay.config.max_response):
             answer = await relay.forward(message, request.remote or "")
-        headers = {"Content-Type": answer.content_type}
+        date = formatdate(int(request.app[DEPS].clock.now()), usegmt=True)
+        headers = {"Content-Type": answer.content_type, "Date": date}
         if answer.retry_after is not None:
             headers["Retry-After"] = str(answer.retry_after)
         return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     async def get_key_sets(request: web.Request) -> web.Response:
-        """The gateway's key sets as the log shows them, the same bytes for everyone."""
+        """The gateway's key sets as the log shows them: the same bytes for every caller."""
         if key_sets is None:
             raise web.HTTPNotFound
         if not key_sets.document:

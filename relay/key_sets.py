@@ -1,9 +1,9 @@
-"""The gateway's key sets for devices that have no key to ask the log with (P3).
+"""The gateway's key sets for devices that have no valid key with which to ask the log (P3).
 
-A device that was away for longer than its keys live, or whose image is old, cannot reach the log, because it can only
-do so through the gateway. The relay holds what the log shows about the gateway, verified, and gives the same bytes to
-everybody who asks; the device verifies them again. So a relay can withhold key sets, and cannot put others in their
-place; and since it serves one answer to all, a log cannot have it hand each device a key of its own.
+A device that was away for longer than its keys live, or whose image is old, cannot reach the log, because it can do so
+only through the gateway. The relay holds the key sets that the log shows for the gateway, verified, and serves the same
+bytes to every caller; the device verifies them again. So a relay can withhold key sets but cannot replace them; and
+since all callers get the same answer, a log cannot use it to hand each device a different key.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from tacit.tlog.pages import KeySets, consistency
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16
-"""Key sets of a gateway that may be of the periods around now, of whatever length; it honestly has four."""
+"""Most key sets of one gateway for the periods around now, of whatever length. An honest gateway has four."""
 AWAY_SECONDS = 3600.0
-"""For which a log may be away before that is a trouble: key sets change once in a period."""
+"""Seconds for which the log may be unreachable before the relay reports trouble: key sets change only once in a period.
+"""
 
 
 class _Kept(Body):
@@ -40,7 +41,7 @@ class _Kept(Body):
 
 
 class _Signer:
-    """``LeafKeys`` of one gateway: its key sets count, and nothing else."""
+    """``LeafKeys`` of one gateway: only its key sets count."""
 
     def __init__(self, gateway: str, key: bytes) -> None:
         self._gateway = gateway
@@ -55,7 +56,7 @@ class _Signer:
 
 
 def _concerns(leaf: SignedLeaf, now: float) -> bool:
-    """Whether a device may use a key set at ``now`` or note it for the period that follows."""
+    """Whether a device may use a key set at ``now``, or keep it for the period that follows."""
     try:
         config = leaf.body_as(OhttpConfig)
     except DecodeError:
@@ -64,11 +65,11 @@ def _concerns(leaf: SignedLeaf, now: float) -> bool:
 
 
 class LoggedKeySets:
-    """Fetches the log's key sets of one gateway, and keeps the newest answer that it could verify."""
+    """Fetches one gateway's key sets from the log, and keeps the newest answer that it could verify."""
 
     def __init__(self, config: RelayLog, deps: Deps, folder: Path | None, *, insecure_http: bool) -> None:
-        """What is kept stands in ``folder`` (None: nowhere). Raises ``UsageError`` for a malformed key, a URL that P7
-        forbids, or a file that is not ours."""
+        """The state is saved in ``folder`` (None: not saved). Raises ``UsageError`` for a malformed key, a URL that P7
+        forbids, or a saved file that is malformed."""
         require_secure_url(config.url, insecure_http=insecure_http)
         try:
             policy = LogPolicy(NoteKey.decode(config.key))
@@ -89,7 +90,7 @@ class LoggedKeySets:
             self._restore(policy, self._path)
 
     async def step(self) -> int:
-        """1 where the log showed something new."""
+        """One fetch. Returns 1 if the log showed something new, else 0."""
         try:
             changed = await self._fetch()
         except TransportError as error:
@@ -103,7 +104,7 @@ class LoggedKeySets:
         return int(changed)
 
     def trouble(self) -> str:
-        """Why there is nothing new from the log, or nothing."""
+        """Why nothing new came from the log, or the empty string."""
         waiting = self._away and self._deps.clock.now() < self._read_at + AWAY_SECONDS
         return "" if waiting or not self._trouble else f"key sets of the gateway: {self._trouble}"
 
@@ -126,7 +127,7 @@ class LoggedKeySets:
         held = [leaf for leaf in self._leaves if _concerns(leaf, now)]
         known = {leaf.encode() for leaf in held}
         held += [entry.leaf for entry in entries if entry.leaf.encode() not in known]
-        if len(held) > LEAVES_KEPT:  # none is forgotten before its time: another could then take its place
+        if len(held) > LEAVES_KEPT:  # no key set is dropped before its time: another could then take its place
             raise DecodeError("the log shows more key sets than a gateway has")
         shown = {entry.index for entry in entries}
         ours = tuple(entry for entry in found.entries if entry.index in shown)

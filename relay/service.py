@@ -1,8 +1,8 @@
-"""What the relay does: one message in, one exchange with the gateway, one answer out.
+"""The relay's work: one message in, one exchange with the gateway, one answer out.
 
-Strict pass-through of RFC 9458 section 6: only the media type and the body travel on, nothing about the
-client does, nothing is retried, and of the gateway's answer only status, media type, body and Retry-After
-come back. With frames (``relay.framing``) several messages share the exchange, and the same holds for each.
+Strict pass-through of RFC 9458 section 6. Only the media type and the body are forwarded, nothing about the client;
+nothing is retried; and of the gateway's answer only status, media type, body and Retry-After are returned. With frames
+(``relay.framing``) several messages share the exchange, and the same holds for each.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Relay:
         self._framing = None if config.frames is None else Framing(config.frames, deps, self._send_frame)
 
     async def close(self) -> None:
-        """Finish what is gathered and log the counters."""
+        """Send the gathered messages and log the counters."""
         if self._framing is not None:
             await self._framing.close()
         self.counters.flush()
 
     async def forward(self, message: bytes, client_address: str) -> FramedAnswer:
-        """Send ``message`` on, once.
+        """Forward ``message`` once; returns the gateway's answer.
 
-        Raises ``Abort``: 504 for a gateway that is late, 502 for one that does not answer as a gateway does.
+        Raises ``Abort``: 504 for a gateway that is late, 502 for one whose answer is not a gateway's.
         """
         self._deps.saw("relay", client_address=client_address, ciphertext_bytes=len(message))
         self.counters.add("forwarded")
@@ -64,7 +64,7 @@ class Relay:
             return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
             return self._checked(await self._framing.submit(message))
-        except Abort as abort:  # the frame's; each of its clients comes back at a time of its own
+        except Abort as abort:  # a Retry-After of the whole frame: each of its clients gets a random one of its own
             retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
             raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort
 
@@ -94,7 +94,7 @@ class Relay:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
 
     def _checked(self, answer: FramedAnswer) -> FramedAnswer:
-        """``answer``, if it is one that a gateway gives. Raises ``Abort`` (502)."""
+        """``answer``, if a gateway may give it. Raises ``Abort`` (502) otherwise."""
         is_message = answer.status == _OK and answer.content_type == OHTTP_RES
         is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON
         if not (is_message or is_problem) or len(answer.body) > self.config.max_response:
@@ -104,7 +104,7 @@ class Relay:
 
 
 def _answer_of(response: HttpResponse) -> FramedAnswer:
-    """What of the gateway's answer may go to the client."""
+    """The parts of the gateway's answer that may go to the client."""
     content_type = response.headers.get("content-type", "").strip().lower()
     retry_after = response.headers.get("retry-after", "")
     known = retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS

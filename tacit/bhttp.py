@@ -21,7 +21,7 @@ _WHAT = "binary HTTP message"
 _KNOWN_REQUEST, _KNOWN_RESPONSE, _INDETERMINATE_REQUEST, _INDETERMINATE_RESPONSE = range(4)
 
 _SECTIONS = 5
-"""Method, scheme, authority, path, fields."""
+"""Parts of a request up to the end of its header section: method, scheme, authority, path, fields."""
 _REMEMBERED, _REMEMBERED_SIZE = 1024, 512
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -56,10 +56,10 @@ class Response:
 
 
 def field_value(fields: Fields, name: str) -> str | None:
-    """The one value of field ``name`` (lower case), or None. Raises ``DecodeError`` if it comes twice."""
+    """The only value of field ``name`` (lower case), or None. Raises ``DecodeError`` if it occurs twice."""
     values = [value for key, value in fields if key == name]
     if len(values) > 1:
-        raise DecodeError(f"the field {name} comes more than once")
+        raise DecodeError(f"the field {name} occurs more than once")
     return values[0] if values else None
 
 
@@ -77,18 +77,18 @@ def encode_response(response: Response, *, indeterminate: bool = False) -> bytes
     parts = [_varint(_INDETERMINATE_RESPONSE if indeterminate else _KNOWN_RESPONSE)]
     for status, fields in response.informational:
         if not 100 <= status <= 199:
-            raise ValueError("an informational status lies between 100 and 199")
+            raise ValueError("an informational status must be from 100 to 199")
         parts += [_varint(status), _encode_fields(fields, indeterminate)]
     if not 200 <= response.status <= 599:
-        raise ValueError("a final status lies between 200 and 599")
+        raise ValueError("a final status must be from 200 to 599")
     parts += [_varint(response.status), _encode_body(response, indeterminate)]
     return b"".join(parts)
 
 
 def decode_request(data: bytes) -> Request:
-    """Strict inverse of ``encode_request``, either framing, any zero padding. Raises ``DecodeError``.
+    """Strict inverse of ``encode_request`` for either framing and any zero padding. Raises ``DecodeError``.
 
-    Requests of one kind have control data and fields in common, to the byte: what these say is remembered.
+    Requests of one kind have identical bytes of control data and fields, so their decoded form is cached.
     """
     end = _end_of_fields(data)
     if not end:
@@ -100,7 +100,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def read_request(data: bytes) -> Request:
-    """``decode_request``, with nothing remembered."""
+    """``decode_request`` without the cache."""
     reader = Reader(data, _WHAT)
     indeterminate, control, fields = _read_head(reader)
     content = _read_content(reader, indeterminate)
@@ -108,8 +108,8 @@ def read_request(data: bytes) -> Request:
 
 
 def _end_of_fields(data: bytes) -> int:
-    """Where the header section of a request of known length ends; 0 for other messages, and for what is long or does
-    not get as far."""
+    """Where the header section of a request of known length ends; 0 for other messages, for long ones and for those
+    that end before."""
     if data[:1] != b"\x00":
         return 0
     at = 1
@@ -148,7 +148,7 @@ def _read_head(reader: Reader) -> tuple[bool, tuple[str, str, str, str], Fields]
 
 
 def decode_response(data: bytes) -> Response:
-    """Strict inverse of ``encode_response``, either framing, any zero padding. Raises ``DecodeError``."""
+    """Strict inverse of ``encode_response`` for either framing and any zero padding. Raises ``DecodeError``."""
     reader = Reader(data, _WHAT)
     framing = reader.varint()
     if framing not in (_KNOWN_RESPONSE, _INDETERMINATE_RESPONSE):
@@ -178,14 +178,14 @@ def _check_control_data(method: str, scheme: str, authority: str, path: str) -> 
     if not _SCHEME.fullmatch(scheme):
         raise ValueError("the scheme is malformed")
     if not _VISIBLE.fullmatch(authority) or not _VISIBLE.fullmatch(path):
-        raise ValueError("authority and path hold visible ASCII characters only")
+        raise ValueError("authority and path must hold visible ASCII characters only")
     if not path.startswith("/") and path not in ("", "*"):
-        raise ValueError("the path does not begin with a slash")
+        raise ValueError("the path must begin with a slash")
 
 
 def _check_field(name: str, value: str) -> None:
     if not _FIELD_NAME.fullmatch(name):
-        raise ValueError("a field name is not a lower-case token")
+        raise ValueError("a field name must be a lower-case token")
     if not _FIELD_VALUE.fullmatch(value):
         raise ValueError("a field value holds characters that HTTP forbids")
 
@@ -206,9 +206,9 @@ def _encode_fields(fields: Fields, indeterminate: bool) -> bytes:
 
 
 def _read_end(reader: Reader, indeterminate: bool) -> Fields:
-    """The trailers, and nothing but padding behind them."""
+    """Read the trailers; only padding may follow."""
     left = reader.rest()
-    if left == bytes(len(left)):  # a section of no bytes, or none at all
+    if left == bytes(len(left)):  # an empty section, or no section at all
         return ()
     reader = Reader(left, _WHAT)
     trailers = _read_fields(reader, indeterminate)

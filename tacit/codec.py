@@ -1,7 +1,7 @@
 """TLS presentation language (RFC 8446 section 3) as DAP, Privacy Pass and OHTTP use it.
 
-``Writer`` builds, ``Reader`` takes apart; both are strict: a length that does not fit its prefix, a short buffer
-and trailing bytes are ``DecodeError`` (reading) or ``ValueError`` (writing, our own mistake).
+``Writer`` encodes, ``Reader`` decodes; both are strict: a length that does not fit its prefix, a short buffer and
+trailing bytes raise ``DecodeError`` (reading) or ``ValueError`` (writing, the caller's mistake).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Writer:
         return self
 
     def raw(self, data: bytes) -> Self:
-        """Bytes as they are, without a prefix."""
+        """Bytes unchanged, without a prefix."""
         self._parts.append(data)
         return self
 
     def opaque(self, data: bytes, prefix: int) -> Self:
-        """Bytes behind a length prefix of ``prefix`` bytes."""
+        """Bytes after a length prefix of ``prefix`` bytes."""
         return self.uint(len(data), prefix).raw(data)
 
     def bytes(self) -> bytes:
@@ -70,7 +70,7 @@ class Reader:
         return int.from_bytes(self.raw(size), "big")
 
     def opaque(self, prefix: int, *, minimum: int = 0, maximum: int | None = None) -> bytes:
-        """Bytes behind a length prefix of ``prefix`` bytes, between ``minimum`` and ``maximum`` long."""
+        """Bytes after a length prefix of ``prefix`` bytes, between ``minimum`` and ``maximum`` long."""
         length = self.uint(prefix)
         if length < minimum or (maximum is not None and length > maximum):
             raise DecodeError(f"{self._what} has a field of {length} bytes")
@@ -89,7 +89,7 @@ class Reader:
         return int.from_bytes(self.raw(size), "big") & ((1 << (8 * size - 2)) - 1)
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """All bytes that are left."""
         return self.raw(self.remaining)
 
     def items(self, read: Callable[[Reader], T]) -> list[T]:
@@ -103,7 +103,7 @@ class Reader:
         return found
 
     def vector(self, prefix: int, read: Callable[[Reader], T], *, minimum: int = 0) -> list[T]:
-        """Elements behind a byte-length prefix of ``prefix`` bytes."""
+        """Elements after a byte-length prefix of ``prefix`` bytes."""
         return Reader(self.opaque(prefix, minimum=minimum), self._what).items(read)
 
     def end(self) -> None:
@@ -118,7 +118,7 @@ def b64url(data: bytes) -> str:
 
 
 def unb64url(text: str, *, length: int | None = None, what: str = "value") -> bytes:
-    """Strict inverse of ``b64url``: no padding, no foreign characters, one spelling per value."""
+    """Strict inverse of ``b64url``: no padding, no foreign characters, one encoding per value."""
     try:
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:

@@ -1,15 +1,15 @@
-"""The one error tree of Tacit.
+"""The error classes of Tacit.
 
-Three fates, kept apart (who is at fault decides what the caller does):
+Three kinds of outcome, kept apart (who is at fault decides what the caller does):
 
-* ``Fatal``: our own fault or our own machine's; HTTP 500, details stay in the log. Where the same request may succeed
-  later (a store that is away or full: ``Unavailable``), HTTP 503.
+* ``Fatal``: our own fault or that of our own machine; HTTP 500, details stay in the log. Where the same request may
+  succeed later (a store that is unreachable or full: ``Unavailable``), HTTP 503.
 * ``Abort``: the peer's request as a whole is refused; rendered as an RFC 9457 problem document.
-* ``ReportRejected``: one report dies with a DAP ``ReportError`` code, its job goes on.
+* ``ReportRejected``: one report is rejected with a DAP ``ReportError`` code, its job goes on.
 
-Beside them ``DecodeError`` (malformed bytes, always a peer's or a file's fault), ``Refusal`` (a named rule said
-no) and ``UsageError`` (a person's flag, file or configuration is wrong). Messages never hold a share, token, key,
-address or device id.
+In addition there are ``DecodeError`` (malformed bytes, always the fault of a peer or a file), ``Refusal`` (a named rule
+refused something) and ``UsageError`` (a person's flag, file or configuration is wrong). Messages never hold a share,
+token, key, address or device id.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class TacitError(Exception):
 
 
 class Fatal(TacitError):
-    """We cannot go on: a broken invariant, a store that does not answer, a key that is missing."""
+    """We cannot continue: a broken invariant, a store that does not answer, a key that is missing."""
 
 
 class Unavailable(Fatal):
-    """A store does not answer or has no room for now; whoever asked may ask for the same again later."""
+    """A store does not answer or has no room at the moment; the same request may succeed later."""
 
 
 class NoRoom(Unavailable):
@@ -38,11 +38,12 @@ class RolledBack(Unavailable):
 
 
 class DecodeError(TacitError, ValueError):
-    """Bytes or text from outside do not have the form that they must have."""
+    """Bytes or text from outside do not have the required form."""
 
 
 class CryptoError(TacitError):
-    """A ciphertext does not open or a signature does not verify. Says which check, never which bytes."""
+    """A ciphertext does not open or a signature does not verify. The message says which check failed, never which
+    bytes."""
 
 
 class UsageError(TacitError):
@@ -50,17 +51,24 @@ class UsageError(TacitError):
 
 
 class HarmfulToRetryError(UsageError):
-    """What is wrong gets worse by each attempt, such as a PIN that a token refused: no machine tries again."""
+    """An error that becomes worse with each attempt, such as a PIN that a token refused; programs must not retry."""
 
 
 class FieldError(UsageError):
-    """One member of a document that a person fills is wrong. ``field`` is its path, such as ``encoder.low``; where
-    ``reason`` speaks of other members, their paths stand between backticks."""
+    """One member of a document that a person fills in is wrong. ``field`` is its path, such as ``encoder.low``; where
+    ``reason`` mentions other members, their paths are in backticks. ``others``: further errors of the same document;
+    the message names the first one only."""
 
-    def __init__(self, field: str, reason: str) -> None:
+    def __init__(self, field: str, reason: str, others: tuple[FieldError, ...] = ()) -> None:
         super().__init__(f"{field}: {reason}")
         self.field = field
         self.reason = reason
+        self.others = others
+
+    @property
+    def every(self) -> tuple[FieldError, ...]:
+        """All that is wrong, itself first."""
+        return (self, *self.others)
 
 
 class Refusal(TacitError):
@@ -75,8 +83,8 @@ class Refusal(TacitError):
 class Abort(TacitError):
     """The peer's request is refused as a whole.
 
-    ``type`` is the problem type URI, ``status`` the HTTP status, ``title`` a fixed human sentence of the type,
-    ``detail`` what was wrong this time, ``task_id`` base64url when known, ``extensions`` further members.
+    ``type`` is the problem type URI, ``status`` the HTTP status, ``title`` a fixed sentence for the type, ``detail``
+    what was wrong this time, ``task_id`` base64url when known, ``extensions`` further members.
     """
 
     def __init__(
@@ -102,7 +110,7 @@ class Abort(TacitError):
 
 DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"
 REFUSAL_PREFIX = "urn:tacit:refusal:"
-"""Before the name of a rule: the problem type of a ``Refusal``."""
+"""Precedes the name of a rule in the problem type of a ``Refusal``."""
 
 
 class DapProblem(enum.StrEnum):
@@ -181,7 +189,7 @@ class ReportError(enum.IntEnum):
 
 
 class ReportRejected(TacitError):
-    """One report is refused; ``code`` goes on the wire, ``cause`` (a short fixed word) into counters."""
+    """One report is refused; ``code`` is sent to the peer, ``cause`` (a short fixed word) goes into counters."""
 
     def __init__(self, code: ReportError, cause: str) -> None:
         super().__init__(f"{code.name.lower()}: {cause}")

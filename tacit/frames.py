@@ -32,9 +32,9 @@ _REQUESTS = "frame of requests"
 
 @dataclass(slots=True)
 class FramedAnswer:
-    """What one message is answered: an ``OHTTP_RES`` or a ``PROBLEM_JSON``; ``retry_after`` is in seconds.
+    """The answer to one message: an ``OHTTP_RES`` or a ``PROBLEM_JSON``; ``retry_after`` is in seconds.
 
-    Made twice per message, so not frozen, which would cost four times as much; nobody changes one.
+    Made twice per message, so not frozen, which would cost four times as much; treat it as immutable.
     """
 
     status: int
@@ -54,10 +54,10 @@ def decode_requests(data: bytes, *, max_messages: int, max_message: int) -> list
     messages: list[bytes] = []
     while reader.remaining:
         if len(messages) == max_messages:
-            raise DecodeError(f"a frame has at most {max_messages} messages")
+            raise DecodeError(f"a frame must have at most {max_messages} messages")
         messages.append(reader.opaque(4, maximum=max_message))
     if not messages:
-        raise DecodeError("a frame has at least one message")
+        raise DecodeError("a frame must have at least one message")
     return messages
 
 
@@ -81,7 +81,7 @@ def decode_answers(data: bytes, *, count: int, max_body: int) -> list[FramedAnsw
         status, kind, retry_after, size = _ANSWER.unpack_from(data, at)
         at = body + size
         if not 200 <= status <= 599 or kind not in _KINDS or retry_after > _MAX_RETRY_AFTER or size > max_body:
-            raise DecodeError("a frame of answers holds an answer that nobody gives")
+            raise DecodeError("a frame of answers holds an invalid answer")
         if at > len(data):
             raise DecodeError("frame of answers is truncated")
         answers.append(FramedAnswer(status, _KINDS[kind], data[body:at], retry_after or None))

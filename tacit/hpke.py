@@ -1,7 +1,7 @@
 """HPKE base mode (RFC 9180) with DHKEM(X25519, HKDF-SHA256) and HKDF-SHA256, as DAP and OHTTP use it.
 
-Written over X25519, HMAC and the AEADs of ``cryptography``, whose own HPKE offers neither associated data nor
-the exporter. Randomness is an argument. What depends on suite and info string alone is computed once.
+Written with X25519, HMAC and the AEADs of ``cryptography``, whose own HPKE offers neither associated data nor the
+exporter. Randomness is an argument. Everything that depends only on the suite and the info string is computed once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_SEQUENCE = (1 << (8 * NONCE_SIZE)) - 1
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Code points of RFC 9180 section 7. One of an unsupported algorithm can be named but not used."""
+    """Code points of RFC 9180 section 7. Suites with unsupported algorithms can be named but not used."""
 
     kem_id: int
     kdf_id: int
@@ -72,7 +72,7 @@ class KeyPair:
 
     def __post_init__(self) -> None:
         if len(self.private) != PRIVATE_KEY_SIZE or len(self.public) != PUBLIC_KEY_SIZE:
-            raise DecodeError("an X25519 key has 32 bytes")
+            raise DecodeError("an X25519 key must have 32 bytes")
 
     @cached_property
     def _handle(self) -> X25519PrivateKey:
@@ -86,7 +86,7 @@ class KeyPair:
 def key_pair_from_private(private: bytes) -> KeyPair:
     """The pair of a 32-byte private key. Raises ``DecodeError`` for another length."""
     if len(private) != PRIVATE_KEY_SIZE:
-        raise DecodeError("an X25519 key has 32 bytes")
+        raise DecodeError("an X25519 key must have 32 bytes")
     public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
     return KeyPair(private, public)
 
@@ -97,7 +97,7 @@ def generate_key_pair(entropy: Entropy) -> KeyPair:
 
 
 def derive_key_pair(ikm: bytes) -> KeyPair:
-    """DeriveKeyPair of RFC 9180 section 7.1.3; ``ikm`` has at least 32 bytes."""
+    """DeriveKeyPair of RFC 9180 section 7.1.3; ``ikm`` must have at least 32 bytes."""
     if len(ikm) < PRIVATE_KEY_SIZE:
         raise ValueError("the input keying material has fewer than 32 bytes")
     prk = _labeled_extract(_KEM_SUITE, b"", b"dkp_prk", ikm)
@@ -141,7 +141,7 @@ def aead_open(aead_id: int, key: bytes, nonce: bytes, aad: bytes, ciphertext: by
 
 @dataclass(slots=True, repr=False)
 class KeySchedule:
-    """What KeySchedule of RFC 9180 section 5.1 derives. Has no repr on purpose; made per message, so not frozen."""
+    """The output of KeySchedule in RFC 9180 section 5.1. Has no repr on purpose; made per message, so not frozen."""
 
     key: bytes
     base_nonce: bytes
@@ -149,7 +149,7 @@ class KeySchedule:
 
 
 class _Context:
-    """Key, nonce sequence and exporter that one Setup produced (RFC 9180 section 5.2 and 5.3)."""
+    """Key, nonce sequence and exporter from one Setup (RFC 9180 section 5.2 and 5.3)."""
 
     def __init__(self, suite: Suite, keys: KeySchedule) -> None:
         self._suite_id = _suite_id(suite)
@@ -177,7 +177,7 @@ class SenderContext(_Context):
         self.enc = enc
 
     def seal(self, aad: bytes, plaintext: bytes) -> bytes:
-        """The next message of the sequence, sealed."""
+        """Seal the next message of the sequence."""
         ciphertext = aead_seal(self._aead_id, self._key, self._nonce(), aad, plaintext)
         self._sequence += 1
         return ciphertext
@@ -187,7 +187,7 @@ class RecipientContext(_Context):
     """Recipient's side."""
 
     def open(self, aad: bytes, ciphertext: bytes) -> bytes:
-        """The next message of the sequence; ``CryptoError`` leaves the sequence where it was."""
+        """Open the next message of the sequence; ``CryptoError`` leaves the sequence where it was."""
         plaintext = aead_open(self._aead_id, self._key, self._nonce(), aad, ciphertext)
         self._sequence += 1
         return plaintext
@@ -224,7 +224,7 @@ def seal(
 
 
 def open_(suite: Suite, key_pair: KeyPair, enc: bytes, info: bytes, aad: bytes, ciphertext: bytes) -> bytes:
-    """Single-shot decryption. Raises ``CryptoError``, whatever the reason."""
+    """Single-shot decryption. Raises ``CryptoError``, whatever the cause."""
     return Opener(suite, key_pair, info).open(enc, aad, ciphertext)
 
 
@@ -232,7 +232,7 @@ class Opener:
     """Single-shot decryption of many messages to one key pair under one suite and info (RFC 9180 section 6.1); safe to
     share between threads.
 
-    Everything in the key schedule that no message changes is computed once, and nothing for an exporter.
+    The parts of the key schedule that do not depend on a message are computed once, and the exporter is not computed.
     """
 
     def __init__(self, suite: Suite, key_pair: KeyPair, info: bytes) -> None:
@@ -250,7 +250,7 @@ class Opener:
         self._nonce = NONCE_SIZE.to_bytes(2, "big") + _VERSION + suite_id + b"base_nonce" + schedule + b"\x01"
 
     def open(self, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes:
-        """The plaintext. Raises ``CryptoError``, whatever the reason."""
+        """The plaintext. Raises ``CryptoError``, whatever the cause."""
         prk = hmac.digest(_NO_SALT, self._eae_prk + self._key_pair.exchange(enc), _HASH)
         shared_secret = hmac.digest(prk, self._shared_secret + enc + self._recipient, _HASH)
         secret = hmac.digest(shared_secret, self._secret, _HASH)
@@ -303,5 +303,5 @@ def key_schedule_context(suite: Suite, info: bytes) -> tuple[bytes, bytes]:
 
 def _aead(aead_id: int, key: bytes, nonce: bytes) -> AESGCM | ChaCha20Poly1305:
     if len(key) != KEY_SIZES.get(aead_id) or len(nonce) != NONCE_SIZE:
-        raise ValueError("the AEAD takes a key of its own size and a nonce of 12 bytes")
+        raise ValueError("the key must have the AEAD's size and the nonce 12 bytes")
     return AESGCM(key) if aead_id == AEAD_AES128GCM else ChaCha20Poly1305(key)

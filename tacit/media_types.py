@@ -1,4 +1,4 @@
-"""Media types, apart from the code that reads what they name: who only forwards needs no parser."""
+"""Media types, separate from the code that reads the bodies, so that a forwarder needs no parser."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def dap(message: str) -> str:
 def is_a(value: str, expected: str) -> bool:
     """Whether a Content-Type ``value`` says ``expected``, one of the media types of this module.
 
-    Read as RFC 9110 section 8.3.1 says: type and parameter names in any case, values as tokens or quoted strings, white
-    space around semicolons. Every parameter of ``expected`` must be there with its value; others are ignored (RFC 2045
-    section 1), as ``charset`` beside JSON (RFC 8259 section 11), but for the ``version`` of a DAP message (DAP-18
-    section 10.1), which must be ours.
+    Compared according to RFC 9110 section 8.3.1: type and parameter names in any case, values as tokens or quoted
+    strings, white space around semicolons. Every parameter of ``expected`` must be present with its value; others are
+    ignored (RFC 2045 section 1), such as ``charset`` with JSON (RFC 8259 section 11), except for the ``version`` of a
+    DAP message (DAP-18 section 10.1), which must be ours.
     """
     found, wanted = parsed(value), parsed(expected)
     if found is None or wanted is None or found[0] != wanted[0]:
@@ -57,7 +57,8 @@ def is_a(value: str, expected: str) -> bool:
 
 
 def parsed(value: str) -> tuple[str, dict[str, str]] | None:
-    """Type in lower case, and parameters by lower-case name; ``None`` for what is no media type, or repeats one."""
+    """Type in lower case, and parameters by lower-case name; ``None`` for text that is not a media type, or repeats a
+    parameter."""
     value = value.strip(" \t")
     head = _TYPE.match(value)
     if head is None or len(value) > _LONGEST:

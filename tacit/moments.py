@@ -1,4 +1,4 @@
-"""Times as a person reads them."""
+"""Times in a form for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def when(seconds: float) -> str:
 
 
 def moment(seconds: int) -> str:
-    """A POSIX second as a recipe has it, and what it is in UTC; the number alone where no calendar has it."""
+    """A POSIX second as in a recipe, followed by the time in UTC; the number alone where it is outside the calendar."""
     try:
         return f"{seconds} ({when(seconds)})"
     except (ValueError, OverflowError, OSError):

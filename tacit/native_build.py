@@ -1,8 +1,8 @@
-"""How C sources become a shared object, and how that is found again: what the two native libraries share.
+"""How C sources are compiled into a shared object, and how it is found again: shared by the two native libraries.
 
-A library is compiled with the C compiler that the machine has, when the package is installed or else on first use.
-Its name holds a digest of its sources and flags, so that an outdated one is never loaded. Standard library only: the
-build hook runs this before anything is installed.
+A library is compiled with the C compiler of the machine, when the package is installed or else on first use. Its name
+holds a digest of its sources and flags, so that an outdated one is never loaded. Standard library only: the build hook
+runs this before anything is installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Unit = tuple[str, list[str]]
 
 
 class BuildError(Exception):
-    """A library was not compiled or does not load; says why in one line."""
+    """A library could not be compiled or loaded; the message is one line."""
 
 
 def is_x86() -> bool:
@@ -38,7 +38,7 @@ def is_x86() -> bool:
 
 
 def library_name(prefix: str, sources: Path, flags: object) -> str:
-    """Name of the shared object of exactly the C files in ``sources``, compiled with ``flags``."""
+    """Name of the shared object for exactly the C files in ``sources``, compiled with ``flags``."""
     digest = hashlib.sha256(repr(flags).encode())
     for path in sorted((*sources.glob("*.c"), *sources.glob("*.h"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -62,7 +62,7 @@ def compile_library(target: Path, units: Sequence[Unit], flags: Sequence[str]) -
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".kernels-") as folder:
             objects = _compile_units([*command, *flags], Path(folder), units)
             built = Path(folder) / "linked.so"
-            _run([*command, "-shared", "-o", str(built), *objects])
+            _run([*command, "-shared", "-o", str(built), *objects], folder)
             built.replace(target)
     except OSError as error:
         raise BuildError(f"{error.strerror or 'input or output failed'}: {error.filename}") from error
@@ -70,21 +70,21 @@ def compile_library(target: Path, units: Sequence[Unit], flags: Sequence[str]) -
 
 
 def library_folders(sources: Path) -> tuple[Path, ...]:
-    """Where a library is looked for, and put when it is compiled on first use."""
+    """The folders in which a library is searched for, and into which it is compiled on first use."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(cache_home) if cache_home.startswith("/") else Path.home() / ".cache"
     return sources, home / "tacit"
 
 
 def open_library(name: str, folders: Sequence[Path], compile_into: Callable[[Path], Path]) -> ctypes.CDLL:
-    """Load the shared object ``name`` from the first folder that has it, or can be given it by ``compile_into``.
+    """Load the shared object ``name`` from the first folder that has it, or into which ``compile_into`` can put it.
 
     Raises ``BuildError``.
     """
     for folder in folders:
         if (folder / name).is_file():
             return _load(folder / name)
-    why = BuildError("nowhere to put it")
+    why = BuildError("there is no folder for the compiled library")
     for folder in folders:
         try:
             return _load(compile_into(folder / name))
@@ -97,23 +97,25 @@ def _load(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise BuildError(f"it does not load: {error}") from error
+        raise BuildError(f"it cannot be loaded: {error}") from error
 
 
 def _compile_units(command: list[str], folder: Path, units: Sequence[Unit]) -> list[str]:
     def one(unit: Unit) -> str:
         name, arguments = unit
         output = str(folder / f"{name}.o")
-        _run([*command, "-c", *arguments, "-o", output])
+        _run([*command, "-c", *arguments, "-o", output], folder)
         return output
 
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(one, units))
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], folder: Path | str) -> None:
+    """Run a compiler whose temporary files also lie in ``folder``."""
+    surroundings = {**os.environ, "TMPDIR": str(folder)}
     try:
-        subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS)  # noqa: S603
+        subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS, env=surroundings)  # noqa: S603
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {error.returncode}"]
         raise BuildError(f"the C compiler failed: {lines[0]}") from error

@@ -1,4 +1,4 @@
-"""Which path of the kernels is asked for: ``TACIT_NATIVE``, apart from the kernels, for who loads none of them."""
+"""The requested path of the kernels, ``TACIT_NATIVE``; separate from the kernels, for modules that do not load them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIABLE = "TACIT_NATIVE"
 
 
 def wanted_level() -> str:
-    """What ``TACIT_NATIVE`` asks for, or nothing. Raises ``UsageError`` for a path that does not exist."""
+    """The value of ``TACIT_NATIVE``, or an empty text. Raises ``UsageError`` for an unknown path."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in (OFF, *LEVELS):
         raise UsageError(f"{VARIABLE} must be one of {', '.join((OFF, *LEVELS))}, not {wanted!r}")

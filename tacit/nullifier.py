@@ -1,7 +1,6 @@
-"""The spend-once tag of a token: what an aggregator stores so that a token counts once.
+"""The spend-once tag of a token: an aggregator stores it so that a token counts once.
 
-It leaves out the authenticator, because a second valid signature over the same input must not be a second
-token.
+It excludes the authenticator, because a second valid signature over the same input must not be a second token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Oblivious HTTP (RFC 9458): key configurations, encapsulated requests and responses, size classes.
 
-Sans I/O. Both ends are here: a client encapsulates to one key configuration and keeps a ``ClientContext`` for
-the response; a ``Decapsulator`` holds its active and previous keys and opens requests to any of them.
+Sans I/O. Both ends are here: a client encapsulates to one key configuration and keeps a ``ClientContext`` for the
+response; a ``Decapsulator`` holds its active and previous keys and opens requests to any of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.hpke import KeyPair, Suite
 from tacit.ports import Entropy
 
 SIZE_CLASSES = (4096, 16384, 65536, 262144)
-"""Bytes of an encapsulated message, shared by all recipes and all fetches."""
+"""Sizes in bytes of encapsulated messages, shared by all recipes and all fetches."""
 
 HEADER_SIZE = 7
 REQUEST_OVERHEAD = HEADER_SIZE + hpke.ENC_SIZE + hpke.TAG_SIZE
@@ -48,8 +48,8 @@ class KeyConfig:
 
     @classmethod
     def decode(cls, data: bytes) -> KeyConfig:
-        """Strict inverse of ``encode``. Raises ``DecodeError``, also for another KEM than X25519's and for a key of
-        low order."""
+        """Strict inverse of ``encode``. Raises ``DecodeError``, also for a KEM other than X25519's and for a key of low
+        order."""
         reader = Reader(data, _WHAT_KEYS)
         key_id, kem_id = reader.uint(1), reader.uint(2)
         if kem_id != hpke.KEM_X25519:
@@ -103,7 +103,7 @@ def decode_key_configs(data: bytes) -> list[KeyConfig]:
 
 
 class ClientContext:
-    """What a client keeps of one request to open its response; of no use for another."""
+    """What a client keeps of one request to open its response; usable for that response only."""
 
     def __init__(self, sender: hpke.SenderContext, suite: Suite) -> None:
         self._sender = sender
@@ -142,7 +142,7 @@ class ServerContext:
 
 
 class Recipient:
-    """One key of a gateway under one suite: what requests with the same header are opened with."""
+    """One key of a gateway under one suite: opens all requests with the same header."""
 
     __slots__ = ("info", "key_pair", "suite")
 
@@ -183,8 +183,9 @@ class Decapsulator:
         return recipient.opened(recipient.setup(enc), enc, ciphertext)
 
     def take_apart(self, message: bytes) -> tuple[Recipient, bytes, bytes]:
-        """What opens an encapsulated request, its encapsulated key and its ciphertext, nothing opened yet; raises as
-        ``decapsulate_request`` does. Requests with the same header have the same ``Recipient``."""
+        """Find the key of an encapsulated request; return it with the request's encapsulated key and its ciphertext,
+        without opening anything. Raises as ``decapsulate_request`` does. Requests with the same header have the same
+        ``Recipient``."""
         if len(message) < REQUEST_OVERHEAD:
             raise DecodeError("encapsulated request is truncated")
         header = message[:HEADER_SIZE]
@@ -204,7 +205,7 @@ class Decapsulator:
         )
 
     def decapsulate_all(self, messages: Sequence[bytes]) -> list[Opened | CryptoError | DecodeError]:
-        """``decapsulate_request`` of every message, in order; what it raises stands in the place of its message."""
+        """``decapsulate_request`` of every message, in order; an error takes the place of the message's result."""
         opened: list[Opened | CryptoError | DecodeError] = []
         for message in messages:
             try:
@@ -222,8 +223,8 @@ def request_info(config: KeyConfig) -> bytes:
 def encapsulate_request(
     config: KeyConfig, request: bytes, entropy: Entropy, sender: hpke.SenderContext | None = None
 ) -> tuple[bytes, ClientContext]:
-    """Encapsulated request for the BHTTP bytes ``request``, under a fresh HPKE context: ``sender``, which nothing may
-    have used before, where the caller sets up many at once."""
+    """Encapsulate the BHTTP bytes ``request`` under a fresh HPKE context: ``sender``, which must be unused, where the
+    caller sets up many at once."""
     suite, header = config.suite(), _header(config)
     sender = sender or hpke.setup_sender(suite, config.public_key, _request_info(header), entropy)
     return header + sender.enc + sender.seal(b"", request), ClientContext(sender, suite)
@@ -234,32 +235,32 @@ def size_class(size: int) -> int:
     for candidate in SIZE_CLASSES:
         if size <= candidate:
             return candidate
-    raise Refusal("size-class", f"an encapsulated message has at most {SIZE_CLASSES[-1]} bytes")
+    raise Refusal("size-class", f"an encapsulated message must have at most {SIZE_CLASSES[-1]} bytes")
 
 
 def padded_request(
     config: KeyConfig, request: bhttp.Request, entropy: Entropy, sender: hpke.SenderContext | None = None
 ) -> tuple[bytes, ClientContext]:
-    """``request`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
+    """``request``, encapsulated and padded to a size class. Raises ``Refusal`` when too large."""
     encoded = bhttp.encode_request(request)
     size = size_class(len(encoded) + REQUEST_OVERHEAD)
     return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy, sender)
 
 
 def padded_response(context: ServerContext, response: bhttp.Response, entropy: Entropy) -> bytes:
-    """``response`` encapsulated, its length that of a size class. Raises ``Refusal`` when too large."""
+    """``response``, encapsulated and padded to a size class. Raises ``Refusal`` when too large."""
     encode = _padded if response.content else _known_padded
     return context.encapsulate_response(encode(response, context.response_overhead), entropy)
 
 
 def _padded(response: bhttp.Response, overhead: int) -> bytes:
-    """``response`` encoded, ``overhead`` bytes short of a size class."""
+    """``response``, encoded and padded to ``overhead`` bytes below a size class."""
     encoded = bhttp.encode_response(response)
     return bhttp.pad_to(encoded, size_class(len(encoded) + overhead) - overhead)
 
 
 _known_padded = lru_cache(maxsize=64)(_padded)
-"""For responses without content, of which there are few."""
+"""Cached padding for responses without content, of which there are few."""
 
 
 def open_response(context: ClientContext, message: bytes) -> bhttp.Response:

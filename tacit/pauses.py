@@ -1,7 +1,7 @@
-"""How long to wait: random times, and random, growing pauses between attempts that fail.
+"""How long to wait: random times, and random, growing pauses between failing attempts.
 
-Many processes and devices lose the same peer at the same moment. Each draws its pauses for itself, so that they do
-not come back together and keep the peer down, and so that no device can be told by a beat of its own.
+Many processes and devices lose the same peer at the same moment. Each draws its own pauses, so that they do not come
+back together and keep the peer down, and so that no device can be recognised by its timing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from tacit.ports import Entropy
 
 NEVER = math.inf
-"""When what is not due at all is due."""
+"""The time of something that is never due."""
 LONGEST_PAUSE = 60.0
-"""Seconds around which the pauses of a service stop growing."""
+"""The pauses of a service stop growing around this many seconds."""
 _LEAST, _MOST = 0.5, 1.5
 _DOUBLINGS = 64
-"""More change nothing for any pause in use, and 2.0 ** n overflows at 1024."""
+"""Most doublings: more would not change any pause in use, and 2.0 ** n overflows at 1024."""
 
 
 def uniform(entropy: Entropy, low: float, high: float) -> float:
@@ -40,10 +40,10 @@ class Backoff:
 
     @property
     def most(self) -> float:
-        """Seconds that no pause reaches."""
+        """Upper bound in seconds on all pauses; no pause reaches it."""
         return _MOST * self.longest
 
     def pause(self, earlier: int, entropy: Entropy) -> float:
-        """Seconds to wait after a failure that ``earlier`` (>= 0) others came before without a success between."""
+        """Seconds to wait after a failure that follows ``earlier`` (>= 0) others without a success in between."""
         middle = min(self.first * 2.0 ** min(earlier, _DOUBLINGS), self.longest)
         return uniform(entropy, _LEAST * middle, _MOST * middle)

@@ -1,7 +1,7 @@
-"""Ports: what the library asks of the world, and nothing of the protocol.
+"""Ports: what the library requires from its environment, independent of the protocol.
 
-This module knows no message type, so that a deployable that must not read messages (the relay) can still be
-built on the same ports.
+This module knows no message type, so that a deployable that must not read messages (the relay) can still be built on
+the same ports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Entropy(Protocol):
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What a transport brings back: status, headers (lower-case names) and the whole body."""
+    """A transport's response: status, headers (lower-case names) and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,12 +55,12 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """Send and wait for the whole answer. Raises ``TransportError``; any HTTP status is an answer."""
+        """Send a request and wait for the whole answer. Raises ``TransportError``; any HTTP status is an answer."""
         ...
 
 
 class Exchange(NamedTuple):
-    """A POST that waits to be sent."""
+    """A POST that is to be sent."""
 
     url: str
     headers: Mapping[str, str]
@@ -69,19 +69,19 @@ class Exchange(NamedTuple):
 
 @runtime_checkable
 class GroupTransport(Transport, Protocol):
-    """A transport that does some exchanges for less when it gets several at once."""
+    """A transport that performs some exchanges more cheaply when it gets several at once."""
 
     def groups(self, method: str, url: str) -> bool:
-        """Whether such requests are among them."""
+        """Whether requests like this benefit from grouping."""
         ...
 
     async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
-        """Every answer in its place. Raises ``TransportError`` for all of them."""
+        """Send all exchanges; return their answers in the same order. Raises ``TransportError`` for all of them."""
         ...
 
 
 class OwnedTransport(Transport, Protocol):
-    """A transport with connections of its own, closed by whoever made it (or by ``async with``)."""
+    """A transport with its own connections, closed by the code that created it (or by ``async with``)."""
 
     async def __aenter__(self) -> Self:
         """The transport itself."""
@@ -97,41 +97,42 @@ class OwnedTransport(Transport, Protocol):
 
 
 MAX_JOB_ID = 64
-"""Bytes of the longest id that a queue carries."""
+"""Most bytes of an id in a queue."""
 MAX_ANNOUNCEMENT = 64
-"""Bytes of the longest announcement."""
+"""Most bytes of an announcement."""
 
 
 class Delivery(NamedTuple):
-    """One id from a queue; ``receipt`` is what ``JobQueue.done`` wants back, and nobody looks into it."""
+    """One id from a queue; ``receipt`` is the opaque argument for ``JobQueue.done``."""
 
     id: bytes
     receipt: object
 
 
 class JobQueue(Protocol):
-    """Wake-ups with an id between the processes of one organisation, at least once and possibly twice.
+    """Wake-ups with an id between the processes of one organisation, delivered at least once and possibly twice.
 
-    A queue only hastens: which jobs are due, and who works on one, stands in the database. So a queue may lose, repeat
-    and reorder what it was given, and none of its methods raises because a server is away: there is then nothing to
-    take, and whoever takes looks into the database now and then anyway.
+    A queue only speeds things up: the database decides which jobs are due, and who works on one. So a queue may lose,
+    repeat and reorder ids, and none of its methods raises when a server is unreachable: there is then nothing to take,
+    and its users query the database now and then anyway.
     """
 
     async def put(self, ids: Sequence[bytes]) -> None:
-        """Offer ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``), after the commit that made them."""
+        """Offer ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``), after the commit that created
+        them."""
         ...
 
     async def take(self, seconds: float) -> Delivery | None:
-        """The next id; None when none came. Waits at most ``seconds``, perhaps less. An id that is taken and not
-        ``done`` may be delivered again, to whom ever."""
+        """The next id; None when none came. Waits at most ``seconds``, perhaps less. An id that is taken but not
+        ``done`` may be delivered again, to any process."""
         ...
 
     async def done(self, receipt: object) -> None:
-        """The delivery with this receipt needs not be repeated."""
+        """Mark the delivery with this receipt as finished: it need not be repeated."""
         ...
 
     async def close(self) -> None:
-        """Let go of what the queue holds; nothing is taken any more."""
+        """Release the queue's resources; nothing is taken any more."""
         ...
 
 
@@ -143,10 +144,10 @@ class Announcement(NamedTuple):
 
 
 class Subscription(Protocol):
-    """Announcements of some topics, as they come. Only the newest of a topic waits for a slow reader."""
+    """Announcements of some topics, as they arrive. For a slow reader, only the newest of each topic is kept."""
 
     def __aiter__(self) -> Subscription:
-        """Itself."""
+        """The subscription itself."""
         ...
 
     async def __anext__(self) -> Announcement:
@@ -161,31 +162,31 @@ class Subscription(Protocol):
 class Announcer(Protocol):
     """One-to-many announcements, the newest per topic, at most ``MAX_ANNOUNCEMENT`` bytes each.
 
-    Nothing that belongs to one device is ever a topic, a payload or a name here. No method waits for a server or
-    raises because it is away; a reader that hears nothing looks by itself now and then.
+    Nothing that belongs to one device may be a topic, a payload or a name here. No method waits for a server or raises
+    because it is unreachable; readers also check by themselves now and then.
     """
 
     async def open(self) -> None:
-        """Begin to send and to listen, in the background."""
+        """Start sending and listening in the background."""
         ...
 
     async def close(self) -> None:
-        """Stop; subscriptions end. What was published a moment before is still sent if a server takes it at once."""
+        """Stop; subscriptions end. A publication just made is still sent if a server accepts it at once."""
         ...
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Tell everyone who listens to ``topic``, and who will. Call after the commit of what is announced."""
+        """Send to everyone who listens to ``topic`` now or later. Call it after the commit of what is announced."""
         ...
 
     def subscribe(self, *topics: str) -> Subscription:
-        """Listen from now on; the newest announcement of before may come first."""
+        """Listen from now on; the newest earlier announcement may come first."""
         ...
 
 
 class Observer(Protocol):
-    """Notes what one party could see of a contribution. Off in every deployment; the demo turns it on to show
-    a person, from the services' own hands, who sees what."""
+    """Records what one party could see of a contribution. Off in every deployment; the demo enables it to show, from
+    within the services, who sees what."""
 
     def saw(self, party: str, what: Mapping[str, str | int]) -> None:
-        """``party`` handled something and could read ``what``."""
+        """Record that ``party`` handled something and could read ``what``."""
         ...

@@ -1,7 +1,7 @@
-"""Problem documents (RFC 9457) that a peer answered with: bytes that may be anything.
+"""Problem documents (RFC 9457) with which a peer answered: bytes that may be anything.
 
-This is the one place that reads them. A member whose value is not of the type that RFC 9457 section 3.1 gives it is
-ignored, as the section asks, and so is a document that is none.
+This is the only module that reads them. A member whose value does not have the type that RFC 9457 section 3.1 gives it
+is ignored, as that section requires, and so is anything that is not a problem document.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OF_GATEWAY = tuple(
         "target-not-allowed",
     )
 )
-"""Types by which an OHTTP gateway answers in a target's place."""
+"""Problem types with which an OHTTP gateway answers in place of a target."""
 _UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a problem document says: its type (a URI), title and detail, each empty where it has none."""
+    """The contents of a problem document: its type (a URI), title and detail, each empty where it has none."""
 
     type: str = ""
     title: str = ""
@@ -35,13 +35,13 @@ class Problem:
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would be refused again: DAP's errors and refusals by a rule are, but for a task
-        that the peer does not know yet."""
+        """Whether the same request would be refused again: true for DAP's errors and refusals by a rule, except for a
+        task that the peer does not know yet."""
         return self.type.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and self.type != _UNRECOGNIZED_TASK
 
 
 def read_problem(body: bytes) -> Problem:
-    """The document in ``body``; an empty one for anything else, however deep or odd."""
+    """The document in ``body``; an empty one for anything else, however deeply nested or malformed."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -58,5 +58,6 @@ def problem_type(body: bytes) -> str:
 
 
 def party_of(body: bytes, target: str) -> str:
-    """Who says what ``body`` says: ``target``, or the gateway before it. For a person: a target may claim the same."""
+    """Which party made the statement in ``body``: ``target``, or the gateway before it. For display only: a target may
+    use the same types."""
     return "the gateway" if problem_type(body) in OF_GATEWAY else target

@@ -6,6 +6,8 @@ purpose never verifies for another. Keys are raw 32-byte strings.
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -24,8 +26,17 @@ _D = -121665 * pow(121666, -1, _P) % _P
 """Prime and coefficient of the curve (RFC 8032 section 5.1)."""
 
 
+VERIFIED_KEPT = 4096
+_verified: dict[bytes, None] = {}
+_remembering = threading.Lock()
+"""Digests of (key, signature, message) that verified, the oldest first. Verification is a function of these bytes
+alone, key and signature have fixed lengths, and only success is remembered: whoever wants to pass by another message
+needs a collision of SHA-256. All three are public wherever signatures are verified. Readers of one log see the same
+notes and leaves at every poll, and all agents of one process see those that the first of them saw."""
+
+
 class Signer(Protocol):
-    """Whatever signs with one key: the key itself, or a token that gives it to nobody."""
+    """Anything that signs with one key: the key itself, or a token that never reveals it."""
 
     @property
     def public(self) -> bytes:
@@ -33,8 +44,8 @@ class Signer(Protocol):
         ...
 
     def sign(self, label: bytes, data: bytes) -> bytes:
-        """The 64-byte signature over ``label + data``. Raises ``TransportError`` where the key is elsewhere and makes
-        none."""
+        """The 64-byte signature over ``label + data``. Raises ``TransportError`` where a key outside the process does
+        not sign."""
         ...
 
 
@@ -66,11 +77,11 @@ def sign(private: bytes, label: bytes, data: bytes) -> bytes:
 
 
 def checked_public_key(public: bytes) -> bytes:
-    """``public``, a key that signatures may be verified with: 32 bytes, the canonical form of a point of the curve
-    (RFC 8032 section 5.1.3), and none of small order, under which one signature fits many messages. Raises
+    """Return ``public`` if signatures may be verified with it: 32 bytes, the canonical form of a point of the curve
+    (RFC 8032 section 5.1.3), and not of small order, under which one signature fits many messages. Raises
     ``DecodeError``."""
     if len(public) != KEY_SIZE:
-        raise DecodeError("an Ed25519 key has 32 bytes")
+        raise DecodeError("an Ed25519 key must have 32 bytes")
     if not _is_strong(public):
         raise DecodeError("the Ed25519 key is not a point of large order in its canonical form")
     return public
@@ -78,7 +89,8 @@ def checked_public_key(public: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _is_strong(public: bytes) -> bool:
-    """The map to Curve25519, u = (1 + y) / (1 - y), keeps an order; ``tacit.curve25519`` knows the low ones."""
+    """Whether the point has large order. The map to Curve25519, u = (1 + y) / (1 - y), preserves the order, and
+    ``tacit.curve25519`` knows the points of low order."""
     y = int.from_bytes(public, "little") & ((1 << 255) - 1)
     if y >= _P or y == 1:
         return False
@@ -94,19 +106,27 @@ def _is_strong(public: bytes) -> bool:
 
 
 def verify(public: bytes, signature: bytes, data: bytes, *, label: bytes = b"") -> None:
-    """Return if ``signature`` is ``public``'s over ``label + data``; raise ``CryptoError`` if not, also for a key that
-    ``checked_public_key`` refuses."""
+    """Return if ``signature`` is ``public``'s signature over ``label + data``; raise ``CryptoError`` if not, also for a
+    key that ``checked_public_key`` refuses."""
     if len(public) != KEY_SIZE or len(signature) != SIGNATURE_SIZE:
         raise CryptoError("the signature or its key has the wrong size")
+    signed = label + data
+    known = hashlib.sha256(public + signature + signed).digest()
+    if known in _verified:
+        return
     if not _is_strong(public):
-        raise CryptoError("nothing verifies under a key that is not a point of large order")
+        raise CryptoError("the key is not a point of large order, so nothing can be verified with it")
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, label + data)
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, signed)
     except (InvalidSignature, ValueError) as error:
         raise CryptoError("the signature does not verify") from error
+    with _remembering:
+        _verified[known] = None
+        if len(_verified) > VERIFIED_KEPT:
+            del _verified[next(iter(_verified))]
 
 
 def _private_key(private: bytes) -> Ed25519PrivateKey:
     if len(private) != KEY_SIZE:
-        raise DecodeError("an Ed25519 key has 32 bytes")
+        raise DecodeError("an Ed25519 key must have 32 bytes")
     return Ed25519PrivateKey.from_private_bytes(private)

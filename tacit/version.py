@@ -1,6 +1,6 @@
-"""What one DAP version fixes: domain tag, HPKE info strings, VDAF context, report errors, framing.
+"""What one DAP version determines: domain tag, HPKE info strings, VDAF context, report errors, framing.
 
-A further draft (or the RFC, tag "dap") is one more row here; nothing else in Tacit spells the tag. Recipes are DAP-18;
+A further draft (or the RFC, tag "dap") is one more row here; the tag appears nowhere else in Tacit. Recipes are DAP-18;
 ``JANUS_MAIN`` is for tests against peers that implement it (``tacit serve interop``).
 """
 
@@ -18,8 +18,8 @@ _COLLECTOR = 0
 class DapVersion:
     """The constants of one version of DAP.
 
-    ``report_errors`` are the codes that may be sent; the two ``unknown_config`` codes say what a share under
-    an unknown HPKE configuration gives on upload and during aggregation.
+    ``report_errors`` are the codes that may be sent; the two ``unknown_config`` codes are the errors for a share under
+    an unknown HPKE configuration, on upload and during aggregation.
     """
 
     name: str
@@ -30,12 +30,12 @@ class DapVersion:
     least_task_info: int = 1
     """Bytes of the shortest ``task_info``."""
     batch_in_selector: bool = False
-    """An aggregation job names its batch in a ``PartialBatchSelector`` in the place of its extensions."""
+    """An aggregation job names its batch in a ``PartialBatchSelector`` in place of its extensions."""
     vector_prefix: int = 0
     """Bytes of the length before the vector that ends ``AggregationJobInitReq``, ``AggregationJobContinueReq`` and
     ``AggregationJobResp``; 0: it runs to the end of the body."""
     creates_by_put: bool = False
-    """Who asks for a job or an aggregate share chooses its id (16 bytes) and sends PUT, in the place of POST and
+    """The party that requests a job or an aggregate share chooses its id (16 bytes) and sends PUT, in place of POST and
     Location."""
 
     def input_share_info(self, server_role: int) -> bytes:
@@ -71,7 +71,7 @@ JANUS_MAIN = DapVersion(
     vector_prefix=4,
     creates_by_put=True,
 )
-"""What Janus's main branch speaks (divviup/janus at 4ab28a36): DAP-18's tag, seals and structs, with the framing of
+"""The protocol of Janus's main branch (divviup/janus at 4ab28a36): DAP-18's tag, seals and structs, with the framing of
 aggregation jobs and the resource ids of earlier drafts, and DAP-19's empty ``task_info``."""
 
 VERSIONS = {version.name: version for version in (DAP_18, JANUS_MAIN)}

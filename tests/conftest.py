@@ -24,6 +24,8 @@ from infra.postgres import SUPERUSER, PostgresServer
 from infra.postgres_programs import find_binaries
 from infra.redis import RedisServer, RedisUser, find_redis
 from tacit.adapters.system import OsEntropy
+from tacit.extras import install_command
+from tacit.service.log import log_level, set_log_level
 from tests.kit import databases, draws
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
@@ -73,6 +75,30 @@ def skip_or_fail(need: str, reason: str) -> None:
     pytest.skip(reason)
 
 
+THEIRS = ("playwright", ".org.chromium", "org.chromium", "pytest-of-")
+"""How names begin that a browser leaves in the temporary folder, and a pytest that a test runs."""
+
+
+def left_in(folder: Path) -> list[str]:
+    """Names in a temporary folder that none of ours should have left there."""
+    return sorted(found.name for found in folder.iterdir() if not found.name.startswith(THEIRS))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_in_the_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What runs in tests, killed processes among it, has a temporary folder of its own and leaves nothing there."""
+    tmp_path_factory.getbasetemp()  # pytest's own is elsewhere
+    before, folder = os.environ.get("TMPDIR"), Path(tempfile.mkdtemp(prefix="tacit-tests-"))
+    folder.chmod(0o711)  # a PostgreSQL server of another user has its files in there
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
+    yield
+    os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
+    tempfile.tempdir = None
+    left = left_in(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    assert left == [], "tests, or processes that they started, left something in the temporary folder"
+
+
 @pytest.fixture(autouse=True)
 def nothing_in_the_working_folder(
     working_folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -84,6 +110,14 @@ def nothing_in_the_working_folder(
     for name in left:
         (working_folder / name).rename(request.getfixturevalue("tmp_path") / name)
     assert not left, "a test left something in the working folder"
+
+
+@pytest.fixture(autouse=True)
+def the_log_level_of_before() -> Iterator[None]:
+    """A command that is run within the test's process may set the log level; the next test has that of before."""
+    level = log_level()
+    yield
+    set_log_level(level)
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +151,7 @@ def postgres() -> Iterator[PostgresServer]:
     if find_binaries() is None:
         skip_or_fail("postgres", "no PostgreSQL binaries on PATH or below /usr/lib/postgresql")
     if importlib.util.find_spec("asyncpg") is None:
-        skip_or_fail("postgres", "asyncpg is not installed (pip install 'tacit[postgres]')")
+        skip_or_fail("postgres", f"asyncpg is not installed ({install_command('postgres')})")
     folder = Path(tempfile.mkdtemp(prefix="tacit-postgres-"))
     folder.chmod(0o711)
     server: PostgresServer | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from tests.printed import DOCUMENTS, Printed, in_document, in_help
 
-FOLLOWED = {"docs/operations.md": "tests/e2e/test_operations_page.py"}
+FOLLOWED = {
+    "docs/operations.md": "tests/e2e/test_operations_page.py",
+    "docs/staging.md": "tests/e2e/test_staging.py",
+}
 """Document whose commands need the files that it tells to write -> the test that follows all of it."""
 
 NOT_GIVEN = {
     "make install": "the environment that runs this test was made by it",
-    "make demo": "installs, then gives tacit demo, which README prints too",
+    "make demo": "installs, then gives tacit demo, which docs/demo.md prints too",
     "make test": "gives this test",
     "make test-flaky": "repeats for hours what make test gives once",
     "make check": ".ci/run gives it",
@@ -39,6 +42,10 @@ NOT_GIVEN = {
     "tacit staging images --base docker.io/library/python:3.11-slim": "fetches a base: tests/e2e/"
     "test_containers.py builds on one that is here",
     "tacit admin people invite carol --out carol.invitation": "asks a provider: tests/http/test_admin_openid.py",
+    "tacit admin people consent 5f0e3c2b1a09f8e7d6c5b4a3": "needs a waiting change: tests/http/test_admin_consent.py",
+    "tacit admin people refuse 5f0e3c2b1a09f8e7d6c5b4a3": "needs a waiting change: tests/http/test_admin_consent.py",
+    "tacit admin people recover dave --config admin.toml --key-sha256 SHA256": "names a file and a key of a real "
+    "service: tests/http/test_admin_consent.py",
     "tacit serve interop --role client --port 8081 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",
@@ -109,7 +116,7 @@ SHORTER = {"tacit log monitor --follow --port 9470": "tacit log monitor --follow
 
 REFUSED = {
     "tacit recipe new --state-dir .tacit-load --name linux --metric mdvis --buckets 0,1,2,4,8 --population 100 "
-    "--target os=linux --out linux.json": "README says that it is, before there is a census",
+    "--target os=linux --out linux.json": "docs/ways-to-ask.md says that it is, before there is a census",
 }
 """Command that is refused (exit code 1) as its document says -> why."""
 

@@ -23,13 +23,16 @@ from tests.conftest import ROOT
 DOCUMENTS = (
     "README.md",
     "docs/configuration.md",
+    "docs/demo.md",
     "docs/device.md",
     "docs/embedding.md",
+    "docs/first-deployment.md",
     "docs/interop.md",
     "docs/pan-privacy.md",
     "docs/performance.md",
     "docs/privacy.md",
     "docs/restoring.md",
+    "docs/ways-to-ask.md",
     "benchmarks/README.md",
     "examples/node/README.md",
     "CONTRIBUTING.md",
@@ -37,7 +40,7 @@ DOCUMENTS = (
 PROGRAM = re.compile(r"(?:\$ )?(tacit|make|python3|node|\.ci/run|\S+/bin/\S+)(?: |$)")
 FENCE = "```"
 BASH = "/bin/bash"
-STAYS = re.compile(r"^tacit (up|serve (?!.*--print-config)|agent run|agent host|log monitor .*--follow)\b")
+STAYS = re.compile(r"^tacit (up(?! restart)|serve (?!.*--print-config)|agent run|agent host|log monitor .*--follow)\b")
 """What goes on until it is told to stop."""
 HOST = re.compile(r"tacit agent host ")
 DEVICE = re.compile(r"tacit agent run --config (\S+)/agent\.json\b")

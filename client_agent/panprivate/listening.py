@@ -1,7 +1,7 @@
-"""The process that keeps a device's watches: it drives them by the clock, and takes events by a local socket.
+"""Keeps a device's watches: drives them by the clock, and takes events from a local socket.
 
-An application says ``record EVENT TIMES`` in one line and is answered in one, once the event is folded in. The answer,
-what is logged and what is written are the same for events that count and for those after the last step.
+An application sends ``record EVENT TIMES`` in one line and gets one line in return, once the event is folded into the
+state. The answer, the log lines and the writes are the same for events that count and for those after the last step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from client_agent.panprivate.watches import Watches
@@ -22,20 +22,23 @@ from tacit.ports import Clock
 SOCKET = "watch.sock"
 MAX_LINE = 128
 PATIENCE_SECONDS = 10.0
+_LONGEST_PATH = 104
+"""Bytes of the shortest ``sun_path`` among systems, including the terminating byte."""
+_OPEN_FOLDERS = Path("/proc/self/fd")
 _LAST_SECOND = (1 << 31) - 1
-"""The latest time that every file system can note."""
+"""The latest time that every file system can store."""
 OK, UNWATCHED, MALFORMED = "ok", "not watched", "malformed"
 
 Report = Callable[[str], None]
-"""Told in a line what the owner should know; never about events."""
+"""Called with one line that the owner should know; never about events."""
 
 
 @contextlib.asynccontextmanager
 async def kept(
     watches: Watches, folder: Path, clock: Clock, tick_seconds: float, report: Report
 ) -> AsyncIterator[None]:
-    """Tick every ``tick_seconds`` of the clock, and answer applications at the socket of ``folder`` (mode 0600), while
-    the block runs. Where no socket can be made, that is told, and the rest goes on."""
+    """While the block runs, tick every ``tick_seconds`` of the clock, and answer applications at the socket of
+    ``folder`` (mode 0600). If no socket can be made, that is reported and the rest goes on."""
     async with listening(watches, folder, report):
         ticking = asyncio.ensure_future(_tick(watches, clock, tick_seconds))
         try:
@@ -48,12 +51,13 @@ async def kept(
 
 @contextlib.asynccontextmanager
 async def listening(watches: Watches, folder: Path, report: Report) -> AsyncIterator[None]:
-    """Answer applications at the socket, while the block runs; somebody else ticks."""
+    """While the block runs, answer applications at the socket; the caller does the ticks."""
     path = folder / SOCKET
     async with contextlib.AsyncExitStack() as stack:
         try:
             path.unlink(missing_ok=True)
-            server = await asyncio.start_unix_server(lambda *pair: _answer(watches, *pair), path, limit=MAX_LINE)
+            with _address(folder) as address:
+                server = await asyncio.start_unix_server(lambda *pair: _answer(watches, *pair), address, limit=MAX_LINE)
             stack.callback(path.unlink, missing_ok=True)
             stack.callback(server.close)
             path.chmod(0o600)
@@ -63,9 +67,24 @@ async def listening(watches: Watches, folder: Path, report: Report) -> AsyncIter
         yield
 
 
+@contextlib.contextmanager
+def _address(folder: Path) -> Iterator[str]:
+    """The address of the socket for the kernel, which accepts paths of only some hundred bytes (unix(7)). A longer path
+    is given through the open folder, which Linux has in /proc. Raises ``OSError``."""
+    path = str(folder / SOCKET)
+    if len(os.fsencode(path)) < _LONGEST_PATH or not _OPEN_FOLDERS.is_dir():
+        yield path
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield str(_OPEN_FOLDERS / str(descriptor) / SOCKET)
+    finally:
+        os.close(descriptor)
+
+
 def _hide_use(path: Path) -> None:
-    """Have nobody see in the socket's inode that it was connected to: Linux notes the first time after the file was
-    made, and one a day (relatime), unless the time that is there lies ahead. ``OSError``."""
+    """Hide from the socket's inode that somebody connected to it. Linux notes the first access after the file was made,
+    and then one a day (relatime), unless the stored time lies in the future. Raises ``OSError``."""
     os.utime(path, ns=(_LAST_SECOND * 10**9, path.stat().st_mtime_ns))
 
 
@@ -75,7 +94,7 @@ async def _tick(watches: Watches, clock: Clock, seconds: float) -> None:
             await asyncio.sleep(0)
         if not len(watches):
             watches.begun.clear()
-            await watches.begun.wait()  # there is nothing to replace; the next tick is at the same moments as ever
+            await watches.begun.wait()  # there is nothing to replace; the next tick comes at the same moments as always
         due = (math.floor(clock.now() / seconds) + 1) * seconds
         await clock.sleep(due - clock.now())
 
@@ -92,7 +111,7 @@ async def _answer(watches: Watches, reader: asyncio.StreamReader, writer: asynci
 
 
 async def verdict(watches: Watches, line: bytes) -> str:
-    """What is answered to a line of an application, once what it tells is folded in."""
+    """The answer to a line of an application, once the event in it is folded into the state."""
     word, _, rest = line.decode("ascii", "replace").rstrip("\n").partition(" ")
     event, _, times = rest.partition(" ")
     if word != "record" or not event or not times.isdecimal() or not 0 <= int(times) <= MAX_OCCURRENCES:
@@ -105,13 +124,14 @@ async def verdict(watches: Watches, line: bytes) -> str:
 
 
 def tell(folder: Path, event: str, times: int) -> str:
-    """What the agent of ``folder`` answers to the event. ``UsageError`` where none is at work, and for an answer that
-    does not come in time."""
+    """Report the event to the agent of ``folder``, and return its answer. Raises ``UsageError`` if no agent is at work,
+    and for an answer that does not come in time."""
     path = folder / SOCKET
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(PATIENCE_SECONDS)
-            connection.connect(str(path))
+            with _address(folder) as address:
+                connection.connect(address)
             connection.sendall(f"record {event} {times}\n".encode())
             return connection.makefile("r", encoding="ascii").readline(MAX_LINE).rstrip("\n")
     except TimeoutError as error:

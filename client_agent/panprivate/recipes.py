@@ -1,4 +1,4 @@
-"""From a recipe to what a device keeps for it, and from what it kept to what it sends."""
+"""From a recipe to the state that a device keeps for it, and from that state to what the device sends."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from tacit.version import DAP_18
 
 Stored = OneServer | TwoServers
 RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
-"""What is sent: the ciphertexts of one server, or the sharings of two."""
+"""What is sent: ciphertexts for one server, or secret shares for two."""
 
 
 def is_watched(recipe: Recipe) -> bool:
-    """Whether devices watch an event for it, and answer from what they kept."""
+    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
     return isinstance(recipe.parties, PanPrivateParties | PanPrivateSingleParties)
 
 
 def plan_of(recipe: Recipe) -> Plan:
-    """What a device keeps for a watched recipe, which says all of it. Refusal ``encoder-mismatch`` for one that does
-    not say which steps are watched, ``state-key-invalid`` for keys that nothing can be encrypted to."""
+    """What a device keeps for a watched recipe, which the recipe states in full. Raises ``Refusal``:
+    ``encoder-mismatch`` for a recipe that does not say which steps are watched, ``state-key-invalid`` for keys to which
+    nothing can be encrypted."""
     asked = recipe.question.encoder
     if not isinstance(asked, Occurrences):
         raise Refusal("encoder-mismatch", f"model {recipe.model} needs an encoder occurrences, not {asked.kind}")
@@ -41,13 +42,14 @@ def plan_of(recipe: Recipe) -> Plan:
 
 
 def most_of(recipe: Recipe) -> int:
-    """How often the event counts on one device."""
+    """Most occurrences of the event that count on one device."""
     asked = recipe.question.encoder
     return asked.most if isinstance(asked, Occurrences) else 1
 
 
 def stored_of(recipe: Recipe) -> Stored:
-    """How its state is kept. Refusal as ``plan_of``; ``ValueError`` for a recipe that is not watched."""
+    """The form in which the recipe's state is kept. Raises ``Refusal`` as ``plan_of``, and ``ValueError`` for a recipe
+    that is not watched."""
     parties, most = recipe.parties, most_of(recipe)
     is_count = recipe.question.statistic == "count"
     if isinstance(parties, PanPrivateSingleParties):
@@ -61,8 +63,8 @@ def stored_of(recipe: Recipe) -> Stored:
 
 
 def randomised(recipe: Recipe, stored: Stored, state: bytes, entropy: Entropy) -> RandomisedCells:
-    """An answer out of ``state``, which is neither decrypted nor recognisable in it: the randomizer of the recipe is
-    applied to the ciphertexts."""
+    """An answer made from ``state``: the recipe's randomizer is applied to the ciphertexts. The state is not decrypted,
+    and cannot be recognised in the answer."""
     members = members_of(recipe.randomizer)
     if isinstance(stored, TwoServers):
         return stored.machine.answer(stored.cells(state), Decimal(members["epsilon0"]), entropy)

@@ -23,16 +23,16 @@ from tacit.errors import DecodeError, Fatal, UsageError
 from tacit.ports import Entropy
 
 PAGE = 4096
-"""Bytes; a slot is whole pages, so that no page holds bytes of both."""
+"""Bytes of a page. A slot consists of whole pages, so no page holds bytes of both slots."""
 MAX_BYTES = 1 << 20
-"""Of a file; no state is so large."""
+"""Largest size of a file in bytes; no state is that large."""
 _HEAD = struct.Struct(">16sII")
 _MAGIC = b"tacit pan state1"
 _CHECK = hashlib.sha256().digest_size
 
 
 class Disk(Protocol):
-    """What an update asks of the system, once each."""
+    """The system calls of an update, each called once."""
 
     def write(self, file: int, data: bytes, at: int) -> int:
         """As ``os.pwrite``."""
@@ -44,7 +44,7 @@ class Disk(Protocol):
 
 
 class OsDisk:
-    """The system's own."""
+    """The system calls themselves."""
 
     def write(self, file: int, data: bytes, at: int) -> int:
         return os.pwrite(file, data, at)
@@ -57,25 +57,25 @@ OS_DISK: Disk = OsDisk()
 
 
 class Content(NamedTuple):
-    """What a slot holds: ``number`` (below 2^32) counts upwards."""
+    """Content of a slot; ``number`` (below 2^32) increases with every update."""
 
     number: int
     payload: bytes
 
 
 def slot_size(payload: int) -> int:
-    """Bytes of a slot for so many bytes of payload."""
+    """Bytes of a slot for ``payload`` bytes of payload."""
     return -(-(_HEAD.size + payload + _CHECK) // PAGE) * PAGE
 
 
 def encode_slot(content: Content) -> bytes:
-    """The slot, filled up with zeros."""
+    """The bytes of the slot, padded with zeros."""
     held = _HEAD.pack(_MAGIC, content.number, len(content.payload)) + content.payload
     return (held + hashlib.sha256(held).digest()).ljust(slot_size(len(content.payload)), b"\0")
 
 
 def decode_slot(slot: bytes) -> Content | None:
-    """What the slot holds; ``None`` where it is not whole."""
+    """The content of a slot; ``None`` if the slot is damaged."""
     magic, number, length = _HEAD.unpack_from(slot)
     end = _HEAD.size + length
     if magic != _MAGIC or slot_size(length) != len(slot):
@@ -86,7 +86,8 @@ def decode_slot(slot: bytes) -> Content | None:
 
 
 def newest(path: Path) -> Content:
-    """The newest whole slot of the file, whoever writes to it meanwhile. ``DecodeError`` where none is; ``OSError``."""
+    """The newest intact slot of the file, also while another process writes to it. Raises ``DecodeError`` if there is
+    none, and ``OSError``."""
     with path.open("rb") as file:
         return _newest(file.read(MAX_BYTES + 1))
 
@@ -102,38 +103,38 @@ def _newest(data: bytes) -> Content:
 
 
 class Kept(Protocol):
-    """Where the newest content of one state is."""
+    """Where the newest content of one state is kept."""
 
     @property
     def content(self) -> Content:
-        """What was written last."""
+        """The content that was written last."""
         ...
 
     @property
     def path(self) -> Path:
-        """The file, for words."""
+        """The file's path, for messages."""
         ...
 
     @property
     def file_size(self) -> int:
-        """Its size, always the same."""
+        """The file's size in bytes, which is constant."""
         ...
 
     def write(self, content: Content) -> None:
-        """Replace the older content. Raises ``Fatal`` where the disk does not take it."""
+        """Replace the older content. Raises ``Fatal`` if the disk does not accept it."""
         ...
 
     def erase(self, entropy: Entropy) -> None:
-        """Leave nothing of it. ``OSError``."""
+        """Delete all content for good. Raises ``OSError``."""
         ...
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the file to other processes."""
         ...
 
 
 class InMemory:
-    """Content of a process that keeps no files: what it holds is lost with it."""
+    """Content without a file: it is lost with the process."""
 
     __slots__ = ("content", "path")
 
@@ -142,23 +143,23 @@ class InMemory:
 
     @property
     def file_size(self) -> int:
-        """There is no file."""
+        """0, since there is no file."""
         return 0
 
     def write(self, content: Content) -> None:
-        """Hold ``content`` in place of the last."""
+        """Replace the content."""
         self.content = content
 
     def erase(self, entropy: Entropy) -> None:
-        """Let go of the state."""
+        """Drop the state."""
         self.content = Content(self.content.number, b"")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to do: nothing is open."""
 
 
 class Slots:
-    """An open file, which this process alone writes to."""
+    """An open file that only this process writes to."""
 
     __slots__ = ("_disk", "_file", "_older", "_size", "content", "path")
 
@@ -172,7 +173,7 @@ class Slots:
 
     @classmethod
     def make(cls, path: Path, first: Content, second: Content) -> None:
-        """The file, at once whole, with mode 0600; a folder of mode 0700. ``OSError``."""
+        """Make the file atomically, with mode 0600, in a folder of mode 0700. Raises ``OSError``."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.new")
         draft.unlink(missing_ok=True)
@@ -187,7 +188,7 @@ class Slots:
 
     @classmethod
     def open(cls, path: Path, disk: Disk = OS_DISK) -> Slots:
-        """Raises ``UsageError`` where another process holds the file, ``DecodeError`` where no slot is whole,
+        """Open the file. Raises ``UsageError`` if another process holds it, ``DecodeError`` if no slot is intact, and
         ``OSError``."""
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -199,12 +200,12 @@ class Slots:
 
     @property
     def file_size(self) -> int:
-        """Of the whole file, always."""
+        """Size of the whole file in bytes, which is constant."""
         return 2 * self._size
 
     def write(self, content: Content) -> None:
-        """Replace the older slot. Raises ``Fatal`` where the disk does not take it: the newest one is still there.
-        ``ValueError`` for a payload of another size, and for a number that is not above the last one."""
+        """Replace the older slot. Raises ``Fatal`` if the disk does not accept it: the newest one is still there.
+        Raises ``ValueError`` for a payload of another size, and for a number that is not above the last one."""
         slot = encode_slot(content)
         if len(slot) != self._size or content.number <= self.content.number:
             raise ValueError("an update has the size of the last one and a greater number")
@@ -227,12 +228,13 @@ class Slots:
         sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Release the file to other processes."""
         os.close(self._file)
 
 
 def erase_file(path: Path, entropy: Entropy) -> None:
-    """The same for a file that nobody has open, whatever it holds; nothing where there is none. ``OSError``."""
+    """``erase`` for a file that no process has open, whatever it holds; does nothing if there is none. Raises
+    ``OSError``."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

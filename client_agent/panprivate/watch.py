@@ -22,18 +22,19 @@ from tacit.panprivate.stored import StoredState
 from tacit.ports import Entropy
 
 ASIDE = ".aside"
-"""Of a file that is no state, behind its name."""
+"""Suffix of the name of a file that was put aside because it holds no valid state."""
 MAX_STEPS = 1 << 31
 _PLAN = struct.Struct(">32s32s32sQII")
 SUFFIX = ".state"
 
 Now = Callable[[], float]
-"""POSIX seconds."""
+"""Returns POSIX seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``steps`` stretches of ``step_seconds`` each, from ``start`` (POSIX seconds) on. ``ValueError`` out of range."""
+    """``steps`` steps of ``step_seconds`` each, from ``start`` (POSIX seconds) on. Raises ``ValueError`` out of
+    range."""
 
     start: int
     step_seconds: int
@@ -54,14 +55,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is watched: for which recipe (the 32 bytes of its hash), kept how, and when."""
+    """What is watched: the recipe (its hash, 32 bytes), the form of the state, and the schedule."""
 
     recipe: bytes
     stored: StoredState
     schedule: Schedule
 
     def head(self) -> bytes:
-        """What stands before the state in a file, the same in all devices and at all times."""
+        """The bytes before the state in a file, which are the same on all devices and at all times."""
         keys = hashlib.sha256(b"".join(key.element for key in self.stored.keys)).digest()
         when = self.schedule
         return _PLAN.pack(self.recipe, keys, self.stored.shape(), when.start, when.step_seconds, when.steps)
@@ -85,9 +86,9 @@ class EventWatch:
     def open(cls, plan: Plan, folder: Path, now: Now, entropy: Entropy, disk: Disk = OS_DISK) -> EventWatch:
         """The watch whose file is below ``folder``, or a new one.
 
-        Raises ``DamagedStateError`` where its file is no state of this plan, which is put aside then: the next call
-        begins anew. ``UsageError``: where another process has it; where a new one would begin after the last step, as
-        one that was erased would; and where files cannot be used.
+        Raises ``DamagedStateError`` if the file holds no state of this plan; the file is then put aside, and the next
+        call begins anew. Raises ``UsageError`` if another process has the file, if files cannot be used, and if a new
+        watch would begin after the last step, as after an erased one.
         """
         path = plan.path(folder)
         aside = path.with_name(path.name + ASIDE)
@@ -108,22 +109,22 @@ class EventWatch:
 
     @classmethod
     def in_memory(cls, plan: Plan, now: Now, entropy: Entropy) -> EventWatch:
-        """A new watch whose state is nowhere but in this process."""
+        """A new watch whose state is only in this process."""
         return cls(plan, InMemory(_first(plan, now, entropy), plan.path(Path())), now, entropy)
 
     @property
     def step(self) -> int:
-        """How many steps the file knows to have ended."""
+        """The number of steps that had ended when the file was written."""
         return self._slots.content.number
 
     @property
     def over(self) -> bool:
-        """Whether all have, so that the state is what an answer is made of."""
+        """Whether all steps have ended, so that an answer can be made of the state."""
         return self.step == self.plan.schedule.steps
 
     @property
     def file_size(self) -> int:
-        """Size of the file, always the same."""
+        """Size of the file in bytes, which is constant."""
         return self._slots.file_size
 
     @property
@@ -133,21 +134,22 @@ class EventWatch:
 
     @property
     def state(self) -> bytes:
-        """The encrypted state in memory: never the bytes of the file, with or without an event since those."""
+        """The encrypted state in memory. Its bytes always differ from those of the file, whether or not an event
+        happened since."""
         return self._state
 
     def record(self, event: int = 1) -> None:
-        """The event happened (1), or a tick went by in which it did not (0): the same work, in memory alone. Nothing
-        changes before the first step and after the last one."""
+        """Fold in one event (1), or a tick without one (0): the work is the same, and only in memory. Nothing changes
+        before the first step and after the last one."""
         if not self.over and self.plan.schedule.runs(self._now()):
             self._state = self.plan.stored.step(event, self._state, self._entropy)
 
     def advance(self) -> bool:
-        """Replace the state in memory, and write it if a step has ended since it was written; whether it was. Raises
-        ``Fatal`` where the disk does not take it; the next call tries again.
+        """Replace the state in memory, and write it if a step has ended since the last write; returns whether it was
+        written. Raises ``Fatal`` if the disk does not accept it; the next call tries again.
 
-        What is written is another replacement: if file and memory were the same now, the next event would show, because
-        they would differ before the next tick.
+        The written state is another replacement than the one in memory. If the two were the same now, the next event
+        would show, because they would then differ before the next tick.
         """
         if self.over:
             return False
@@ -160,22 +162,22 @@ class EventWatch:
         return True
 
     def erase(self) -> None:
-        """Once the recipe is decided on: nothing of the state is left. ``OSError``."""
+        """Erase the state, once the recipe is decided on. Raises ``OSError``."""
         self._state = b""
         self._slots.erase(self._entropy)
 
     def close(self) -> None:
-        """Let go of the file. What was recorded since the last step ended is lost."""
+        """Release the file. What was recorded since the last step ended is lost."""
         self._slots.close()
 
 
 def kept_step(path: Path) -> int:
-    """How many steps a state file knows to have ended, also while it is in use. ``DecodeError``, ``OSError``."""
+    """The number of ended steps in a state file, also while it is in use. Raises ``DecodeError`` and ``OSError``."""
     return newest(path).number
 
 
 class DamagedStateError(UsageError):
-    """A file under the name of a state that is none; it was put aside."""
+    """A file with the name of a state that holds no valid state; it was put aside."""
 
 
 def _begin(plan: Plan, path: Path, now: Now, entropy: Entropy) -> None:

@@ -1,8 +1,8 @@
-"""All that one device watches: a state for every recipe that it is going to be asked about.
+"""Everything that one device watches: a state for every recipe about which it is going to decide.
 
-Watches begin and end with recipes, by what the journal and the log say and never by an event. Nothing is left of a
-state once its recipe was decided on, has left the log, or is over: its file, one that was put aside, and one that was
-being made are overwritten and removed, by the next start where the process died in between.
+Watches begin and end with recipes, as the journal and the log say, and never because of an event. No state is left once
+its recipe was decided on, has left the log, or is over: its file, one that was put aside, and one that was being made
+are overwritten and removed, at the next start if the process died in between.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.watch_work import MAX_WORK, work_per_second
 
 FOLDER = "watched"
-"""Of the states, below the agent's own."""
+"""Folder of the states, below the agent's own."""
 MOST = 64
-"""States that a device keeps at a time."""
+"""Most states that a device keeps at a time."""
 _FILE = re.compile(rf"\.?([0-9a-f]{{64}}){re.escape(SUFFIX)}(\{ASIDE}|\.new)?")
 
 
@@ -42,11 +42,12 @@ class _Watched:
 
 
 class Watches:
-    """The states of one device, in files below ``folder``, or in memory alone (None). Does not raise for what a disk
-    does: ``trouble`` says it, and the others go on.
+    """The states of one device, in files below ``folder``, or only in memory (None). Errors of the disk are not raised:
+    ``trouble`` reports them, and the other states go on.
 
-    ``work``: multiplications a second (``tacit.recipe.watch_work``) that all watches together may cost. What does not
-    fit beside those that there are is not watched; which ones fit, recipes say, and no event does."""
+    ``work``: multiplications a second (``tacit.recipe.watch_work``) that all watches together may cost. A recipe that
+    does not fit beside the others is not watched; which ones fit depends on recipes and on no event.
+    """
 
     def __init__(
         self, folder: Path | None, clock: Clock, entropy: Entropy, disk: Disk = OS_DISK, work: int = MAX_WORK
@@ -57,19 +58,19 @@ class Watches:
         self._filed = _found_in(folder)
         self._troubles: dict[bytes, str] = {}
         self.begun = asyncio.Event()
-        """Set with each watch that begins, for whoever ticks, and cleared by him."""
+        """Set with each watch that begins; the code that ticks waits for it and clears it."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     @property
     def trouble(self) -> str:
-        """What the owner should know of a state that is kept, never about events; empty: nothing."""
+        """What the owner should know about the kept states, never about events; empty if nothing."""
         return next(iter(self._troubles.values()), "")
 
     def expect(self, recipe: Recipe) -> None:
-        """Watch for a recipe about which the device is going to decide, from now on; once. After the last step there
-        is nothing to watch. Refusal as ``plan_of``."""
+        """Watch from now on for a recipe about which the device is going to decide; once. After the last step there is
+        nothing to watch. Raises ``Refusal`` as ``plan_of``."""
         own = recipe.hash
         if own in self._open:
             return
@@ -79,7 +80,7 @@ class Watches:
             return
         work = work_per_second(recipe)
         full = self._full(work)
-        if full and own not in self._filed:  # what was taken up goes on
+        if full and own not in self._filed:  # watches that were already taken up go on
             self._troubles[own] = f"{recipe.name}: {full}"
             return
         watch = self._opened(plan)
@@ -88,7 +89,7 @@ class Watches:
             self.begun.set()
 
     def _full(self, more: int) -> str:
-        """Why there is no room for a watch that costs ``more``; empty: there is."""
+        """Why there is no room for a watch that costs ``more`` multiplications a second; empty if there is."""
         if len(self._open) >= MOST:
             return f"{MOST} events are watched here already"
         busy = sum(watched.work for watched in self._open.values())
@@ -115,15 +116,15 @@ class Watches:
         return None
 
     def state(self, recipe: Recipe) -> bytes:
-        """What an answer is made of. A device that kept nothing has watched nothing: the state before the first
-        step, which nobody can tell from one in which nothing happened."""
+        """The state from which an answer is made. A device that kept none has watched nothing: it gets the state before
+        the first step, which nobody can tell from one in which nothing happened."""
         if recipe.hash in self._filed:
             self.expect(recipe)  # a device that was off when the steps ended
         watched = self._open.get(recipe.hash)
         return plan_of(recipe).stored.initial(self._entropy) if watched is None else watched.watch.state
 
     def record(self, event: str, times: int = 1) -> bool:
-        """The event happened so often just now; whether any recipe watches it."""
+        """Record that the event happened ``times`` times just now; returns whether any recipe watches it."""
         watches = [watched.watch for watched in self._open.values() if watched.event == event]
         for watch in watches:
             for _ in range(times):
@@ -131,12 +132,12 @@ class Watches:
         return bool(watches)
 
     def most(self, event: str) -> int:
-        """How often the event counts where it counts most; telling of more changes nothing."""
+        """Most occurrences of the event that count, over all recipes; recording more changes nothing."""
         return max((watched.most for watched in self._open.values() if watched.event == event), default=0)
 
     def tick(self) -> None:
-        """Replace all state in memory, write what has come to the end of a step, and erase what is over. A disk that
-        does not take it is asked again at the next tick."""
+        """Replace all state in memory, write the states whose step has ended, and erase those that are over. If the
+        disk does not accept it, the next tick tries again."""
         for _ in self.ticks():
             pass
 
@@ -161,14 +162,14 @@ class Watches:
                 self._troubles.pop(own, None)
 
     def forget(self, recipes: Set[bytes]) -> None:
-        """Erase what is kept for ``recipes`` (hashes): they are decided on."""
+        """Erase the states of ``recipes`` (hashes), which are decided on."""
         for own in (self._open.keys() | self._filed) & recipes:
             self._erase(own)
         for own in self._troubles.keys() & recipes - self._filed:
             del self._troubles[own]
 
     def keep_only(self, recipes: Collection[bytes]) -> None:
-        """Erase everything else: the device is not going to be asked."""
+        """Erase the states of all other recipes, since the device is not going to decide about them."""
         self.forget((self._open.keys() | self._filed | self._troubles.keys()) - set(recipes))
 
     def _erase(self, own: bytes) -> None:
@@ -184,15 +185,15 @@ class Watches:
             self._filed.discard(own)
 
     def close(self) -> None:
-        """Let go of the files. What was recorded since the last step ended is lost."""
+        """Release the files. What was recorded since the last step ended is lost."""
         for watched in self._open.values():
             watched.watch.close()
         self._open.clear()
 
 
 def states_in(folder: Path) -> list[dict[str, str | int]]:
-    """Every state below ``folder``, beside a process that keeps it: recipe (its hash), ended steps, bytes, file.
-    Raises ``UsageError`` for one that is damaged."""
+    """Every state below ``folder``, also while a process keeps it: recipe (its hash), ended steps, bytes, file. Raises
+    ``UsageError`` for a damaged one."""
     rows: list[dict[str, str | int]] = []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         named = _FILE.fullmatch(path.name)
@@ -209,7 +210,7 @@ def states_in(folder: Path) -> list[dict[str, str | int]]:
 
 
 def _found_in(folder: Path | None) -> set[bytes]:
-    """Hashes of the recipes of which there are files."""
+    """Hashes of the recipes that have files."""
     if folder is None or not folder.is_dir():
         return set()
     names = (_FILE.fullmatch(path.name) for path in folder.iterdir())

@@ -26,7 +26,7 @@ class Diary:
         self.visits = visits
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The answer to a recipe about ``metric``; None: this device has no such datum, which nobody sees."""
+        """The answer to a recipe about ``metric``; None if this device has no such datum, which nobody can see."""
         return self.visits if metric == METRIC else None
 
 
@@ -37,7 +37,7 @@ def tell(event: str, told: dict[str, str | int | float]) -> None:
 
 
 async def live(config: AgentConfig, diary: Diary, seconds: float) -> None:
-    """The application's own work, with the agent beside it: after a second its owner sees a doctor."""
+    """The application's own work, with the agent beside it. After a second the owner sees a doctor."""
     async with embedded(config, diary, tell) as agent:
         await asyncio.sleep(min(1.0, seconds))
         diary.visits += 1
@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A diary of doctor's visits that answers recipes about them.")
     parser.add_argument("--config", type=Path, required=True, help="the agent's configuration")
     parser.add_argument("--visits", type=int, default=2, help="how often the owner saw a doctor until now")
-    parser.add_argument("--seconds", type=float, default=300.0, help="for how long to live")
+    parser.add_argument("--seconds", type=float, default=300.0, help="seconds to run")
     asked = parser.parse_args()
     try:
         asyncio.run(live(load_config(asked.config, AgentConfig), Diary(asked.visits), asked.seconds))

@@ -100,6 +100,7 @@ export function encode(encoder, value, attributes) {
   const kinds = { buckets: bucket, categories: category, boolean: (_, each) => truth(each) };
   const found = encoder.kind === 'attributes' ? conjunction(encoder, attributes) : kinds[encoder.kind](encoder, value);
   if (found !== null || encoder.missing === undefined) return found;
+  if (encoder.kind === 'boolean') return 0; // what it may state is no
   return labels(encoder) - 1; // `missing` is the last of the positions
 }
 

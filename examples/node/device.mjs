@@ -180,8 +180,8 @@ export class Device {
       if (entry.state !== 'scheduled' || now < entry.at) continue;
       if (now > entry.due + late + resume) {
         this.#settle(hash, 'expired', 'not sent in time');
-      } else if (entry.tries === 0 && now > entry.at + OFF) {
-        this.journal.update((data) => { Object.assign(data.recipes[hash], { at: uniformTime(now, now + resume), tries: 1 }); });
+      } else if (now > entry.at + OFF) {
+        this.journal.update((data) => { data.recipes[hash].at = uniformTime(now, now + resume); });
       } else {
         await this.#send(hash, entry, now);
       }

@@ -1,5 +1,6 @@
 // One device over restarts: what was decided stays decided, with the same bytes.
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import test from 'node:test';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,6 +8,7 @@ import { join } from 'node:path';
 import { b64url } from './bytes.mjs';
 import { Device } from './device.mjs';
 import { includedLeaves } from './merkle.mjs';
+import { dateFor, throughRelay } from './ohttp.mjs';
 import { recipeHash } from './recipe.mjs';
 import { withDefaults } from './schema.mjs';
 
@@ -99,3 +101,41 @@ test('a device that has answered enough, or comes late, answers nothing and is c
     device.close();
   }
 }));
+
+test('a device that was off after a try that failed plans anew when it is back', () => inFolder(async (path) => {
+  let device;
+  for (let i = 0; ; i++) { // until the coin of 1/2 says yes
+    device = ready(path(`${i}`));
+    await device.step(NOW);
+    if (device.journal.data.recipes[hash].state === 'scheduled') break;
+    device.close();
+  }
+  let tries = 0;
+  device.reader.gatewayKeys = () => { tries += 1; return []; }; // every try fails
+  const entry = () => device.journal.data.recipes[hash];
+  await device.step(entry().at).catch(() => {});
+  assert.equal(tries, 1);
+  const back = entry().at + 11;
+  await device.step(back).catch(() => {});
+  assert.equal(tries, 1);
+  assert.ok(entry().at > back && entry().at <= back + 300);
+  await device.step(entry().at + 10).catch(() => {});
+  assert.equal(tries, 2);
+  device.close();
+}));
+
+test("requests are dated by the relay's clock, whatever ours says", async () => {
+  const server = http.createServer((_request, answer) => {
+    answer.writeHead(200, { 'content-type': 'message/ohttp-res', date: 'Sat, 01 Jan 2000 00:10:59 GMT' });
+    answer.end('not sealed');
+  });
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  const relay = `http://127.0.0.1:${server.address().port}`;
+  const ours = Date.UTC(2000, 0, 1, 0, 7, 10) / 1000; // almost four minutes behind
+  const set = JSON.parse(readFileSync(new URL('../../docs/vectors/ohttp.json', import.meta.url)));
+  const config = Buffer.from(set.key_config, 'hex');
+  await assert.rejects(throughRelay(relay, [config], 'GET', 'http://127.0.0.1/', ours, {}));
+  server.close();
+  assert.equal(dateFor(relay, ours), 'Sat, 01 Jan 2000 00:10:00 GMT');
+  assert.equal(dateFor('http://another.example', ours), 'Sat, 01 Jan 2000 00:07:00 GMT');
+});

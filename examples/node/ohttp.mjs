@@ -66,7 +66,7 @@ export function encapsulate(config, request, ephemeral) {
   return { message: cat(header, sealed.enc, sealed.ciphertext), open };
 }
 
-/** One HTTP exchange without cookies, redirects, User-Agent or a connection that is kept: `{ status, type, content }`. */
+/** One HTTP exchange without cookies, redirects, User-Agent or a connection that is kept: `{ status, type, date, content }`. */
 export function exchange(method, url, type, content = NONE, options = {}) {
   const address = new URL(url);
   const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(address.hostname);
@@ -83,7 +83,10 @@ export function exchange(method, url, type, content = NONE, options = {}) {
         chunks.push(chunk);
       });
       answer.on('error', reject);
-      answer.on('end', () => resolve({ status: answer.statusCode, type: answer.headers['content-type'], content: cat(...chunks) }));
+      answer.on('end', () => {
+        const { 'content-type': found, date } = answer.headers;
+        resolve({ status: answer.statusCode, type: found, date, content: cat(...chunks) });
+      });
     });
     request.on('timeout', () => request.destroy(new Error('no answer')));
     request.on('error', reject);
@@ -91,20 +94,43 @@ export function exchange(method, url, type, content = NONE, options = {}) {
   });
 }
 
-/** The present minute as an HTTP date: what bounds the gateway's replay window. */
+/** A moment's minute as an HTTP date: what bounds the gateway's replay window. */
 export const minute = (now) => new Date(Math.floor(now / 60) * 60000).toUTCString();
 
-const isKeyProblem = (answer) => answer.status === 422 && answer.content.includes('http-problem-types#ohttp-key');
+// By relay: how many seconds its clock was ahead of ours when it last answered, and whether requests are dated by it.
+const clocks = new Map();
+const clockOf = (relay) => clocks.get(relay) ?? { ahead: 0, followed: true };
+
+/** The date of a request: by the relay's clock, so that the gateway cannot know a device by a clock of its own. */
+export function dateFor(relay, now) {
+  const { ahead, followed } = clockOf(relay);
+  return minute(now + (followed ? ahead : 0));
+}
+
+function noteClock(relay, now, date) {
+  const ahead = Date.parse(date) / 1000 - now;
+  clocks.set(relay, { ...clockOf(relay), ahead: Number.isFinite(ahead) ? ahead : 0 });
+}
+
+const isProblem = (answer, status, type) => answer.status === status && answer.content.includes(`http-problem-types#${type}`);
 
 /** Through relay and gateway, under the first of `configs` that the gateway knows; each try has an encapsulation of its own. */
 export async function throughRelay(relay, configs, method, url, now, options, type, content = NONE) {
-  const fields = [['date', minute(now)], ...(type ? [['content-type', type]] : [])];
+  const began = performance.now();
+  const fields = [['date', dateFor(relay, now)], ...(type ? [['content-type', type]] : [])];
   for (const config of configs) {
     const { message, open } = encapsulate(config, encodeRequest(method, url, fields, content));
     const outer = await exchange('POST', `${relay}/`, 'message/ohttp-req', message, options);
-    if (isKeyProblem(outer)) continue;
+    if (isProblem(outer, 422, 'ohttp-key')) continue;
     if (outer.status !== 200 || outer.type !== 'message/ohttp-res') throw new Error(`the relay answered ${outer.status}`);
-    return open(outer.content);
+    const corrected = clockOf(relay).followed && clockOf(relay).ahead !== 0;
+    noteClock(relay, now + (performance.now() - began) / 1000, outer.date);
+    const answer = open(outer.content);
+    if (isProblem(answer, 400, 'date')) {
+      clocks.set(relay, { ...clockOf(relay), followed: !corrected });
+      throw new Error("the gateway refuses the date: this device's clock or the relay's is wrong");
+    }
+    return answer;
   }
   throw new Error('the gateway knows none of the keys');
 }

@@ -2,7 +2,7 @@
 
 Beside `tacit up --agents 24 --batch-floor 20`, in its folder:
 
-    pip install 'tacit[operator,demo]'
+    .venv/bin/pip install --editable '.[operator,demo]'    # in a checkout; or '/path/to/tacit-....whl[operator,demo]'
     python3 examples/operator/weekly.py --url URL
 
 where URL is that of `admin`, which `tacit up` prints. Two persons take part, as they must: whoever writes a question

@@ -9,8 +9,9 @@ import typer
 from infra.admin_access import Speaker, reaching
 from infra.admin_view import question_of, show_fleet
 from infra.command_options import AsJson, checked_name
+from infra.commands import admin_consent
 from infra.commands.admin_audit import audit
-from infra.commands.admin_people import keys, people
+from infra.commands.admin_people import keys
 from infra.commands.admin_question import question
 from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
@@ -28,7 +29,8 @@ def results(
         str | None, typer.Argument(metavar="[ID|NAME]", help="Only this question's results.", show_default=False)
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask for its batch, and wait so long for it.")
+        float,
+        typer.Option("--wait", min=0, metavar="SECONDS", help="Ask for its batch, and wait up to this long for it."),
     ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -67,6 +69,6 @@ def fleet(operator: Operator, as_json: AsJson = False) -> None:
         show_fleet(found, answers())
 
 
-app.add_typer(people, name="people")
+app.add_typer(admin_consent.people, name="people")
 app.add_typer(keys, name="keys")
 app.add_typer(audit, name="audit")

@@ -23,7 +23,7 @@ Config = Annotated[
     Path | None, typer.Option("--config", help="Read the database of this configuration, whose service is stopped.")
 ]
 Holds = Annotated[
-    str | None, typer.Option("--holds", help="The newest hash of an earlier look, which has to be in the chain still.")
+    str | None, typer.Option("--holds", help="The newest hash from an earlier check; it must still be in the chain.")
 ]
 
 
@@ -31,7 +31,7 @@ Holds = Annotated[
 @reaching(Speaker.ADMINISTRATOR)
 def list_acts(
     operator: Operator,
-    last: Annotated[int, typer.Option("--last", min=1, help="Only so many, the newest.")] = LAST,
+    last: Annotated[int, typer.Option("--last", min=1, help="List only this many acts, the newest.")] = LAST,
     as_json: AsJson = False,
 ) -> None:
     """List who did what and when, and what came of it. Example: tacit admin audit list --last 20"""

@@ -12,15 +12,21 @@ from infra.admin_access import Speaker, reaching
 from infra.admin_view import key_of, person_of
 from infra.command_options import AsJson, checked_name
 from infra.terminal import answers, plain_table, print_json
-from tacit.client import Operator, Person
+from tacit.client import Change, ConsentRule, Operator, Person
 from tacit.errors import UsageError
 from tacit.moments import when
 from tacit.service.config import write_secret
 
+LEAST_ADMINISTRATORS = 2
+"""Who can ask and consent, where two are needed."""
 people = typer.Typer(help="Add people, change their roles, and shut them out.", no_args_is_help=True)
 keys = typer.Typer(help="Give people API keys, and take them.", no_args_is_help=True)
 
 Who = Annotated[str, typer.Argument(metavar="NAME|ID", help="The person's name or id.", show_default=False)]
+KeyDigest = Annotated[
+    str | None,
+    typer.Option("--key-sha256", help="SHA-256 of a key that they made, as `tacit keys show` prints it."),
+]
 RoleName = Annotated[str, typer.Option("--role", help="viewer, analyst, approver or administrator.")]
 
 
@@ -28,10 +34,11 @@ RoleName = Annotated[str, typer.Option("--role", help="viewer, analyst, approver
 @reaching(Speaker.ADMINISTRATOR)
 def list_people(operator: Operator, as_json: AsJson = False) -> None:
     """List everybody with their role. Example: tacit admin people list"""
-    found = list(operator.people.all())
+    found, rule = list(operator.people.all()), operator.people.changes().rule
     if as_json:
-        print_json({"people": [one.document() for one in found]})
+        print_json({"people": [one.document() for one in found], "rule": rule.document()})
         return
+    answers().print(rule_words(rule), soft_wrap=True)
     table = plain_table("name", "role", "", "since", "id")
     for one in found:
         state = "shut out" if one.disabled else "has a password" if one.has_password else ""
@@ -45,10 +52,14 @@ def add(
     operator: Operator,
     name: Annotated[str, typer.Argument(help="Their name, such as an address.", show_default=False)],
     role: RoleName = "viewer",
+    key_sha256: KeyDigest = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a person, who then needs a key. Example: tacit admin people add carol --role analyst"""
-    _tell(operator.people.add(checked_name(name), role), as_json=as_json)
+    """Add a person, who then needs a key. An approver or administrator needs another administrator's consent too.
+
+    Example: tacit admin people add carol --role analyst
+    """
+    _tell(operator.people.add(checked_name(name), role, key_sha256=key_sha256), as_json=as_json)
 
 
 @people.command("change")
@@ -90,6 +101,8 @@ def invite(
     if as_json:
         print_json({**made.model_dump(mode="json", exclude={"invitation"}), "file": str(out)})
         return
+    if isinstance(made, Change):
+        _tell(made, as_json=False)
     answers().print(f"invitation of {person.name}, until {when(made.expires)}: {out}", soft_wrap=True)
 
 
@@ -108,26 +121,35 @@ def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
 def give(
     operator: Operator,
     who: Who,
-    out: Annotated[Path, typer.Option("--out", help="The file to make (mode 0600).", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="The file to make (mode 0600).", show_default=False)] = None,
+    key_sha256: KeyDigest = None,
     label: Annotated[str, typer.Option("--label", help="What the key is for.")] = "",
     expires: Annotated[
         int | None, typer.Option("--expires", min=0, help="POSIX second from which it opens nothing.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a person a key, in a file; nobody can read it anywhere else.
+    """Give a person a key, in a file; nobody can read it anywhere else. With --key-sha256 let one in that they made:
+    nobody else sees that, so approvers and administrators have no others.
 
     Example: tacit admin keys give carol --label laptop --out carol.key
     """
-    if out.exists():
+    if (out is None) == (key_sha256 is None):
+        raise typer.BadParameter("give either --out or --key-sha256")
+    if out is not None and out.exists():
         raise UsageError(f"{out}: exists already")
     person = person_of(operator, checked_name(who))
-    made = operator.people.give_key(person, label, expires)
-    write_secret(out, f"{made.key}\n".encode())
-    if as_json:
-        print_json({**made.model_dump(mode="json", exclude={"key"}), "file": str(out)})
+    made = operator.people.give_key(person, label, expires, key_sha256)
+    if isinstance(made, Change):
+        _tell(made, as_json=as_json)
         return
-    answers().print(f"key {made.id} of {person.name}: {out}", soft_wrap=True)
+    if out is not None:
+        write_secret(out, f"{made.key}\n".encode())
+    if as_json:
+        file = {} if out is None else {"file": str(out)}
+        print_json({**made.model_dump(mode="json", exclude={"key"}), **file})
+        return
+    answers().print(f"key {made.id} of {person.name}{'' if out is None else f': {out}'}", soft_wrap=True)
 
 
 @keys.command("list")
@@ -163,9 +185,28 @@ def take(
     answers().print(f"key {taken} of {person.name} opens nothing any more", soft_wrap=True)
 
 
-def _tell(person: Person, *, as_json: bool) -> None:
+def rule_words(rule: ConsentRule) -> str:
+    """How many persons a change needs, in a sentence or two."""
+    if rule.persons == 1:
+        return "One-person installation: one administrator alone can make an approver, and so be every person here."
+    said = f"Changes of approvers and administrators need two administrators; they count {rule.approver_delay_seconds} "
+    said += "s after the consent."
+    if rule.until is not None:
+        said += f" The operator configured a weaker rule, which holds from {when(rule.until)} on."
+    if rule.administrators < LEAST_ADMINISTRATORS:
+        said += f" Administrators who can ask or consent now: {rule.administrators}. On the service's host another one "
+        said += "is let in with: tacit admin people recover"
+    return said
+
+
+def _tell(person: Person | Change, *, as_json: bool) -> None:
     if as_json:
         print_json(person.document())
+        return
+    if isinstance(person, Change):
+        answers().print(f"{person.name}: {person.words}", soft_wrap=True)
+        answers().print(f"waits until {when(person.expires)} for another administrator:", soft_wrap=True)
+        answers().print(f"tacit admin people consent {person.id}", soft_wrap=True)
         return
     state = ", shut out" if person.disabled else ""
     answers().print(f"{person.name}: {person.role}{state}")

@@ -29,8 +29,8 @@ FLAGS = (
     "name", "text", "metric", "buckets", "categories", "boolean", "population", "rate", "epsilon", "delta",
     "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
-    "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
-    "model", "event", "steps", "step_seconds", "most", "watch_start",
+    "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
+    "close", "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 """Of a survey, as ``tacit recipe new`` has them."""
 
@@ -46,8 +46,8 @@ def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson
     survey = said.survey()
     draft = operator.questions.create(survey)
     _tell(draft, as_json=as_json)
-    if survey.missing:
-        notes().print(f"missing until it is submitted: {', '.join(said.missing(survey))}")
+    if survey.lacking:
+        notes().print(f"missing until it is submitted: {', '.join(said.lacking(survey))}")
 
 
 @question.command("edit")

@@ -17,6 +17,8 @@ from tacit.accounting.alternatives import CENTRAL
 from tacit.accounting.planner import NO_LOCAL_GUARANTEE, alternatives, proposal
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import FieldError, Refusal, UsageError
+from tacit.extras import require_extra
+from tacit.methods.figures import NORMAL_95, form_of_errors, margin
 from tacit.methods.flips import Flips
 from tacit.methods.statistics import STATISTICS
 from tacit.operations.design import alternative_document, requirements_of
@@ -64,6 +66,7 @@ def design(
     found = alternatives(needs, wanted)
     chosen = _proposed(found, wanted)
     if plot is not None:
+        require_extra("--plot", "demo", "matplotlib")
         draw(needs, found, chosen, wanted, plot)
     if as_json:
         print_json(
@@ -146,11 +149,13 @@ def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -
     for column in table.columns[3:]:
         column.justify = "right"
         column.no_wrap = True
+    form = form_of_errors(NORMAL_95 * one.stderr for one in found)
     for one in found:
         cost = ("", "") if one.upload_bytes is None else (str(one.chunk_length), f"{one.upload_bytes:,}")
         table.add_row(
             "→" if one is chosen else "", one.model, _randomizer(one), f"{one.rate:g}", f"{one.batch_size:,}", cost[0],
-            f"{one.contributions:,}", cost[1], f"{one.stderr:,.4g}", f"{100 * one.relative(needs):.2g} %",
+            f"{one.contributions:,}", cost[1], margin(one.stderr, form),
+            f"{100 * NORMAL_95 * one.relative(needs):.2g} %",
             f"{one.stderr / best:.3g}", "" if one.epsilon0 is None else f"{one.epsilon0:.3g}",
             style="bold" if one is chosen else "" if one.available else "dim",
         )  # fmt: skip
@@ -162,7 +167,7 @@ def _asked(needs: Requirements) -> str:
     what = needs.statistic if needs.cells == 1 else f"{needs.statistic} of {needs.cells} numbers"
     return (
         f"{what} over {needs.population:,} devices, epsilon at most {needs.epsilon:g} at delta {needs.delta:g} against "
-        f"one aggregator; ± is one standard error"
+        f"one aggregator; ± is {NORMAL_95:g} standard errors"
     )
 
 

@@ -25,7 +25,7 @@ from tacit.service.log import get_logger
 def host(
     folder: Annotated[Path, typer.Argument(help="A folder with one folder for each device, its agent.json in it.")],
     every: Annotated[
-        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look for news to tell.")
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look for changes to report.")
     ] = 5.0,
     until: Annotated[
         float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
@@ -115,7 +115,7 @@ class _WordVoice:
 
 
 def words_of(counts: Counts) -> str:
-    """How it goes, in a line."""
+    """The counts as one line of text."""
     parts = [f"{counts.working} of {counts.devices} devices at work"]
     for number, word in ((counts.changing, "starting or stopping"), (counts.failed, "failed")):
         if number:

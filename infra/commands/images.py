@@ -22,7 +22,7 @@ Base = Annotated[
 def images(
     base: Base = DEFAULT_BASE,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="This image alone; repeat it.")
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Only this image; may be repeated.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where the folders to build from go.")] = DEFAULT_OUT,
     build: Annotated[

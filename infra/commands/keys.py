@@ -50,10 +50,10 @@ class Kind(enum.StrEnum):
 
 
 WitnessName = Annotated[
-    str | None, typer.Option("--witness-name", help="signing: also the key as that of the witness of this name.")
+    str | None, typer.Option("--witness-name", help="signing: also print it as the key of the witness of this name.")
 ]
 LogName = Annotated[
-    str | None, typer.Option("--log-name", help="signing: also the key as that of the log of this name (log.key).")
+    str | None, typer.Option("--log-name", help="signing: also print it as the key of the log of this name (log.key).")
 ]
 
 KeyLabel = Annotated[str | None, typer.Option("--key", help="Label of the key in the token (with --pkcs11).")]

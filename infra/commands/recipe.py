@@ -29,8 +29,10 @@ from infra.commands.yields import show_yield
 from infra.layout import Layout
 from infra.publishing import (
     AnalystKey,
+    Anyway,
     KnownHash,
     LeafFile,
+    Now,
     Signing,
     SigningKey,
     note_asked,
@@ -38,6 +40,7 @@ from infra.publishing import (
     show_published,
     sign_file,
 )
+from infra.publishing_time import Insisted
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import OutFile, PartiesFile, write_recipe
@@ -71,8 +74,8 @@ LeafOrRecipe = Annotated[
     "name", "text", "metric", "buckets", "categories", "boolean", "population", "rate", "epsilon", "delta",
     "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length", "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
-    "other_label", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot", "close",
-    "model", "event", "steps", "step_seconds", "most", "watch_start",
+    "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
+    "close", "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(
     said: Said,
@@ -173,14 +176,20 @@ def publish(
     state_dir: StateDir = None,
     server: Server = None,
     key: AnalystKey = None,
+    now: Now = False,
+    anyway: Anyway = False,
     as_json: AsJson = False,
 ) -> None:
     """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse. What was signed
     with `tacit recipe sign` is put there as it is.
 
+    Of a local stack it says first how many agents are at work, and asks where they are too few for B or could not
+    decide in time. A draft that was written without --start is moved to a time in which all of them decide; FILE then
+    holds it as it was published.
+
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
-    recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key)
+    recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key, Insisted(now, anyway))
     where = f"{url}/v1/recipes/{recipe.hash_text}"
     note_asked(recipe)
     if as_json:

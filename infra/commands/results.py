@@ -19,7 +19,9 @@ from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.operations.results import CollectorAccess, collected, released, rule_of
+from tacit.operations.services import recipes_of
 from tacit.operations.tables import csv_bytes, parquet_bytes
+from tacit.ports import Transport
 
 TOO_FEW = frozenset({"invalidBatchSize", "batch-too-small"})
 FEWER_HINT = (
@@ -41,7 +43,9 @@ class Table(enum.StrEnum):
     PARQUET = "parquet"
 
 
-TableFormat = Annotated[Table | None, typer.Option("--format", help="As a table, instead of showing them.")]
+TableFormat = Annotated[
+    Table | None, typer.Option("--format", help="Write the results as a table instead of showing them.")
+]
 TableFile = Annotated[Path | None, typer.Option("--out", help="Write the table here (csv: stdout by default).")]
 
 
@@ -49,7 +53,13 @@ def collect(
     recipe: RecipeName,
     state_dir: StateDir = None,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Wait so long for the release.")
+        float,
+        typer.Option(
+            "--wait",
+            min=0,
+            metavar="SECONDS",
+            help="Wait up to this long for the release, counted from the end of the interval.",
+        ),
     ] = 0.0,
     asked: AskedDevices = None,
     as_json: AsJson = False,
@@ -69,7 +79,9 @@ def collect(
     else:
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
     if wait and not found:
-        notes().print(f"not released within {wait:g} seconds; ask again with: tacit collect {recipe} --wait 60")
+        notes().print(
+            f"not released within {wait:g} seconds of its interval; ask again with: tacit collect {recipe} --wait 60"
+        )
         raise typer.Exit(1)
 
 
@@ -80,13 +92,24 @@ async def _collect(
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = await hash_of(transport, access.recipe_server, name)
+        whole = wait + (await _open_for(transport, access.recipe_server, recipe_hash) if wait else 0.0)
         try:
             with notes().status("waiting for the release"):
-                return await collected(transport, access, recipe_hash, SystemClock(), wait=wait, asked=asked)
+                return await collected(transport, access, recipe_hash, SystemClock(), wait=whole, asked=asked)
         except Refusal as refusal:
             if refusal.rule not in TOO_FEW:
                 raise
             raise Refusal(refusal.rule, f"{refusal.detail}{FEWER_HINT}") from refusal
+
+
+async def _open_for(transport: Transport, server: str, recipe_hash: str) -> float:
+    """Seconds until the recipe's interval is over, 0.0 where it is."""
+    ends = [
+        one["interval"]["start"] + one["interval"]["duration"]
+        for one in await recipes_of(transport, server)
+        if one["hash"] == recipe_hash
+    ]
+    return max(0.0, max(ends, default=0.0) - SystemClock().now())
 
 
 def collector_access(layout: Layout) -> CollectorAccess:

@@ -25,12 +25,14 @@ from infra.publishing import (
     AnalystKey,
     KnownHash,
     LeafFile,
+    Now,
     Signing,
     SigningKey,
     publish_file,
     show_published,
     sign_file,
 )
+from infra.publishing_time import Insisted
 from infra.recipe_writing import tell_refusals
 from infra.series_form import read_series, shape_of, stack_if_any
 from infra.series_view import series_document, show_series
@@ -54,9 +56,11 @@ LeafOrSeries = Annotated[
 Source = Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")]
 DonationSlots = Annotated[
-    int | None, typer.Option("--donation-slots", min=1, help="A device takes part in one round at most, of so many.")
+    int | None, typer.Option("--donation-slots", min=1, help="A device takes part in at most one of this many rounds.")
 ]
-Window = Annotated[int | None, typer.Option("--window", min=1, help="Seconds of a round (default: the recipe's).")]
+Window = Annotated[
+    int | None, typer.Option("--window", min=1, help="Length of a round in seconds (default: the recipe's).")
+]
 SlotsPerEpoch = Annotated[
     int | None, typer.Option("--slots-per-epoch", min=1, help="Rounds that spend tokens of one epoch.")
 ]
@@ -141,6 +145,7 @@ def publish(
     state_dir: StateDir = None,
     server: Server = None,
     key: AnalystKey = None,
+    now: Now = False,
     as_json: AsJson = False,
 ) -> None:
     """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on. What
@@ -148,7 +153,7 @@ def publish(
 
     Example: tacit series publish training.json --state-dir .tacit
     """
-    series, _, index = publish_file(file, Series, read_series, state_dir, server, key)
+    series, _, index = publish_file(file, Series, read_series, state_dir, server, key, Insisted(now=now))
     if as_json:
         print_json({"hash": series.hash_text, "name": series.name, "index": index})
     else:
@@ -166,7 +171,9 @@ def round_command(
         Path | None, typer.Option("--round-input-file", help="The same from a file of UTF-8 text.")
     ] = None,
     start: Annotated[int | None, typer.Option("--start", help="POSIX second in which reports begin.")] = None,
-    duration: Annotated[int | None, typer.Option("--duration", min=1, help="Seconds for which they are made.")] = None,
+    duration: Annotated[
+        int | None, typer.Option("--duration", min=1, help="Seconds for which the rounds are made.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
     as_json: AsJson = False,
 ) -> None:

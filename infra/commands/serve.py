@@ -22,7 +22,7 @@ from tacit.version import VERSIONS
 INGEST = "ingest"
 INTEROP = "interop"
 AGENT = "agent"
-"""No service: it has a configuration that can be printed."""
+"""Not a service, but its configuration can be printed."""
 MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin", "recipe_server")
 """The services whose databases say what was spent."""
 

@@ -29,6 +29,7 @@ from infra.commands.staging_options import (
 )
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.deployment import Deployment, deploy
+from infra.how_busy import how_busy
 from infra.images.building import built
 from infra.images.context import DEFAULT_BASE
 from infra.layout import INDEX, Layout
@@ -57,6 +58,7 @@ from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
+from tacit.operations.pace import default_epoch_seconds
 from tacit.operations.results import released
 from tacit.operations.services import logged_recipe, recipes_of
 
@@ -108,7 +110,8 @@ def up(
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
     wanted = wanted_for(kind, backends_named or [], driven_by)
     fresh = not (folder / INDEX).exists()
-    seconds = epoch_seconds or (DEFAULT_EPOCH_SECONDS if fresh else None)
+    usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
+    seconds = epoch_seconds or (usual if fresh else None)
     crowd = Crowd(agents, single, per_host, natures)
     tell = _print_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
@@ -145,7 +148,9 @@ def _up_as_processes(
         Devices.of(folder).populate(layout, *crowd, entropy, now)
         network = layout.options.network
         namespaces = stack.enter_context(joined(folder, network)) if network else {}
-        asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
+        status = asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
+    if status:
+        raise typer.Exit(status)
 
 
 def _up_in_containers(

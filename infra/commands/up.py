@@ -5,39 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
-import shlex
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from infra.agents import provision_agents
 from infra.backends import POSTGRES, backends, parse_backends
 from infra.backing_servers import BROKER, REDIS
 from infra.deployment import Deployment, Parts, deploy
+from infra.how_busy import how_busy
 from infra.layout import INDEX, Layout, load_layout
 from infra.new_layout import create_layout, renew_certificates
 from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus
-from infra.stack_options import OPERATORS, PEOPLE, StackOptions, operator_credential
+from infra.stack_options import StackOptions
 from infra.stack_upgrades import with_admin, with_operators
-from infra.terminal import answers
+from infra.stack_view import describe, show, where
+from infra.staging.orders import Act, Order, carry_out_orders, give_order
+from infra.staging.running import is_held
+from infra.terminal import answers, print_json
 from infra.terminal import notes as stderr_notes
-from infra.workers import Part
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
+from tacit.operations.pace import default_epoch_seconds
 from tacit.recipe.policy import AccountLimit
-from tacit.recipe.sampling_plan import FILL
-from tacit.service.metrics_listener import PATH as METRICS_PATH
 from tacit.tlog.canonical import validated
 
-DEFAULT_EPOCH_SECONDS = 60
 DEFAULT_SLOTS = 4
 """Recipes of an epoch: every device fetches a token for each."""
 DEFAULT_AGENTS = 60
@@ -50,18 +46,6 @@ LOCK = "up.lock"
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
 """Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
 epsilon 1 at delta 1e-6. Real devices keep to a budget of their own (``client_agent.config.Budget``)."""
-SERVICE_NAMES = (
-    "relay",
-    "gateway",
-    "attester",
-    "issuer",
-    "recipe_server",
-    "leader",
-    "helper",
-    "analyzer",
-    "collector",
-    "admin",
-)
 
 
 StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
@@ -69,7 +53,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 EpochSeconds = Annotated[
     int | None,
     typer.Option(
-        "--epoch-seconds", min=5, max=366 * 86400, help="Length of a token epoch of a new stack (default 60)."
+        "--epoch-seconds",
+        min=5,
+        max=366 * 86400,
+        help="Length of a token epoch of a new stack (default: 60, more for many agents or on a busy machine).",
     ),
 ]
 Slots = Annotated[
@@ -140,7 +127,12 @@ Tls = Annotated[
 ]
 
 
+commands = typer.Typer()
+
+
+@commands.callback(invoke_without_command=True)
 def up(
+    context: typer.Context,
     state_dir: StateFolder = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
     epoch_seconds: EpochSeconds = None,
@@ -165,6 +157,8 @@ def up(
 
     Example: tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --together --batch-crypto
     """
+    if context.invoked_subcommand is not None:
+        return
     url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
     wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
@@ -173,7 +167,7 @@ def up(
         try:
             made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
             unbounded, secure = allow_unbounded_local or None, tls or None
-            layout = open_stack(*made_with, unbounded, tls=secure, network="", slots=slots)
+            layout = open_stack(*made_with, unbounded, tls=secure, network="", slots=slots, agents=agents)
             renew_certificates(layout, SystemClock().now())
             entropy = OsEntropy()
             stack.enter_context(backends(layout, wanted, entropy))
@@ -181,7 +175,30 @@ def up(
             paths = provision_agents(layout, agents, entropy, SystemClock().now())
         except OSError as error:
             raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
-        asyncio.run(_up(layout, paths, parts, as_json=as_json))
+        status = asyncio.run(_up(layout, paths, parts, as_json=as_json))
+    if status:
+        raise typer.Exit(status)
+
+
+@commands.command("restart")
+def restart(
+    services: Annotated[list[str], typer.Argument(help="Services, by name.", show_default=False)],
+    state_dir: StateFolder = DEFAULT_STATE_DIR,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the running tacit up to restart services, one after another.
+
+    Example: tacit up restart helper --state-dir .tacit
+    """
+    folder = state_dir.absolute()
+    if not is_held(folder, LOCK):
+        raise UsageError(f"{folder}: no stack runs here; start one with: tacit up --state-dir {state_dir}")
+    order = Order(Act.RESTART, services)
+    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
+    if as_json:
+        print_json(answer)
+    else:
+        answers().print(f"{order.act}: {', '.join(answer['done'])}", soft_wrap=True)
 
 
 def open_stack(
@@ -196,14 +213,15 @@ def open_stack(
     network: str | None = None,
     slots: int | None = None,
     containers: bool = False,
+    agents: int = 0,
 ) -> Layout:
     """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
-    default of a new one; ``network`` and ``containers`` as in ``StackOptions``. Raises ``UsageError`` if the stack
-    there has an option other than wanted."""
+    default of a new one, whose epochs are long enough for ``agents`` devices; ``network`` and ``containers`` as in
+    ``StackOptions``. Raises ``UsageError`` if the stack there has an option other than wanted."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
-            epoch_seconds=epoch_seconds or DEFAULT_EPOCH_SECONDS,
+            epoch_seconds=epoch_seconds or default_epoch_seconds(agents, how_busy()),
             slots_per_epoch=slots or DEFAULT_SLOTS,
             batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
             unbounded_local=bool(unbounded_local),
@@ -267,42 +285,9 @@ def _check_account(options: StackOptions) -> None:
         raise UsageError(str(error)) from error
 
 
-def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
-    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, ``{url, pid, config, metrics}`` by service
-    and by further process, without ``metrics`` where its configuration has none; and ``operators``, ``{url, key_file}``
-    by the same."""
-    found = {
-        part.label: {"url": part.url, "pid": one.pid, "config": str(part.config), **_metrics_of(part)}
-        for one in services
-        for part in one.part.services
-    }
-    return {
-        "state_dir": str(layout.state_dir),
-        "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
-        **{name: found.pop(name) for name in SERVICE_NAMES},
-        **found,
-        "operators": operators_of(layout, services),
-    }
+async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> int:
+    """Run the stack; the command's exit code."""
 
-
-def operators_of(layout: Layout, services: list[ServiceProcess]) -> dict[str, dict[str, str]]:
-    """By process, where its operators' API is, and the file with the token that opens it."""
-    parts = [part for one in services for part in one.part.services]
-    return {
-        part.label: {
-            "url": part.metrics.removesuffix(METRICS_PATH),
-            "key_file": str(layout.credentials[operator_credential(part.label.partition(" ")[0])]),
-        }
-        for part in parts
-        if part.metrics is not None
-    }
-
-
-def _metrics_of(part: Part) -> dict[str, str]:
-    return {} if part.metrics is None else {"metrics": part.metrics}
-
-
-async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> None:
     @contextlib.asynccontextmanager
     async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:
         tell_prometheus(layout, services)
@@ -310,47 +295,11 @@ async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool
             print(json.dumps(describe(layout, services)), flush=True)
         else:
             show(layout, services, agents, answers())
-        yield
+        carrying = asyncio.ensure_future(carry_out_orders(layout, services, SystemClock()))
+        try:
+            yield
+        finally:
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
 
-    await run_stack(layout, parts, stderr_notes(), shown)
-
-
-def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], console: Console) -> None:
-    """Print a table of the services, and what can be done next."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for heading in ("service", "operator", "url", "pid"):
-        table.add_column(heading, no_wrap=True)
-    for service in services:
-        for part in service.part.services:
-            table.add_row(part.label, OPERATORS.get(part.label) or OPERATORS[part.name], part.url, str(service.pid))
-    console.print(table)
-    folder = str(layout.state_dir)
-    console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
-    if "admin" in layout.urls:
-        console.print(f"Dashboard: {layout.urls['admin']}; whoever signs in there shows a key:", soft_wrap=True)
-        for name, role in PEOPLE.items():
-            console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
-    console.print(
-        "Next, in a second terminal:",
-        *(f"  {line}" for line in _next(layout, agents)),
-        sep="\n",
-        soft_wrap=True,
-        markup=False,
-    )
-    console.print("Ctrl-C stops everything.")
-
-
-def _next(layout: Layout, agents: list[Path]) -> list[str]:
-    """Commands that go on from here, ready to be pasted."""
-    elsewhere = layout.state_dir != DEFAULT_STATE_DIR.absolute()
-    where = f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""
-    population = max(len(agents), math.ceil(layout.options.batch_floor / FILL))  # at rate 1 few devices fill it surely
-    question = (
-        "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
-        f"--population {population}"
-    )
-    lines = [f"tacit recipe new {question} --out visits.json{where}", f"tacit recipe publish visits.json{where}"]
-    if agents:
-        lines.append(f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}")
-    lines.append(f"tacit collect visits --wait 300{where}")
-    return lines
+    return await run_stack(layout, parts, stderr_notes(), shown, f"tacit up restart {{}}{where(layout)}")

@@ -20,7 +20,7 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's config
 
 
 def record(
-    event: Annotated[str, typer.Argument(help="Its name: the metric of the recipes that watch it.")],
+    event: Annotated[str, typer.Argument(help="Name of the event: the metric of the recipes that watch it.")],
     config: ConfigOption,
     times: Annotated[int, typer.Option("--times", min=0, max=MAX_OCCURRENCES, help="How often it happened.")] = 1,
     as_json: AsJson = False,

@@ -37,7 +37,7 @@ async def _yield(state_dir: Path | None, name: str) -> tuple[Recipe, Yield]:
 
 
 def yield_lines(found: Yield) -> list[str]:
-    """The same in sentences."""
+    """A yield as sentences."""
     size = found.min_batch_size
     if found.exact:
         return [f"released: {found.contributions:,} contributions, B = {size:,}"]

@@ -1,1 +1,2 @@
-"""What a foreign implementation is written from, made from the code: JSON Schemas, tables, test vectors."""
+"""The documents from which a foreign implementation is written, generated from the code: JSON Schemas, tables, test
+vectors."""

@@ -21,17 +21,17 @@ SHARED: Mapping[type[BaseModel], str] = {
     FollowingConfig: "Leader, helper and analyzer",
     AggregatorConfig: "Leader and helper",
 }
-"""Keys that several services have -> what they are listed under."""
+"""The models whose keys several services have -> the title under which those keys are listed."""
 
 
 def configurations() -> dict[str, type[BaseModel]]:
-    """The model of each configuration, by the name under which it is served; ``agent`` is a device's."""
+    """The model of each configuration, by the name under which it is served; ``agent`` is that of a device."""
     found = {name.removeprefix(PREFIX): entry.model for name, entry in SCHEMAS.items() if name.startswith(PREFIX)}
     return {name.replace("-", "_"): model for name, model in found.items()}
 
 
 def configured(text: str) -> str:
-    """The page with the keys as they are now. Raises ``UsageError`` unless it has a place for them."""
+    """``text``, the page, with the keys as they are now. Raises ``UsageError`` if the page has no place for them."""
     head, place, _ = text.partition(PLACE)
     if not place:
         raise UsageError(f"the page needs the line {PLACE.strip()}")
@@ -51,7 +51,8 @@ def _sections() -> Iterator[str]:
 
 
 def _section(title: str, model: type[BaseModel], parts: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """What ``model`` has that those that it builds on do not. What it refers to is added to ``parts``."""
+    """The keys that ``model`` has in addition to the models that it builds on. The types that it refers to are added to
+    ``parts``."""
     schema = schema_of_model(model)
     for name, part in schema.get("$defs", {}).items():
         if "properties" in part and parts.setdefault(name, part) != part:

@@ -1,8 +1,8 @@
-"""A configuration with every key, as ``tacit serve`` reads it: TOML with what each key says, or JSON.
+"""A configuration with every key, as ``tacit serve`` reads it: TOML with the description of each key, or JSON.
 
-What is required holds ``<KEY>`` until somebody fills it in; everything else has its default. A line that begins with
-``#`` and a space explains; one that begins with ``#`` alone is a key that has no default: whoever takes the sign away
-gives it a value.
+A required key holds ``<KEY>`` until somebody fills it in; every other key has its default. A line that begins with
+``#`` and a space is a comment; one that begins with ``#`` alone is a key without a default: remove the sign to give it
+a value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = Literal["itself", "array", "by name"]
 
 @dataclass(frozen=True)
 class Member:
-    """A key: its ``name``, its schema, and whether it must be there."""
+    """A key: its ``name``, its schema, and whether it is required."""
 
     name: str
     schema: Schema
@@ -33,27 +33,27 @@ class Member:
 
     @property
     def default(self) -> Any:
-        """What it is where it is not said."""
+        """The key's value when it is absent."""
         return self.schema.get("default", {})
 
     @property
     def is_off(self) -> bool:
-        """Whether it is neither required nor has a default."""
+        """Whether the key is neither required nor has a default."""
         return not self.required and self.default is None
 
 
 @dataclass(frozen=True)
 class Example:
-    """Of the configuration that ``schema`` (of ``infra.documents.schemas``) describes."""
+    """Examples of the configuration that ``schema`` (of ``infra.documents.schemas``) describes."""
 
     schema: Schema
 
     def json(self) -> dict[str, Any]:
-        """The configuration."""
+        """The configuration as a JSON object."""
         return self._object(self.schema)
 
     def toml(self) -> str:
-        """The same with words, in lines of TOML."""
+        """The same as TOML, with descriptions."""
         return "\n".join([f"# {_HEAD}", *self._lines((), self.schema, "")])
 
     def _object(self, schema: Schema) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Example:
         return member.schema.get("const", f"<{member.name}>")
 
     def _part(self, schema: Schema) -> Schema | None:
-        """The schema of the object that a member holds, of the first kind where it may be of several."""
+        """The schema of the object that a member holds; of the first kind if several are allowed."""
         if "$ref" in schema:
             found: Schema = self.schema["$defs"][schema["$ref"].rpartition("/")[2]]
             return found if "properties" in found else None
@@ -78,7 +78,7 @@ class Example:
         return next((part for part in map(self._part, kinds) if part is not None), None)
 
     def _within(self, member: Member) -> tuple[Place, Schema] | None:
-        """The object in a member, and how it stands there."""
+        """The object in a member, and its form there."""
         part = self._part(member.schema)
         if part is not None:
             return "itself", part
@@ -93,7 +93,8 @@ class Example:
         return None
 
     def _lines(self, path: tuple[str, ...], schema: Schema, sign: str) -> Iterator[str]:
-        """The lines of an object's members, each of them behind ``sign``: first those that need no table."""
+        """The lines of an object's members, each of them prefixed with ``sign``; members that need no table come
+        first."""
         tables: list[tuple[Member, Place, Schema]] = []
         for member in _members(schema):
             within = self._within(member)
@@ -124,5 +125,5 @@ def _words(member: Member, kind: str) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """A value in one line; an object is empty."""
+    """A value in one line of TOML; an object is written as empty."""
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Forms of JSON documents that the code reads without a model of its own, for their schemas."""
+"""Models of JSON documents that the code reads without a model of its own; they are used for the schemas."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Token = Annotated[str, Field(pattern="^[!-~]+$")]
 
 
 class Strict(BaseModel):
-    """Base of the documents whose members are all known."""
+    """Base of the documents that may hold no unknown members."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Open(BaseModel):
-    """Base of the documents that may hold further members, which a reader passes over."""
+    """Base of the documents that may hold additional members, which a reader ignores."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
 
 class ChallengeBody(Open):
-    """The attester's answer to POST /v1/challenge: 32 bytes that are good once."""
+    """The attester's answer to POST /v1/challenge: 32 bytes that can be used once."""
 
     challenge: Hash
 
 
 class PeerFile(Strict):
-    """What leader and helper share and nobody else has (mode 0600): the name of the seed as opt-ins state it, the seed
-    of the verify keys, and the leader's bearer token at the helper, or a list of such while it is replaced."""
+    """The secrets that only leader and helper have (mode 0600): the name of the seed as opt-ins state it, the seed of
+    the verify keys, and the leader's bearer token at the helper, or a list of tokens while it is being replaced."""
 
     seed_id: str = Field(min_length=1)
     verify_key_seed: Key32
@@ -48,8 +48,8 @@ class HpkeKeyFile(Strict):
 
 
 class Problem(Open):
-    """Problem document (RFC 9457). ``taskid`` where the URL held a well-formed task id; ``error_id`` with our own
-    faults: the server's log has the details under it."""
+    """Problem document (RFC 9457). ``taskid`` is there if the URL held a well-formed task id; ``error_id`` for internal
+    errors: the server's log has the details under it."""
 
     type: str
     title: str
@@ -61,8 +61,8 @@ class Problem(Open):
 
 class Bucket(Open):
     """One entry of a result: its label, the randomised count as it was summed, estimate and standard error. ``share``:
-    of the devices that answered, with its standard error (histograms and counts); ``population_low`` and
-    ``population_high``: 95 % interval for all devices that were asked, where their number is known."""
+    share of the devices that answered, with its standard error (histograms and counts); ``population_low`` and
+    ``population_high``: 95 % interval for all devices that were asked, if their number is known."""
 
     label: str
     count: int
@@ -75,7 +75,7 @@ class Bucket(Open):
 
 
 class AskedDevices(Strict):
-    """Between which numbers that of the asked devices lies, and who says so."""
+    """Bounds on the number of devices that were asked, and who states them."""
 
     least: int = Field(ge=1)
     most: int = Field(ge=1)
@@ -90,8 +90,9 @@ class AnsweredDevices(Strict):
 
 
 class ExpectedContributions(Strict):
-    """``contributions`` that all asked devices are expected to make and the counted ones as a ``share`` of them, where
-    that depends on no answer; outside ``low`` to ``high`` they are by chance with probability ``false_alarm``."""
+    """The ``contributions`` that all asked devices are expected to make, and the counted ones as a ``share`` of them,
+    if that depends on no answer. With probability ``false_alarm`` the count is outside ``low`` to ``high`` by
+    chance."""
 
     contributions: float | None = None
     share: float | None = None
@@ -101,8 +102,8 @@ class ExpectedContributions(Strict):
 
 
 class ResponseMember(Strict):
-    """Who is behind a result. ``verdict``: whether the counted contributions are as expected of a full response;
-    ``unknown`` where nothing says how many devices were asked."""
+    """Which devices a result is about. ``verdict``: whether the counted contributions are as expected of a full
+    response; ``unknown`` if nothing says how many devices were asked."""
 
     estimates_are_of: Literal["devices that answered"]
     counted: int = Field(ge=1)
@@ -113,7 +114,7 @@ class ResponseMember(Strict):
 
 
 class Span(Strict):
-    """POSIX second and seconds."""
+    """Start in POSIX seconds, and duration in seconds."""
 
     start: int
     duration: int
@@ -121,8 +122,9 @@ class Span(Strict):
 
 class ResultDocument(Open):
     """A released batch as the collector publishes it and ``GET /v1/results/<hash>`` serves it. ``estimate`` and
-    ``stderr`` are totals of the devices that answered, or their mean; ``response``: who these are (absent in results of
-    older releases); ``privacy`` is the recipe's claim."""
+    ``stderr`` are totals over the devices that answered, or their mean; ``response`` describes these devices;
+    ``warnings``: what a reader must know before using the numbers, one sentence each (both absent in results of older
+    releases); ``privacy`` is the recipe's claim."""
 
     recipe_hash: Hash
     name: str
@@ -135,6 +137,7 @@ class ResultDocument(Open):
     released_at: int
     buckets: list[Bucket]
     response: ResponseMember | None = None
+    warnings: list[str] = []
     sampling: dict[str, Any]
     missing: dict[str, Any]
     privacy: dict[str, Any]

@@ -1,4 +1,4 @@
-"""A configuration to begin with, on stdout."""
+"""Prints a configuration to start from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from infra.terminal import print_json
 
 
 def print_configuration(name: str, *, as_json: bool) -> None:
-    """The configuration of the service ``name``, or of a device, with every key and its default: TOML or JSON."""
+    """Print the configuration of the service ``name``, or of a device, with every key and its default, as TOML or
+    JSON."""
     example = Example(schema_of_model(configurations()[name]))
     if as_json:
         print_json(example.json())

@@ -1,4 +1,4 @@
-"""JSON Schemas (draft 2020-12) of every document, from the models that read it."""
+"""JSON Schemas (draft 2020-12) of every document, from the models that read them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ID_PREFIX = "urn:tacit:schema:"
 
 @dataclass(frozen=True)
 class Entry:
-    """One schema: the document's model, what it is, and whether an absent member may be written as null."""
+    """One schema: the document's model, a description, and whether an absent member may be written as null."""
 
     model: type[BaseModel]
     about: str
@@ -86,24 +86,24 @@ SCHEMAS = {
 
 
 class WithNotes(GenerateJsonSchema):
-    """Each member is described by the words below it."""
+    """Adds to each member the description that follows it in the source."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """The schema of a model, also of one within another."""
+        """The schema of a model, also of a nested one."""
         found = super().model_schema(schema)
         _describe(found, schema["cls"])
         return found
 
 
 class WithoutNulls(WithNotes):
-    """For documents that are signed or hashed: what is absent is left out, never null."""
+    """For documents that are signed or hashed: an absent member is left out, never null."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """The schema of the value that is there."""
+        """The schema of the value that is present."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """The same, without a null as its default."""
+        """The same schema, without null as its default."""
         found = super().default_schema(schema)
         return {name: value for name, value in found.items() if (name, value) != ("default", None)}
 
@@ -116,19 +116,19 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, Any]:
-    """What ``model`` reads; ``nulls``: an absent member may be written as null."""
+    """The schema of what ``model`` reads; ``nulls``: an absent member may be written as null."""
     found = model.model_json_schema(schema_generator=WithNotes if nulls else WithoutNulls)
     _without_titles(found)
     return found
 
 
 def encoded(schema: dict[str, Any]) -> bytes:
-    """The schema's file."""
+    """The bytes of the schema's file."""
     return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def member_notes(model: type[BaseModel]) -> dict[str, str]:
-    """What the model's source says below each of its members; nothing of a model that is made without a source."""
+    """The description below each member in the model's source; empty for a model without source."""
     try:
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     except OSError:

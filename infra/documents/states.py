@@ -1,8 +1,7 @@
-"""Diagrams of the states of what is stored, in the page that describes it.
+"""State diagrams of stored objects, in the page that describes them.
 
-``python -m infra.documents.states PAGE`` draws those of PAGE anew: each stands behind a line
-``<!-- states: NAME -->`` that names one of ``MACHINES``. The keys in the page of configurations beside it are made
-anew, too.
+``python -m infra.documents.states PAGE`` redraws the diagrams of PAGE: each follows a line ``<!-- states: NAME -->``
+that names one of ``MACHINES``. The keys in the page of configurations in the same folder are regenerated, too.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ _PLACE = re.compile(r"<!-- states: ([a-z-]+) -->\n(?:```mermaid\n.*?\n```\n)?", 
 
 
 def drawn(page: str) -> str:
-    """The page with its diagrams as the tables are now. Raises ``UsageError`` unless it has a place for each."""
+    """``page`` with its diagrams redrawn from the current tables. Raises ``UsageError`` if there is no place for one of
+    them."""
     places = _PLACE.findall(page)
     if sorted(places) != sorted(MACHINES):
         raise UsageError(f"the page needs one line '<!-- states: NAME -->' for each of {', '.join(MACHINES)}")

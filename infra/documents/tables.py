@@ -1,4 +1,4 @@
-"""Pages of tables: the rules with what each asks, and the members of recipes, series and policies."""
+"""Pages of tables: the rules with what each demands, and the members of recipes, series and policies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STAGES = {
 }
 MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
 _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
-"""Of the questions by which methods are asked for their proof."""
+"""The questions by which the methods are asked for their proofs."""
 
 
 def readme() -> str:
-    """The list of schemas."""
+    """The page that lists the schemas."""
     rows = [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]
     return page(
         "# JSON Schemas",
@@ -61,7 +61,7 @@ def rules_page() -> str:
 
 
 def methods_page() -> str:
-    """Every method: what is drawn, what a recipe states of it, and what proves it."""
+    """The page of methods: what is drawn, what a recipe states, and what proves the claim."""
     draws = [(f"`{one.NAME}`", one.DRAWS.answer, one.DRAWS.missing, one.DRAWS.dummy) for one in METHODS.values()]
     noted: dict[str, list[str]] = {}
     for one in METHODS.values():

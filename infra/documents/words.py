@@ -10,19 +10,19 @@ _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
 
 def prose(schema: Mapping[str, Any]) -> str:
-    """A schema's description."""
+    """The description in a schema, as one line."""
     return str(schema.get("description", "")).replace("``", "`")
 
 
 def value(default: Any) -> str:
-    """A member's default."""
+    """The default of a member, as text."""
     if isinstance(default, dict):
         return "as below"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def type_in_words(content: Mapping[str, Any]) -> str:
-    """A schema in words."""
+    """The type that a schema describes, in words."""
     if "$ref" in content:
         return str(content["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf"):
@@ -74,11 +74,11 @@ def _range(content: Mapping[str, Any], low: str, high: str) -> str:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Rows below a head."""
+    """A Markdown table with ``head`` as its first row."""
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def page(*parts: str) -> str:
-    """Parts one after the other."""
+    """A page of ``parts``, one after the other."""
     return "\n\n".join(parts) + "\n"

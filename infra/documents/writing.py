@@ -1,4 +1,4 @@
-"""Files made from the code, by name, and how they are written."""
+"""Files that are generated from the code, by name, and how they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.errors import UsageError
 
 
 def schema_files() -> dict[str, bytes]:
-    """The schemas and the pages beside them."""
+    """The schemas and the pages that accompany them."""
     files = {f"{name}.json": encoded(schema_of(name)) for name in SCHEMAS}
     pages = {
         "README.md": readme(),
@@ -23,7 +23,7 @@ def schema_files() -> dict[str, bytes]:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write the files into ``folder``, which is made if need be; returns those whose content changed. Raises
+    """Write the files into ``folder``, which is made if needed; returns those whose content changed. Raises
     ``UsageError``."""
     changed = []
     try:

@@ -1,1 +1,1 @@
-"""Container images: one for each trust domain, with that domain's code and what it needs, and a bill of materials."""
+"""Container images: one for each trust domain, with that domain's code, its dependencies, and a bill of materials."""

@@ -1,8 +1,8 @@
 """The bill of materials of an image: CycloneDX 1.6 in JSON, valid by the published schema.
 
-It names the image, Tacit with the digest of each of its own files taken together, and every distribution with version,
-licence, package URL and the digest of its installer's record, and who needs whom. What the base image brings is the
-base's to say.
+It names the image, Tacit with one digest over its own files, every distribution with version, licence, package URL and
+the digest of its installer's record, and their dependencies on each other. The contents of the base image are left to
+the base's own bill.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component
 
 NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
-"""Of serial numbers: that of URLs (RFC 9562), so that the same contents have the same bill."""
+"""Namespace of serial numbers, that of URLs (RFC 9562), so that the same contents have the same bill."""
 FILE = "sbom.cdx.json"
 LONGEST_NAME = 64
 FILES_DIGEST = "tacit:files:sha256"
-"""Of a component: the digest of what lists its files with theirs, in hexadecimal."""
+"""Property of a component: the hexadecimal digest of the list of its files with their digests."""
 
 
 def bill_of(selection: Selection, digest: str) -> str:
-    """The document for an image with the contents ``digest`` (hexadecimal SHA-256). Raises ``UsageError`` where the
-    library is missing."""
+    """The document for an image with the contents ``digest`` (hexadecimal SHA-256). Raises ``UsageError`` if the
+    library for bills is missing."""
     require_extra("a bill of materials", "containers", "cyclonedx", "packageurl")
     from cyclonedx.output.json import JsonV1Dot6
     from cyclonedx.schema import SchemaVersion
@@ -74,13 +74,13 @@ def _of_distribution(distribution: Distribution) -> Component:
 
 
 def _classified(metadata: Any) -> str:
-    """The licence that the classifiers name, or nothing."""
+    """The licence that the classifiers name, or the empty string."""
     named = [one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
     return " and ".join(named)
 
 
 def _short(licence: str | None) -> str:
-    """A licence by its name, where the old field holds a name and not the whole text."""
+    """The name of a licence, if the old metadata field holds a name and not the whole text."""
     return licence if licence and len(licence) <= LONGEST_NAME and "\n" not in licence else ""
 
 
@@ -102,5 +102,5 @@ def _component(name: str, version: str, digest: str, licence: str) -> Component:
 
 
 def named_in(bill: Mapping[str, Any]) -> dict[str, str]:
-    """The version of each component that a bill, parsed, names."""
+    """The version of each component that a parsed bill names."""
     return {one["name"]: one["version"] for one in bill["components"]}

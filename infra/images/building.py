@@ -1,4 +1,4 @@
-"""Images built with Podman, and looked into: that each holds the files of its own domain and nothing else of Tacit."""
+"""Builds images with Podman and inspects them: each must hold the files of its own domain and nothing else of Tacit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from tacit.errors import Fatal, UsageError
 
 SYSTEMD = Path("/run/systemd/system")
 WITHOUT_SYSTEMD = {"DISABLE_HC_SYSTEMD": "true"}
-"""Podman has systemd run health checks, and starts nothing where it cannot; with this they run on demand alone."""
+"""Podman runs health checks by systemd, and starts nothing where it cannot; with this setting they run only on
+demand."""
 ROOTS = ("0", "0:0", "root", "")
 LAST_WORDS = 400
 
 
 @dataclass(frozen=True)
 class Image:
-    """One that is there: its domain, name, and the folder it was built from, ``None`` if it was there before."""
+    """An existing image: its domain, its name, and the folder that it was built from (``None`` if it was there
+    before)."""
 
     domain: Domain
     name: str
@@ -34,7 +36,7 @@ class Image:
 
 
 def require_podman() -> None:
-    """Raise ``UsageError`` where containers cannot be run."""
+    """Raise ``UsageError`` if containers cannot be run here."""
     if os.geteuid() != 0 or shutil.which("podman") is None:
         raise UsageError(
             "containers need root and Podman (apt-get install podman netavark aardvark-dns iptables); "
@@ -43,12 +45,12 @@ def require_podman() -> None:
 
 
 def podman_environment() -> dict[str, str]:
-    """Of every command of Podman's."""
+    """The environment of every Podman command."""
     return {**os.environ, **({} if SYSTEMD.exists() else WITHOUT_SYSTEMD)}
 
 
 def podman(*arguments: str) -> str:
-    """What ``podman`` with ``arguments`` says. Raises ``UsageError`` with its last words."""
+    """The output of ``podman`` with ``arguments``. Raises ``UsageError`` with its last line."""
     done = subprocess.run(  # noqa: S603 - our own arguments
         ["podman", *arguments],  # noqa: S607 - wherever the system has it
         capture_output=True, text=True, check=False, env=podman_environment(), cwd="/",
@@ -60,7 +62,7 @@ def podman(*arguments: str) -> str:
 
 
 def has_image(name: str) -> bool:
-    """Whether this machine has an image."""
+    """Whether this machine has the image ``name``."""
     with contextlib.suppress(UsageError):
         podman("image", "exists", name)
         return True
@@ -68,8 +70,8 @@ def has_image(name: str) -> bool:
 
 
 def built(base: str, folder: Path, say: Callable[[str], None], domains: Iterable[Domain] = DOMAINS) -> dict[str, Image]:
-    """The images of ``domains`` on ``base`` by name, those that are missing built from folders below ``folder`` and
-    looked into. Raises ``UsageError`` where that cannot be."""
+    """The images of ``domains`` on ``base``, by domain. Missing ones are built from folders below ``folder`` and
+    inspected. Raises ``UsageError`` if that fails."""
     require_podman()
     found: dict[str, Image] = {}
     for domain in domains:
@@ -101,17 +103,17 @@ def built(base: str, folder: Path, say: Callable[[str], None], domains: Iterable
 
 
 def require_base(base: str) -> None:
-    """Have the base image, from its registry if need be. Raises ``UsageError``."""
+    """Make sure that the base image is here, pulling it if needed. Raises ``UsageError``."""
     if not has_image(base):
         try:
             podman("pull", "--quiet", base)
         except UsageError as error:
-            raise UsageError(f"no base image {base} ({error}); name one that is here with --base") from error
+            raise UsageError(f"no base image {base} ({error}); name one that this machine has: --base") from error
 
 
 def check_image(name: str, folder: Path) -> None:
-    """Raise ``Fatal`` unless the image holds exactly the files of ``folder``, nothing of Tacit's beside them, and runs
-    as somebody who is not root."""
+    """Raise ``Fatal`` unless the image holds exactly the files of ``folder``, no other code of Tacit, and does not run
+    as root."""
     user = json.loads(podman("image", "inspect", name))[0]["Config"].get("User", "")
     if user in ROOTS:
         raise Fatal(f"{name} would run as root")
@@ -120,33 +122,33 @@ def check_image(name: str, folder: Path) -> None:
             wanted, found = _listed(folder / part), _listed(root / HOME.lstrip("/") / part)
             if wanted != found:
                 other = sorted(wanted.items() ^ found.items())[0][0]
-                raise Fatal(f"{name}: {part}/{other} is not what was to be in it")
+                raise Fatal(f"{name}: {part}/{other} differs from the file that was put in")
         for place in _strays(root):
             raise Fatal(f"{name} holds {place} beside its own code; is its base one of Tacit's images?")
 
 
 @contextlib.contextmanager
 def _mounted(name: str) -> Iterator[Path]:
-    """The image's files."""
+    """The image's files, mounted while the block runs."""
     yield Path(podman("image", "mount", name).strip())
     podman("image", "unmount", name)
 
 
 def _listed(folder: Path) -> Mapping[str, int]:
-    """Sizes by path below ``folder``."""
+    """Sizes of the files below ``folder``, by path."""
     if folder.is_file():
         return {"": folder.stat().st_size}
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 def _strays(root: Path) -> Iterator[Path]:
-    """Packages of Tacit's that lie where the base's Python would find them."""
+    """Packages of Tacit that are where the base's Python would find them."""
     for place in root.glob("usr/**/*-packages"):
         yield from (place / name for name in OWN if (place / name).is_dir())
 
 
 def described(image: Image) -> dict[str, Any]:
-    """A row of ``tacit staging images --json``."""
+    """The row of an image in ``tacit staging images --json``."""
     return {
         "domain": image.domain.name,
         "image": image.name,

@@ -1,8 +1,8 @@
-"""What an image is built from, as a folder: a Containerfile, Tacit's files for that domain, the distributions that they
+"""The folder that an image is built from: a Containerfile, Tacit's files for that domain, the distributions that they
 need, and the bill of materials.
 
-Files are the very ones of this installation. They are compiled here, so that a container with a read-only root does not
-compile them anew at each start; bytecode is of one version of Python, which the base must have.
+The files are the very ones of this installation. They are compiled here, so that a container with a read-only root does
+not compile them at each start; the base must have the same version of Python as the bytecode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOME = "/opt/tacit"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DEFAULT_BASE = f"docker.io/library/python:{PYTHON}-slim"
 POOL = "files"
-"""The folder of everything that images share, beside theirs."""
+"""The folder of everything that the images share, next to their own folders."""
 REPOSITORY = "localhost/tacit-{}"
 DIGEST_LENGTH = 12
 
@@ -42,12 +42,12 @@ class Context:
 
     @classmethod
     def of(cls, domain: Domain) -> Context:
-        """Raises ``UsageError`` where a package is missing here."""
+        """Raises ``UsageError`` if a package is missing here."""
         return cls(select(domain))
 
     @cached_property
     def digest(self) -> str:
-        """Of everything in it but the base: hexadecimal SHA-256."""
+        """Hexadecimal SHA-256 of everything in the image except the base."""
         found = hashlib.sha256(f"{PYTHON}\n{containerfile()}".encode())
         for name, path in sorted(self.selection.files.items()):
             found.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -57,12 +57,12 @@ class Context:
         return found.hexdigest()
 
     def image(self, base: str) -> str:
-        """The name of the image on ``base``: other contents, or another base, have another."""
+        """The name of the image on ``base``, which changes with the contents and with the base."""
         mark = hashlib.sha256(f"{self.digest} {base}".encode()).hexdigest()[:DIGEST_LENGTH]
         return f"{REPOSITORY.format(self.selection.domain.name)}:{__version__}-{mark}"
 
     def write(self, folder: Path) -> Path:
-        """The folder to build from, below ``folder``; what lies there already is replaced. Files are links into a pool
+        """Write the folder to build from, below ``folder``; an existing one is replaced. Files are links into a pool
         that all contexts of ``folder`` share. Raises ``UsageError``."""
         pool, made = folder / POOL, folder / self.selection.domain.name
         shutil.rmtree(made, ignore_errors=True)
@@ -77,7 +77,7 @@ class Context:
 
 
 def containerfile() -> str:
-    """The one of every image."""
+    """The Containerfile, which is the same for every image."""
     return (files("infra.images") / "Containerfile").read_text()
 
 
@@ -86,7 +86,7 @@ def _distribution(pool: Path, one: Distribution) -> Iterable[tuple[str, Path]]:
 
 
 def _pooled(folder: Path, name: str, wanted: Iterable[tuple[str, Path]]) -> Iterable[tuple[str, Path]]:
-    """``wanted`` in ``folder``, compiled there unless it was before; paths with the files."""
+    """``wanted`` in ``folder``, compiled there unless that was done before; paths with the files."""
     found = list(wanted)
     missing = [(place, path) for place, path in found if not (folder / place).exists()]
     for place, path in missing:

@@ -1,7 +1,8 @@
 """Which images there are, and whose code each of them holds.
 
-An image holds the packages of its domain, what these import of the library, and the command that starts them. Nothing
-of another domain is in it: whoever breaks into the relay finds neither the code that opens messages nor a key's reader.
+An image holds the packages of its domain, what these import of the library, and the command that starts them. It holds
+nothing of another domain: an attacker who breaks into the relay finds neither the code that opens messages nor the code
+that reads keys.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from tacit.errors import UsageError
 
 SERVE, AGENT, BACKUP = "infra.commands.serve", "infra.commands.agent", "infra.commands.backup"
 STARTERS = ("infra.cli", "infra.probe")
-"""What every image has besides: the command ``tacit``, and the look at a service's readiness."""
+"""In every image in addition: the command ``tacit``, and the probe of a service's readiness."""
 ELSEWHERE = ("infra.documents", "infra.interop", "infra.ingest", "infra.lab")
-"""What the command can do besides, of several domains at once, and no image has."""
+"""Commands that concern several domains at once, which no image has."""
 OWN = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent", "infra")
 
 
 @dataclass(frozen=True)
 class Domain:
-    """One image: its ``name``, the ``packages`` that are the domain's own, and the modules of its ``command`` and of
-    ``further`` ones."""
+    """One image: its ``name``, the ``packages`` of the domain itself, and the modules of its ``command`` and of
+    ``further`` commands."""
 
     name: str
     packages: tuple[str, ...]
@@ -31,7 +32,7 @@ class Domain:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The modules beside the packages that are asked for by name."""
+        """The modules that are requested by name in addition to the packages."""
         return (*STARTERS, self.command, *self.further)
 
 
@@ -53,7 +54,7 @@ _OF_SERVICE = {"recipe_server": "log", "collector": "analyst", "admin": "analyst
 
 
 def domain_called(name: str) -> Domain:
-    """Raises ``UsageError`` with the list of names."""
+    """The domain called ``name``. Raises ``UsageError`` with the list of names."""
     for domain in DOMAINS:
         if domain.name == name:
             return domain
@@ -67,5 +68,5 @@ def domain_of(service: str) -> Domain:
 
 
 def foreign_to(domain: Domain) -> tuple[str, ...]:
-    """The packages that are another domain's own."""
+    """The packages that belong only to other domains."""
     return tuple(package for other in DOMAINS if other != domain for package in other.packages)

@@ -1,7 +1,7 @@
 """Which files an image holds: the modules that a domain's entry points reach, and the distributions that these import.
 
-What reaches what is read from the source (``grimp``), imports within functions included. Distributions are those of
-this very environment, each file of them checked against the digest that its installer recorded.
+The imports are read from the source (``grimp``), including imports within functions. Distributions are those of this
+very environment; each of their files is checked against the digest that its installer recorded.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING
 import tacit
 from infra.images.domains import ELSEWHERE, OWN, Domain, foreign_to
 from tacit.errors import Fatal, UsageError
-from tacit.extras import require_extra
+from tacit.extras import missing_extra, require_extra
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
 
 DRIVERS = {"sqlalchemy": ("aiosqlite", "asyncpg")}
-"""Distributions that another loads by the name in a database's URL."""
+"""Distributions that another one loads by the name in a database's URL."""
 EXTRAS = ("postgres",)
-"""Of Tacit, that an image has."""
+"""The extras of Tacit that an image has."""
 SKIPPED = ("__pycache__",)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What an image holds: own ``files`` by their path in it, and ``distributions`` by normalised name."""
+    """The contents of an image: own ``files`` by their path in it, and ``distributions`` by normalised name."""
 
     domain: Domain
     modules: frozenset[str]
@@ -42,8 +42,8 @@ class Selection:
 
 
 def select(domain: Domain) -> Selection:
-    """What the image of ``domain`` holds. Raises ``UsageError`` where a package is missing here, and ``Fatal`` where
-    the code of ``domain`` reaches into another's."""
+    """The contents of the image of ``domain``. Raises ``UsageError`` if a package is missing here, and ``Fatal`` if the
+    code of ``domain`` imports another domain's."""
     require_extra("an image", "containers", "grimp", "packaging")
     graph = _graph()
     own = [name for package in domain.packages for name in (package, *graph.find_descendants(package))]
@@ -65,7 +65,7 @@ def _graph() -> ImportGraph:
 
 
 def _reached(graph: ImportGraph, roots: Iterable[str]) -> frozenset[str]:
-    """Everything that is imported with ``roots``: a module brings the packages above it."""
+    """All modules that are imported with ``roots``; a module imports the packages above it, too."""
     found, waiting = set[str](), list(roots)
     while waiting:
         name = waiting.pop()
@@ -83,7 +83,7 @@ def _is_within(name: str, packages: Iterable[str]) -> bool:
 
 
 def _files(modules: Iterable[str], packages: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """The files of ``modules``, with the data in their folders, and ``packages`` whole."""
+    """The files of ``modules`` with the data in their folders, and all files of ``packages``."""
     top = _top()
     for name in modules:
         source = _source(name)
@@ -102,12 +102,12 @@ def _source(name: str) -> Path:
 
 @cache
 def _top() -> Path:
-    """The folder that the own packages lie in."""
+    """The folder that holds Tacit's own packages."""
     return Path(tacit.__file__).parent.parent
 
 
 def _data(folder: Path) -> Iterator[Path]:
-    """The data of a package: files that are no modules, and folders without modules of the package."""
+    """The data of a package: files that are not modules, and folders without modules of the package."""
     for path in folder.iterdir():
         if path.is_file() and path.suffix != ".py":
             yield path
@@ -120,8 +120,8 @@ def _regular(folder: Path) -> Iterator[Path]:
 
 
 def _distributions(names: Iterable[str]) -> dict[str, Distribution]:
-    """The distributions that bring the modules ``names``, and all that these need. What Tacit uses where it happens to
-    be installed, and does not ask for, is not among them."""
+    """The distributions that provide the modules ``names``, and all their dependencies. A distribution that Tacit uses
+    only if it happens to be installed, and does not require, is not among them."""
     extras = dict(_own_requirements())
     brought = {_normal(one) for name in names for one in _by_module().get(name, ())}
     waiting, found = sorted(brought & extras.keys()), dict[str, Distribution]()
@@ -143,7 +143,8 @@ def _own_requirements() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 @cache
 def _ever_asked_for() -> frozenset[str]:
-    """What Tacit asks for with any of its extras, and itself: an installation of before a change asks for less."""
+    """Everything that Tacit requires with any of its extras, and Tacit itself. An older installation may require
+    less."""
     metadata = importlib.metadata.metadata("tacit")
     extras = metadata.get_all("Provides-Extra") or ()
     return frozenset({"tacit", *(name for name, _ in _requirements(importlib.metadata.distribution("tacit"), extras))})
@@ -155,7 +156,7 @@ def _by_module() -> Mapping[str, list[str]]:
 
 
 def _requirements(distribution: Distribution, extras: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What ``distribution`` with ``extras`` needs here: names, each with the extras that are wanted of it."""
+    """What ``distribution`` with ``extras`` requires here: names, each with the extras that are wanted of it."""
     from packaging.requirements import Requirement
 
     for text in distribution.requires or ():
@@ -175,12 +176,12 @@ def _installed(name: str) -> Distribution:
     try:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError as error:
-        raise UsageError(f"an image needs {name}: pip install 'tacit[containers,postgres]'") from error
+        raise missing_extra("an image", "containers,postgres", name) from error
 
 
 def distribution_files(distribution: Distribution) -> Iterator[tuple[str, Path]]:
-    """The files of a distribution by their path among modules, scripts and bytecode left out. Raises ``UsageError``
-    where one is not what was installed."""
+    """The files of a distribution by their path among modules, without scripts and bytecode. Raises ``UsageError`` if
+    one differs from what was installed."""
     name = distribution.name
     for entry in distribution.files or ():
         if entry.parts[0] == ".." or entry.suffix == ".pyc" or entry.is_absolute():
@@ -200,7 +201,7 @@ def _digest(path: Path, name: str) -> str:
 
 
 def needs_of(name: str, among: Iterable[str]) -> list[str]:
-    """Which of ``among`` the installed distribution ``name`` asks for, with the extras that Tacit wants of it."""
+    """Those of ``among`` that the installed distribution ``name`` requires, with the extras that Tacit wants of it."""
     wanted = EXTRAS if name == "tacit" else dict(_own_requirements()).get(name, ())
     needed = {one for one, _ in _requirements(_installed(name), wanted)} | set(DRIVERS.get(name, ()))
     return sorted(needed & set(among))

@@ -32,9 +32,9 @@ from tacit.version import DapVersion
 IN_MEMORY = "sqlite+aiosqlite:///:memory:"
 UPLOAD_BYTES_PER_MINUTE = 1 << 30
 LIMITS = LeaderLimits(min_job_size=1, max_job_delay=0.2, group_delay=0.0, idle_seconds=0.1, retry_delay=0.5)
-"""A tester waits for an answer, not for company."""
+"""A tester waits for each answer, so uploads do not wait for others to share a transaction."""
 DRAFT_PORT = 8080
-"""The port that a test runner takes for granted."""
+"""The port that a test runner assumes."""
 
 
 def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> web.Application:
@@ -99,8 +99,8 @@ class Provisioning:
         ]
 
     async def endpoint(self, request: web.Request, asked: Endpoint) -> dict[str, Any]:
-        """Where the task's resources are: below the root, and on another port than a test runner expects by full
-        URL."""
+        """Where the task's resources are: below the root. On a port other than the one that a test runner expects, as a
+        full URL."""
         self._require_role(asked.role)
         task_id_of(asked.task_id)
         name = None if request.transport is None else request.transport.get_extra_info("sockname")
@@ -108,7 +108,7 @@ class Provisioning:
         return {"endpoint": "/" if port == DRAFT_PORT else f"http://{asked.hostname}:{port}/"}
 
     async def add_task(self, _request: web.Request, asked: AggregatorTask) -> dict[str, Any]:
-        """Serve a task from now on. Raises what ``api.command`` answers with an error."""
+        """Serve a task from now on. Raises the errors that ``api.command`` turns into answers."""
         self._require_role(asked.role)
         party = self._party(asked)
         if self._role is Role.LEADER:

@@ -1,8 +1,8 @@
 """Requests and answers of the test API: POST with a JSON object, answered by ``{"status": ..., "error"?: ...}``.
 
-A command that was understood is answered with 200, whatever came of it; a body that is no JSON object with 400. The
-media type must be ``application/json``, and on loopback the Host a name of it: so no page in a browser can command a
-server here.
+A command that was understood is answered with 200, whatever its outcome; a body that is not a JSON object with 400. The
+media type must be ``application/json`` and, on loopback, the Host must be a loopback name: so no page in a browser can
+command a server here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tacit.service.app import read_body
 PREFIX = "/internal/test/"
 MAX_BODY = 1 << 20
 MOST_TASKS = 1000
-"""Tasks of one process."""
+"""Most tasks of one process."""
 LONGEST_ERROR = 500
 
 Kind = TypeVar("Kind", bound=Document)
 Command = Callable[[web.Request, Kind], Awaitable[dict[str, Any]]]
-"""Does what a request asks for; returns what is beside ``status``, or a status of its own."""
+"""Carries out a request; returns the members beside ``status``, or a status of its own."""
 
 
 def ready() -> web.RouteDef:
@@ -62,7 +62,7 @@ def command(name: str, kind: type[Kind], run: Command[Kind]) -> web.RouteDef:
 
 
 def words_of(error: Exception) -> str:
-    """One line that says what was wrong."""
+    """One line that says what was wrong with a request."""
     text = error.detail or error.title if isinstance(error, Abort) else str(error)
     text = f"{error.rule}: {error.detail}" if isinstance(error, Refusal) else text
     return " ".join((text or type(error).__name__).split())[:LONGEST_ERROR]
@@ -73,7 +73,8 @@ def _error(detail: str) -> dict[str, Any]:
 
 
 def _require_local(request: web.Request) -> None:
-    """Refuse a request that came to loopback under another name: a page whose name was made to point here."""
+    """Refuse a request that came to loopback under another name, as from a page whose name was made to resolve to
+    loopback."""
     name = None if request.transport is None else request.transport.get_extra_info("sockname")
     if isinstance(name, tuple) and is_loopback(str(name[0])) and not is_loopback(_host(request)):
         raise Abort("about:blank", "the Host is no name of this machine's loopback", status=403, title="Forbidden")

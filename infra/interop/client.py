@@ -1,4 +1,4 @@
-"""The Client of the test API: shards, seals and uploads one report as a device does, but for token and relay."""
+"""The Client of the test API: shards, seals and uploads one report as a device does, but without token and relay."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tacit.version import DapVersion
 
 
 def make_client(deps: Deps, version: DapVersion) -> web.Application:
-    """A Client that uploads what it is told to."""
+    """A Client that uploads what the test runner asks for."""
     app = make_app("interop-client", deps, max_body=MAX_BODY)
     app.router.add_routes([ready(), command("upload", Upload, Uploading(deps, version).upload)])
     return app
 
 
 class _Direct:
-    """Requests without a relay between."""
+    """Sends requests directly, without a relay."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

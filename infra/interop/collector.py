@@ -1,4 +1,4 @@
-"""The Collector of the test API: the service's own collections, of tasks from ``add_task``."""
+"""The Collector of the test API: the service's own collections, for tasks from ``add_task``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Pace:
 
 @dataclass(frozen=True)
 class BareSubject:
-    """A task to collect, and the key to it."""
+    """A task to collect, and its key pair."""
 
     task: Task
     key_pair: KeyPair = field(repr=False)
@@ -51,11 +51,11 @@ class BareSubject:
         return self.task.task_id_text
 
     def active(self) -> tuple[Task, KeyPair]:
-        """Task and key."""
+        """The task and its key pair."""
         return self.task, self.key_pair
 
     def document(self, _row: Collection, aggregate: AggregateResult, _now: float) -> dict[str, Any]:
-        """What ``collection_poll`` tells of a batch; the interval in seconds."""
+        """The members that ``collection_poll`` returns for a batch; the interval in seconds."""
         precision, values = self.task.time_precision, [str(value) for value in aggregate.values]
         return {
             "report_count": aggregate.report_count,
@@ -66,17 +66,17 @@ class BareSubject:
 
 
 class BareSubjects:
-    """Tasks by id."""
+    """The tasks by id."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, BareSubject] = {}
 
     def find(self, task_id: bytes, /) -> BareSubject | None:
-        """One of them."""
+        """The task with this id, or None."""
         return self.known.get(task_id)
 
     async def step(self) -> int:
-        """There is nowhere to look for more."""
+        """0: there is nowhere to look for more tasks."""
         return 0
 
 
@@ -120,7 +120,7 @@ class Commands:
         self._credentials = credentials
 
     def routes(self) -> list[web.RouteDef]:
-        """Every command."""
+        """The routes of all commands."""
         return [
             ready(),
             command("add_task", CollectorTask, self.add_task),
@@ -129,7 +129,7 @@ class Commands:
         ]
 
     async def add_task(self, _request: web.Request, asked: CollectorTask) -> dict[str, Any]:
-        """Make a key for a task, and tell its configuration."""
+        """Make a key pair for a task, and return its configuration."""
         known = self._subjects.known
         if asked.id in known:
             raise UsageError("task_id: a task with this id was added before")
@@ -157,7 +157,7 @@ class Commands:
         return {"handle": row.id}
 
     async def poll(self, _request: web.Request, asked: CollectionPoll) -> dict[str, Any]:
-        """How far a collection is."""
+        """The state of a collection."""
         row = await self._collector.show(asked.handle)
         if row.state is CollectionState.REFUSED:
             raise UsageError(_why(row))

@@ -3,7 +3,7 @@
 DAP-18 seals every share under the whole task configuration, so that every party needs all of it: where the draft gives
 a party less, it takes the members of the other requests (``helper``, ``min_batch_size``, ``batch_mode``, ``task_start``
 with ``task_end`` or ``task_duration``), and two of our own, ``task_info`` and, instead of all single ones,
-``task_configuration``. Members that nobody knows are left alone, as the draft wants it.
+``task_configuration``. Unknown members are ignored, as the draft demands.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from tacit.vdaf.prio3 import (
 from tacit.vdaf.registry import SHARES, vdaf_configuration, vdaf_from_configuration
 from tacit.version import DapVersion
 
+JANUS_TASK_INFO = b"task-info"
+"""What Janus's test servers write for a task whose requests give no ``task_info``."""
+
 Number = Annotated[str, Field(pattern=r"^[0-9]{1,39}$")]
 """An integer of a VDAF, in base 10."""
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Text = Annotated[str, Field(min_length=1, max_length=2048)]
 Token = Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-~]([ -~]*[!-~])?$")]
-"""What may stand in an HTTP header."""
+"""Characters that an HTTP header may hold."""
 
 
 class Document(BaseModel):
@@ -45,7 +48,7 @@ Kind = TypeVar("Kind", bound=Document)
 
 
 class Vdaf(Document):
-    """A VDAF with its parameters. ``bits`` stands for a largest measurement of so many bits."""
+    """A VDAF with its parameters. ``bits`` means a largest measurement of that many bits."""
 
     type: Text
     max_measurement: Number | None = None
@@ -89,7 +92,7 @@ class Vdaf(Document):
 
 
 class TaskMembers(Document):
-    """What every request that names a task's parameters has in common; times and durations in seconds."""
+    """The members common to every request with task parameters; times and durations are in seconds."""
 
     task_id: Text
     leader: Text
@@ -135,10 +138,10 @@ class TaskMembers(Document):
         return kind.decode(made.encode())
 
     def _info(self, version: DapVersion) -> bytes:
-        """``task_info``: as it is given, else empty, or the task id where it may not be empty."""
+        """``task_info`` as given; if absent, what Janus's test servers write or, in DAP-18 proper, the task id."""
         if self.task_info is not None:
             return unb64url(self.task_info, what="task_info")
-        return self.id if version.least_task_info else b""
+        return self.id if version.least_task_info else JANUS_TASK_INFO
 
     def _extensions(self) -> tuple[TaskExtension, ...]:
         end = self.task_end
@@ -147,7 +150,9 @@ class TaskMembers(Document):
         if self.task_start is None and end is None:
             return ()
         if self.task_start is None or end is None or end <= self.task_start:
-            raise UsageError("task_start and task_end (or task_duration) go together, the end behind the start")
+            raise UsageError(
+                "task_start and task_end (or task_duration) go together, and the end must be after the start"
+            )
         return (TaskExtension.task_interval(in_units(self.task_start, end - self.task_start, self.time_precision)),)
 
 
@@ -182,12 +187,12 @@ class Upload(TaskMembers):
     time: Count | None = None
 
     def value(self) -> int | list[int]:
-        """The measurement as the VDAF takes it."""
+        """The measurement in the form that the VDAF takes."""
         return int(self.measurement) if isinstance(self.measurement, str) else [int(one) for one in self.measurement]
 
 
 class Query(Document):
-    """Which batch is collected."""
+    """The batch to collect."""
 
     batch_mode: Count = Field(validation_alias=AliasChoices("type", "batch_mode"))
     batch_interval_start: Count | None = None
@@ -209,7 +214,7 @@ class CollectionPoll(Document):
 
 
 def read(kind: type[Kind], data: object) -> Kind:
-    """``data``, parsed JSON, as a request. Raises ``UsageError`` with the member that is wrong."""
+    """``data``, parsed JSON, as a request. Raises ``UsageError`` that names the wrong member."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:

@@ -29,7 +29,7 @@ WARNING = (
 
 
 def make(role: str, version: DapVersion, transport: Transport) -> web.Application:
-    """The application of one role. Raises ``UsageError`` for another word."""
+    """The application of one role. Raises ``UsageError`` for an unknown role."""
     if role not in ROLES:
         raise UsageError(f"no role is called {role}; choose one of {', '.join(ROLES)}")
     credentials = Credentials()
@@ -41,8 +41,8 @@ def make(role: str, version: DapVersion, transport: Transport) -> web.Applicatio
 
 
 async def run_interop(role: str, version: DapVersion, listen: Listen, *, insecure_http: bool) -> None:
-    """Serve one role until it is told to stop. ``insecure_http``: also beyond loopback, and to peers there. Raises
-    ``UsageError``."""
+    """Serve one role until the process is told to stop. ``insecure_http`` allows plain HTTP beyond loopback, and to
+    peers there. Raises ``UsageError``."""
     if not insecure_http and not is_loopback(listen.host):
         raise UsageError(f"--host {listen.host}: only loopback without --insecure-http, for a network of test machines")
     async with HttpTransport(insecure_http=insecure_http, repeat_posts=True) as transport:

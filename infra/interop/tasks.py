@@ -26,32 +26,32 @@ from tacit.tokens.slots import Slot
 from tacit.version import DapVersion
 
 MOST_REPORTS = 1_000_000
-"""Reports that a task is made for; twice as many may come."""
+"""Number of reports that a task expects; twice as many may come."""
 GRACE_SECONDS = 7 * 86400.0
 ALWAYS = Interval(0, 1 << 40)
-"""The interval of a task that states none."""
+"""The interval of a task whose request states none."""
 AUTH_HEADER = "DAP-Auth-Token"
-"""Where the draft of the test API has the token; ``Authorization: Bearer`` is taken and sent too."""
+"""The header in which the draft of the test API puts the token. A bearer token is accepted too, but never sent: Janus
+compares kinds of tokens first, and refuses a caller who shows both."""
 _NO_SLOT = Slot("", 0, 0)
-_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _RESOURCE = re.compile(r"/tasks/([A-Za-z0-9_-]{43})(?:/|$)")
 
 
 class BareParty(Party):
-    """An aggregator's view of a task whose reports bear no token: each counts once by its id, and nothing tells senders
-    apart."""
+    """An aggregator's view of a task whose reports carry no token: each report counts once by its id, and senders
+    cannot be told apart."""
 
     EXTENSION_TYPE: ClassVar[int | None] = None
 
     def evidence(self, public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
-        """Nothing; an extension of any kind is unknown."""
+        """Returns nothing: an extension of any kind is unknown."""
         check_report_extensions(public, private, ())
         return b""
 
     def nullifiers(
         self, report_ids: Sequence[bytes], evidence: Sequence[bytes], _crypto: JobCrypto
     ) -> list[bytes | ReportRejected]:
-        """A digest of task and report id for each, in the place of a token's."""
+        """For each report a digest of task id and report id, in place of a token's nullifier."""
         prefix = b"tacit interop report" + self.task.task_id
         return [
             hashlib.sha256(prefix + report_id + one).digest()
@@ -62,8 +62,8 @@ class BareParty(Party):
 def bare_task(
     task_id: bytes, configuration: TaskConfiguration, version: DapVersion, configs: Mapping[Role, HpkeConfig]
 ) -> Task:
-    """The task of ``configuration`` under an id that somebody chose, with the HPKE configurations that a party knows.
-    Raises ``Refusal``."""
+    """The task of ``configuration`` under a chosen id, with the HPKE configurations that a party knows. Raises
+    ``Refusal``."""
     if configuration.batch_config or configuration.time_precision < 1 or configuration.min_batch_size < 1:
         raise Refusal("task-batch", "batch_config must be empty, time precision and minimum batch size at least 1")
     selected = configuration.batch_mode is BatchMode.LEADER_SELECTED
@@ -88,7 +88,7 @@ def bare_task(
 
 
 def usable(config: HpkeConfig) -> bool:
-    """Whether something can be sealed to an HPKE configuration."""
+    """Whether this project can seal to an HPKE configuration."""
     try:
         checked_public_key(config.public_key)
     except DecodeError:
@@ -97,39 +97,39 @@ def usable(config: HpkeConfig) -> bool:
 
 
 class Credentials:
-    """Tokens by task: digests of those that callers must show, and what we show to the task's other aggregator."""
+    """Tokens by task: digests of those that callers must show, and the token that we show to the task's other
+    aggregator."""
 
     def __init__(self) -> None:
         self._digests: dict[str, dict[str, bytes]] = {}
         self._shown: dict[str, str] = {}
 
     def add(self, task: Task, callers: Mapping[str, str], shown: str = "") -> None:
-        """The tokens of a task: by the role of the caller, and ``shown`` in our own requests."""
+        """Add the tokens of a task: ``callers`` by role, and ``shown`` in our own requests."""
         self._digests[task.task_id_text] = {role: token_digest(token) for role, token in callers.items()}
         self._shown[task.task_id_text] = shown
 
     def digests(self, task_id: str) -> dict[str, bytes] | None:
-        """By role; ``None`` for an unknown task."""
+        """Digests by role; ``None`` for an unknown task."""
         return self._digests.get(task_id)
 
     def headers(self, url: str) -> dict[str, str]:
-        """What a request to a task's resource shows."""
+        """The headers of a request to a task's resource."""
         found = _RESOURCE.search(url)
         token = "" if found is None else self._shown.get(found[1], "")
-        bearer = {"Authorization": f"Bearer {token}"} if _BEARER.fullmatch(token) else {}
-        return {AUTH_HEADER: token, **bearer} if token else {}
+        return {AUTH_HEADER: token} if token else {}
 
 
 class TaskCallers(Callers):
-    """Each task has callers of its own, who show their token as the test API says or as a bearer token."""
+    """Each task has its own callers, who show their token as the test API says, or as a bearer token."""
 
     def __init__(self, service: str, credentials: Credentials) -> None:
         super().__init__(service, Listen(), {})
         self._credentials = credentials
 
     def require(self, request: web.Request, *roles: str) -> str:
-        """The role among ``roles`` whose token the caller shows. Raises ``DapAbort`` for a task that is not known and
-        ``Abort`` for a caller who is none of them."""
+        """The role among ``roles`` whose token the caller shows. Raises ``DapAbort`` for an unknown task, and ``Abort``
+        for a caller who shows none of these tokens."""
         digests = self._credentials.digests(request.match_info.get("task_id", ""))
         if digests is None:
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK)
@@ -147,7 +147,7 @@ def _presented(request: web.Request) -> str:
 
 
 class TaskTransport:
-    """A ``Transport`` that shows the token of the task whose resource it asks for, in the place of any other."""
+    """A ``Transport`` that shows the token of the task whose resource it requests, in place of any other token."""
 
     def __init__(self, onward: Transport, credentials: Credentials) -> None:
         self._onward = onward

@@ -1,1 +1,1 @@
-"""Kustomize documents: a base, and an overlay for each organisation, with its own services alone."""
+"""Kustomize documents: a base, and for each organisation an overlay with only its own services."""

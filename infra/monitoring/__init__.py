@@ -1,5 +1,5 @@
-"""What a Prometheus and a Grafana are told about a stack.
+"""Monitoring of a stack by Prometheus and Grafana.
 
-``alerts.yml`` are the rules, ``alerts_test.yml`` their tests (``promtool test rules``), ``dashboard.json`` what Grafana
-imports; ``scraping`` says which listeners there are.
+``alerts.yml`` holds the alert rules, ``alerts_test.yml`` their tests (``promtool test rules``), ``dashboard.json`` the
+dashboard for Grafana; ``scraping`` lists the metrics listeners.
 """

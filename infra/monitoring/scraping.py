@@ -14,14 +14,14 @@ DASHBOARD = FOLDER / "dashboard.json"
 CONFIG = "prometheus.yml"
 JOB = "tacit"
 SCRAPE_SECONDS = 30
-"""Counts move once a minute: to look more often shows nothing more."""
+"""Seconds between two scrapes. Counts are published once a minute, so scraping more often shows nothing more."""
 
 
 def scrape_config(
     metrics: Mapping[str, str], *, seconds: int = SCRAPE_SECONDS, tls: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """For Prometheus: ``metrics`` are the URLs of metrics by the name of a service, which becomes the label
-    ``party``; ``tls`` the members of ``tls_config`` with which all of them are read, ``None`` where none has TLS."""
+    """A Prometheus configuration. ``metrics`` are the metrics URLs by the name of a service, which becomes the label
+    ``party``; ``tls`` holds the members of ``tls_config`` for all of them, ``None`` without TLS."""
     return {
         "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
         "rule_files": [str(ALERTS)],
@@ -38,7 +38,7 @@ def scrape_config(
 
 
 def write_scrape_config(folder: Path, metrics: Mapping[str, str], tls: Mapping[str, str] | None = None) -> Path:
-    """Write it as JSON, which is YAML too, into ``folder``. Raises ``OSError``."""
+    """Write the configuration into ``folder`` as JSON, which is also YAML. Raises ``OSError``."""
     path = folder / CONFIG
     path.write_text(json.dumps(scrape_config(metrics, tls=tls), indent=1))
     return path

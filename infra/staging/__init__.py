@@ -1,1 +1,1 @@
-"""Staging: every organisation of a stack beside the others, and hundreds of real devices that come and go."""
+"""Staging: all organisations of a stack on one machine, and hundreds of real devices that come and go."""

@@ -1,4 +1,4 @@
-"""The processes of a staging deployment's devices: hosts of hundreds, and single agents."""
+"""The processes of a staging deployment's devices: hosts that run hundreds, and single agents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_SECONDS = 300.0
 LOOK_SECONDS = 0.25
 WATCH_SECONDS = 3.0
 TELL_SECONDS = "1"
-"""How often a host looks whether its counts changed."""
+"""Seconds between two checks of a host whether its counts changed."""
 LOG_SUFFIX = ".log"
 SINGLE_LOG = "agent.log"
 LOG_TAIL_BYTES = 65_536
@@ -31,8 +31,9 @@ LOG_TAIL_BYTES = 65_536
 
 @contextlib.asynccontextmanager
 async def agents_at_work(devices: Devices, within: Sequence[str]) -> AsyncIterator[dict[Path, Child]]:
-    """The processes of all ``devices``, by log, every device at work, while the block runs; ``within`` stands before
-    their commands. Raises ``UsageError`` where one ends, or none more is at work for ``START_SECONDS``."""
+    """Run the processes of all ``devices`` while the block runs; yields them by log once every device is at work.
+    ``within`` is put before their commands. Raises ``UsageError`` if one ends, or if no further device is at work for
+    ``START_SECONDS``."""
     children: dict[Path, Child] = {}
     try:
         for log, command in _commands(devices).items():
@@ -53,31 +54,31 @@ def device_logs(devices: Devices) -> list[Path]:
 
 
 def told_host(folder: str) -> list[str]:
-    """What ``tacit`` is told to run the devices in ``folder``."""
+    """The arguments of ``tacit`` to run the devices in ``folder``."""
     return ["agent", "host", folder, "--every", TELL_SECONDS, "--json"]
 
 
 def told_single(folder: str) -> list[str]:
-    """What it is told to run the one device in ``folder``."""
+    """The arguments of ``tacit`` to run the one device in ``folder``."""
     return ["agent", "run", "--config", f"{folder}/{CONFIG_NAME}", "--json"]
 
 
 def _commands(devices: Devices) -> dict[Path, list[str]]:
-    """What each process is told, by its log."""
+    """The command of each process, by its log."""
     told = [*(told_host(str(host)) for host in devices.hosts), *(told_single(str(folder)) for folder in devices.single)]
     return {log: tacit_command(*arguments) for log, arguments in zip(device_logs(devices), told, strict=True)}
 
 
 @dataclass(frozen=True)
 class Runners:
-    """How what writes a log is started, and stopped for good."""
+    """How the writer of a log is started, and stopped for good."""
 
     start: Callable[[Path], Child]
     stop: Callable[[Path, Child], None]
 
 
 def processes_of(devices: Devices, within: Sequence[str]) -> Runners:
-    """Processes of this machine, ``within`` as for ``agents_at_work``."""
+    """Runners for processes of this machine; ``within`` as for ``agents_at_work``."""
     return Runners(lambda log: Child([*within, *_commands(devices)[log]], log), lambda _log, child: child.stop())
 
 
@@ -88,8 +89,8 @@ async def watch_agents(
     say: Callable[[str], None],
     changed: Callable[[], None],
 ) -> None:
-    """Until cancelled: say of each process that ends that it has, and let single devices leave and start again as their
-    files say. ``children`` are those of ``agents_at_work``, and go on to be; ``changed`` is called after a change."""
+    """Until cancelled: report each process that ends, and let single devices leave and restart as their files say.
+    ``children`` are those of ``agents_at_work`` and are kept up to date; ``changed`` is called after a change."""
     clock, said, began = SystemClock(), set[Child](), _stamps(devices)
     while True:
         for log, child in children.items():
@@ -107,7 +108,7 @@ async def watch_agents(
 
 
 def _stamps(devices: Devices) -> dict[Path, int]:
-    """When the configuration of each single device was touched last (nanoseconds), by its log."""
+    """When the configuration of each single device was last touched (nanoseconds), by its log."""
     found = {}
     for folder in devices.single:
         with contextlib.suppress(FileNotFoundError):
@@ -116,7 +117,7 @@ def _stamps(devices: Devices) -> dict[Path, int]:
 
 
 async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> None:
-    """Wait until all ``devices`` are, as their logs tell; ``children`` by log. Raises ``UsageError`` as
+    """Wait until all ``devices`` are at work, according to their logs; ``children`` by log. Raises ``UsageError`` as
     ``agents_at_work``."""
     clock, wanted, most = SystemClock(), devices.present, -1
     until = 0.0
@@ -134,8 +135,8 @@ async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> Non
 
 
 def counted(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) -> dict[str, Any]:
-    """How it goes with the devices, in numbers as ``tacit agent host`` tells them; of those with a process of their own
-    only whether they started. ``runs``: whether the process that writes a log has not ended."""
+    """Counts of the devices and their states, as ``tacit agent host`` logs them; for devices with a process of their
+    own only whether they started. ``runs``: whether the process that writes a log has not ended."""
     logs = [log for host in devices.hosts if runs(log := host.with_suffix(LOG_SUFFIX))]
     told = [found for log in logs if (found := _last_counts(log))]
     alone = sum(runs(log) and _started(log) for log in (folder / SINGLE_LOG for folder in devices.single))
@@ -164,7 +165,7 @@ def counted(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) 
 
 
 def _last_counts(log: Path) -> dict[str, Any]:
-    """The last counts that a host told, or nothing."""
+    """The last counts that a host logged, or an empty mapping."""
     for line in reversed(_tail(log)):
         with contextlib.suppress(ValueError):
             found: dict[str, Any] = json.loads(line)

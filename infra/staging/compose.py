@@ -1,7 +1,7 @@
 """The compose file of a stack: by the Compose Specification, for podman-compose and docker compose.
 
-Paths are relative to the stack's folder, in which the file lies. Every container has a read-only root, no capability,
-a user who is not root, limits, and a health check; what is secret reaches it as a file of its own.
+Paths are relative to the stack's folder, which holds the file. Every container has a read-only root, no capability, a
+user who is not root, limits, and a health check; secrets reach it as separate files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from infra.staging.networks import project_of
 FILE = "compose.yaml"
 FILES = "/etc/tacit"
 STACK = "/tacit"
-"""Where devices find what all of them read."""
+"""Folder in a container with the files that all devices read."""
 MOST_FILES, MOST_PROCESSES = 65_536, 4096
 SERVICE_MEMORY, DEVICES_MEMORY = "768m", "2g"
 SERVICE_CPUS = 1.0
@@ -47,7 +47,7 @@ CHECKED = {"interval": "30s", "timeout": "10s", "retries": 3, "start_period": "6
 def compose_document(
     layout: Layout, devices: Devices, images: Mapping[str, str], database_image: str
 ) -> dict[str, Any]:
-    """The document. ``images``: names by domain."""
+    """The compose document. ``images``: names by domain."""
     organisations = with_database(layout)
     databases = {f"{name}-database": _database(layout, name, database_image) for name in organisations}
     services = {title(name): _service(layout, name, images[domain_of(name).name]) for name in layout.services}
@@ -81,22 +81,22 @@ def compose_document(
 
 
 def title(name: str) -> str:
-    """What a stack's service is called in the file."""
+    """The name of a stack's service in the file."""
     return name.replace("_", "-")
 
 
 def device_titles(devices: Devices) -> list[str]:
-    """The services of the file that are devices."""
+    """The services of the file that run devices."""
     return [_device_title(folder) for folder in (*devices.hosts, *devices.single)]
 
 
 def container_of(layout: Layout, name: str) -> str:
-    """The name of the container of a service of the file."""
+    """The container name of a service of the file."""
     return f"{project_of(layout.state_dir)}-{name}"
 
 
 def told_service(layout: Layout, name: str) -> list[str]:
-    """What ``tacit`` is told to run a stack's service in its container."""
+    """The arguments of ``tacit`` that run a stack's service in its container."""
     return ["serve", kind_of(name), "--config", f"{FILES}/{layout.configs[name].name}"]
 
 
@@ -105,7 +105,7 @@ def _device_title(folder: Path) -> str:
 
 
 def _contained(image: str, user: int, legs: Mapping[str, str], memory: str, cpus: float) -> dict[str, Any]:
-    """What every container has."""
+    """The members that every container has."""
     return {
         "image": image,
         "user": f"{user}:{user}",
@@ -128,7 +128,7 @@ def _contained(image: str, user: int, legs: Mapping[str, str], memory: str, cpus
 
 
 def _least(limit: int, wanted: int) -> int:
-    """``wanted``, or what this machine allows at most."""
+    """``wanted``, or this machine's limit if that is lower."""
     _, hard = resource.getrlimit(limit)
     return wanted if hard < 0 else min(hard, wanted)
 

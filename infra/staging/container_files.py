@@ -1,4 +1,4 @@
-"""The files that the containers of a stack are given, each with the owner it has in its container."""
+"""The files that the containers of a stack get, each with its owner in the container."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DATABASES, SCRIPT = "databases", "database.sh"
 ROLES, SUPERUSER, PASSWD = "roles.sql", "superuser", "passwd"
 PROMETHEUS = "prometheus"
 PUBLIC = "public"
-"""The folder of what every device may read: the policy, and the authority's certificate."""
+"""The folder of the files that every device may read: the policy, and the authority's certificate."""
 
 
 def write_databases(layout: Layout, entropy: Entropy, now: float) -> None:
-    """A folder for the database of each organisation that has one: a role and a database per service, made once, and
-    a new certificate. Services get the URL of their own."""
+    """Make a folder for the database of each organisation that has one: a role and a database per service, made once,
+    and a new certificate. Each service gets the URL of its own database."""
     folder = layout.state_dir / DATABASES
     for organisation, services in with_database(layout).items():
         own = folder / organisation
@@ -69,8 +69,8 @@ def _provision(layout: Layout, own: Path, organisation: str, services: list[str]
 
 
 def write_prometheus(layout: Layout, parts: Iterable[Part], now: float) -> None:
-    """For each organisation a folder with what a Prometheus of its own needs to read the metrics of its services, and
-    of nobody else's: a configuration, and a new certificate."""
+    """Make a folder for each organisation with what its Prometheus needs to read the metrics of its own services and of
+    no others: a configuration, and a new certificate."""
     metrics: dict[str, dict[str, str]] = {}
     for part in parts:
         if part.metrics is not None:
@@ -82,7 +82,7 @@ def write_prometheus(layout: Layout, parts: Iterable[Part], now: float) -> None:
 
 
 def hand_over(layout: Layout, devices: Devices) -> None:
-    """Give every file to the user of the container that reads it; as root."""
+    """Give every file to the user of the container that reads it; needs root."""
     for name in layout.configs:
         hand_over_service(layout, name)
     for organisation in with_database(layout):
@@ -95,7 +95,7 @@ def hand_over(layout: Layout, devices: Devices) -> None:
 
 
 def hand_over_service(layout: Layout, name: str) -> None:
-    """Give a service's files to the user of its container; as root."""
+    """Give a service's files to the user of its container; needs root."""
     folder = layout.configs[name].parent
     (folder / layout.options.state_folder).mkdir(mode=0o700, exist_ok=True)
     _give(folder, user_of(organisation_of(name)))
@@ -109,7 +109,7 @@ def _give(folder: Path, user: int) -> None:
 
 
 def files_of(layout: Layout, name: str) -> tuple[list[str], list[str]]:
-    """The files beside a service's configuration that this names: the secret ones, and the others."""
+    """The files that a service's configuration names: the secret ones, and the others."""
     folder = layout.configs[name].parent
     named = {text for text in _texts(json.loads(layout.configs[name].read_text())) if "/" not in text}
     found = sorted(text for text in named if (folder / text).is_file())
@@ -118,7 +118,7 @@ def files_of(layout: Layout, name: str) -> tuple[list[str], list[str]]:
 
 
 def _texts(value: object) -> list[str]:
-    """Every text in a document."""
+    """Every string in a document."""
     if isinstance(value, str):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -1,8 +1,8 @@
-"""Where each container of a stack is, and who it runs as: networks, addresses, users.
+"""Network, addresses and user of each container of a stack.
 
-Every organisation has a network of its own, in which its services listen, and one behind it for its database. Networks
-are internal: no route leads out of them. Whoever calls an organisation has a leg in its network, and so reaches it and
-nobody beyond.
+Every organisation has a network of its own, in which its services listen, and a second one for its database. Networks
+are internal: no route leads out of them. A caller of an organisation has an address in its network, and so reaches that
+organisation and nothing beyond it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.stack_options import CONTAINER_BLOCK, ORGANISATIONS, address_of, orga
 from infra.staging.networks import place_of
 
 FIRST_CALLER, FIRST_DEVICES = 100, 150
-"""The last number of their addresses in networks that are not their own."""
+"""The last numbers of the first addresses that services, and devices, get in networks that are not their own."""
 MOST_DEVICE_CONTAINERS = 100
 DATABASE_FIRST, DATABASE_ADDRESS = 90, 10
 FIRST_USER, FIRST_DATABASE_USER = 10_001, 10_101
@@ -28,7 +28,7 @@ def user_of(place: str) -> int:
 
 
 def database_user(organisation: str) -> int:
-    """Of its database."""
+    """The user and group id of an organisation's database container."""
     return FIRST_DATABASE_USER + ORGANISATIONS.index(organisation)
 
 
@@ -42,14 +42,14 @@ def with_database(layout: Layout) -> dict[str, list[str]]:
 
 
 def subnets(layout: Layout) -> dict[str, str]:
-    """Every network with its addresses."""
+    """Every network of the stack with its addresses."""
     own = {name: organisation_network(name, layout.options.network) for name in ORGANISATIONS}
     behind = {data_network(name): _behind(name, layout) for name in with_database(layout)}
     return {name: f"{numbers}.0/24" for name, numbers in {**own, **behind}.items()}
 
 
 def every_subnet(network: str) -> list[str]:
-    """Those that a stack with ``network`` may have."""
+    """The address ranges of every network that a stack with ``network`` may have."""
     own = [organisation_network(name, network) for name in ORGANISATIONS]
     last = network.rpartition(".")[2]
     behind = [f"{CONTAINER_BLOCK}.{DATABASE_FIRST + number}.{last}" for number in range(len(ORGANISATIONS))]
@@ -57,19 +57,19 @@ def every_subnet(network: str) -> list[str]:
 
 
 def data_network(organisation: str) -> str:
-    """The name of the network behind an organisation's own."""
+    """The name of the second network of an organisation, which holds its database."""
     return f"{organisation}-data"
 
 
 def called_by(name: str) -> tuple[str, ...]:
-    """In whose networks a service of a stack, or its devices, have a leg beside their own organisation's."""
+    """The organisations in whose networks a service of a stack, or its devices, have an address besides their own."""
     party = name if name == DEVICES else kind_of(name)
     places = [place_of(called) for caller, called in LEGS if caller == party]
     return tuple(dict.fromkeys(place for place in places if place != place_of(party)))
 
 
 def legs_of(layout: Layout, name: str) -> dict[str, str]:
-    """The addresses of a service by network, that at which it listens first."""
+    """The addresses of a service by network; the one at which it listens comes first."""
     own, number = organisation_of(name), layout.services.index(name)
     found = {own: address_of(name, layout.options)}
     found |= {other: _leg(layout, other, FIRST_CALLER + number) for other in called_by(name)}
@@ -79,12 +79,12 @@ def legs_of(layout: Layout, name: str) -> dict[str, str]:
 
 
 def device_legs(layout: Layout, number: int) -> dict[str, str]:
-    """The addresses of a container of devices by network."""
+    """The addresses of a container of devices, by network."""
     return {other: _leg(layout, other, FIRST_DEVICES + number) for other in called_by(DEVICES)}
 
 
 def database_address(layout: Layout, organisation: str) -> str:
-    """Where an organisation's database listens."""
+    """The address at which an organisation's database listens."""
     return f"{_behind(organisation, layout)}.{DATABASE_ADDRESS}"
 
 

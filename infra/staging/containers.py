@@ -1,4 +1,4 @@
-"""A stack at work in containers: databases first, then services, then devices, and all of it away at the end."""
+"""Runs a stack in containers: databases first, then services, then devices; at the end all of it is removed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ NETWORKS = 256
 
 
 def free_network(state_dir: Path) -> str:
-    """The first three numbers for a new stack in ``state_dir``: those of its folder, or the next ones with which it has
-    no address that a network of Podman's has. Raises ``UsageError`` where there are none."""
+    """The first three numbers of the addresses for a new stack in ``state_dir``: those derived from its folder, or the
+    next ones that overlap with no network of Podman. Raises ``UsageError`` if there are none."""
     listed = json.loads(podman("network", "ls", "--format", "json"))
     taken = [ip_network(one["subnet"]) for network in listed for one in network.get("subnets") or ()]
     block, _, first = network_of(state_dir).rpartition(".")
@@ -49,7 +49,7 @@ def free_network(state_dir: Path) -> str:
 
 @contextlib.contextmanager
 def alone(state_dir: Path) -> Iterator[Compose]:
-    """The containers of a stack, none of which is there; whatever the block leaves is taken away."""
+    """The containers of a stack, none of which exists yet; whatever the block leaves is removed."""
     compose = Compose(state_dir)
     compose.down()
     try:
@@ -62,8 +62,8 @@ def alone(state_dir: Path) -> Iterator[Compose]:
 async def services_at_work(
     layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console
 ) -> AsyncIterator[list[ServiceContainer]]:
-    """Databases and services, all of them ready, while the block runs, and watched: the services. Raises ``UsageError``
-    where one is not ready after ``READY_SECONDS``."""
+    """Run databases and services while the block runs; yields the services once all are ready, and watches them. Raises
+    ``UsageError`` if one is not ready after ``READY_SECONDS``."""
     notes.print(f"starting {len(with_database(layout))} databases and {len(parts)} services in {layout.state_dir}")
     await compose.up([f"{name}-database" for name in with_database(layout)])
     await _until_databases(layout)
@@ -85,7 +85,7 @@ async def services_at_work(
 
 
 async def _until_databases(layout: Layout) -> None:
-    """Until each takes connections, which it does once its files are made."""
+    """Wait until each database accepts connections, which it does once its files are made."""
     clock = SystemClock()
     until = clock.now() + READY_SECONDS
     for organisation in with_database(layout):
@@ -118,8 +118,8 @@ async def _until_ready(layout: Layout, parts: Iterable[Part]) -> None:
 
 @contextlib.asynccontextmanager
 async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) -> AsyncIterator[dict[Path, Child]]:
-    """The containers of all devices while the block runs, every device at work: who follows the log of each, by that
-    log. Raises ``UsageError``."""
+    """Run the containers of all devices while the block runs; yields, by log, the process that follows that log, once
+    every device is at work. Raises ``UsageError``."""
     titles, followers = device_titles(devices), dict[Path, Child]()
     try:
         if titles:
@@ -133,7 +133,7 @@ async def devices_at_work(layout: Layout, compose: Compose, devices: Devices) ->
 
 
 def containers_of(layout: Layout, devices: Devices) -> Runners:
-    """The containers of devices, as they are now, that a person lets leave or start again."""
+    """Runners for the containers of devices, so that a person can make them leave or restart."""
     names = dict(zip(device_logs(devices), (container_of(layout, one) for one in device_titles(devices)), strict=True))
 
     def start(log: Path) -> Child:
@@ -148,6 +148,6 @@ def containers_of(layout: Layout, devices: Devices) -> Runners:
 
 
 def _follower(container: str, log: Path) -> Child:
-    """Who copies what a container says to ``log``, from its beginning."""
+    """The process that copies a container's output to ``log``, from its beginning."""
     log.unlink(missing_ok=True)
     return Child(["podman", "logs", "--follow", container], log, env=podman_environment())

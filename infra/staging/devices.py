@@ -1,8 +1,9 @@
-"""The devices of a staging deployment on disk: a folder for each, those of one host process together.
+"""The devices of a staging deployment on disk: a folder for each; the devices of one host process share a parent
+folder.
 
-``staging/host-1/0`` is a device of the first host, ``staging/single/500`` one with a process of its own. A host takes
-up and lets go what appears and disappears below its folder, and so does whoever runs the single processes: churn is a
-matter of files. A device that leaves keeps its journal, and only its configuration gets another name.
+``staging/host-1/0`` is a device of the first host, ``staging/single/500`` one with a process of its own. A host starts
+and stops the devices that appear and disappear below its folder, and so does the code that runs the single processes:
+churn is a matter of files. A device that leaves keeps its journal; only its configuration is renamed.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ FOLDER = "staging"
 HOST = "host-{}"
 SINGLE = "single"
 LEFT = "left.json"
-"""What the configuration of a device that left is called."""
+"""File name of the configuration of a device that left."""
 LOCK = "devices.lock"
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Those below ``folder``."""
+    """The devices below ``folder``."""
 
     folder: Path
 
     @classmethod
     def of(cls, state_dir: Path) -> Devices:
-        """Of the stack in ``state_dir``."""
+        """The devices of the stack in ``state_dir``."""
         return cls(state_dir / FOLDER)
 
     @property
@@ -58,13 +59,13 @@ class Devices:
 
     @property
     def configs(self) -> list[Path]:
-        """Configurations of all devices that there ever were, those that left included."""
+        """Configurations of all devices that ever existed, including those that left."""
         found = [path for name in (CONFIG_NAME, LEFT) for path in self.folder.glob(f"*/*/{name}")]
         return sorted(found, key=lambda path: int(path.parent.name))
 
     @property
     def present(self) -> int:
-        """How many there are now."""
+        """Number of devices that are present now."""
         return len(self.hosted) + len(self.single)
 
     def populate(
@@ -78,8 +79,8 @@ class Devices:
         now: float,
     ) -> None:
         """Make devices until there are ``agents``, of which at most ``single`` have a process of their own, and as many
-        hosts as ``per_host`` of the others take; those that there are stay.
-        ``natures``: what new ones are like, those that join later too. Raises ``UsageError``."""
+        hosts as needed to hold the others, ``per_host`` each; existing devices stay. ``natures``: properties of new
+        devices, including those that join later. Raises ``UsageError``."""
         natures.write(self.folder)
         missing = max(0, agents - self.present)
         alone = min(max(0, single - len(self.single)), missing)
@@ -90,24 +91,24 @@ class Devices:
             self._add(layout, [*[self.folder / SINGLE] * alone, *self._in_hosts(more)], entropy, now)
 
     def join(self, layout: Layout, count: int, entropy: Entropy, now: float) -> None:
-        """Add ``count`` devices to the hosts that have the fewest. Raises ``UsageError`` where there is no host."""
+        """Add ``count`` devices to the hosts that have the fewest. Raises ``UsageError`` if there is no host."""
         with self._alone():
             self._add(layout, self._in_hosts(count), entropy, now)
 
     def leave(self, count: int, entropy: Entropy) -> None:
-        """Let ``count`` devices go, drawn at random. Raises ``UsageError``."""
+        """Make ``count`` randomly drawn devices leave. Raises ``UsageError``."""
         with self._alone():
             for folder in self._some(count, "leave", entropy):
                 (folder / CONFIG_NAME).rename(folder / LEFT)
 
     def restart(self, count: int, entropy: Entropy) -> None:
-        """Have ``count`` devices end and start again, drawn at random. Raises ``UsageError``."""
+        """Make ``count`` randomly drawn devices end and start again. Raises ``UsageError``."""
         with self._alone():
             for folder in self._some(count, "start again", entropy):
                 (folder / CONFIG_NAME).touch()
 
     def _in_hosts(self, count: int) -> list[Path]:
-        """The hosts that take in ``count`` devices, those first that have the fewest. Raises ``UsageError``."""
+        """The hosts for ``count`` new devices, those with the fewest first. Raises ``UsageError``."""
         load = {host: len(list(host.glob(f"*/{CONFIG_NAME}"))) for host in self.hosts}
         if count and not load:
             raise UsageError("no host runs here to take devices in; start with more of them than --single")
@@ -119,7 +120,7 @@ class Devices:
         return places
 
     def _add(self, layout: Layout, places: Sequence[Path], entropy: Entropy, now: float) -> None:
-        """A new device in each of ``places``, as the natures say that are remembered here."""
+        """Make a new device in each of ``places``, with the remembered natures."""
         folders = self._fresh(places)
         natures = natures_in(self.folder).of(folders, announcements_of(layout), entropy)
         provision_devices(layout, folders, entropy, now, natures)
@@ -131,7 +132,7 @@ class Devices:
         return sorted(present, key=lambda _folder: entropy(8))[:count]
 
     def _fresh(self, places: Sequence[Path]) -> list[Path]:
-        """A folder for a new device in each of ``places``; none has a number that another has or had."""
+        """A folder for a new device in each of ``places``; none gets a number that another device has or had."""
         first = 1 + max((int(path.parent.name) for path in self.configs), default=-1)
         return [place / str(number) for number, place in enumerate(places, first)]
 

@@ -1,4 +1,5 @@
-"""Counts of a deployment's devices, told to the admin service of the same machine (``services.admin.core.fleet``)."""
+"""Writes the counts of a deployment's devices for the admin service of the same machine
+(``services.admin.core.fleet``)."""
 
 from __future__ import annotations
 
@@ -22,18 +23,18 @@ TELL_SECONDS = 5.0
 
 
 def fleet_folder(layout: Layout) -> Path:
-    """Where the deployment tells its counts."""
+    """The folder to which the deployment writes its counts."""
     return layout.configs["admin"].parent / FOLDER
 
 
 def let_read_fleet(layout: Layout) -> None:
-    """Have the admin service, which has yet to start, show what is told."""
+    """Make the admin service, which has not started yet, show the counts."""
     fleet_folder(layout).mkdir(mode=0o700, exist_ok=True)
     amend_config(layout.configs["admin"], fleet=FOLDER)
 
 
 async def tell_devices(layout: Layout, mode: str, runs: Callable[[Path], bool], clock: Clock) -> None:
-    """Tell every few seconds how it goes with the devices, until cancelled. ``runs``: as in ``counted``."""
+    """Write the counts of the devices every few seconds, until cancelled. ``runs``: as in ``counted``."""
     devices = Devices.of(layout.state_dir)
     while True:
         counts = await asyncio.to_thread(counted, devices, runs)
@@ -42,7 +43,7 @@ async def tell_devices(layout: Layout, mode: str, runs: Callable[[Path], bool], 
 
 
 def tell_report(layout: Layout, document: dict[str, Any], now: float) -> None:
-    """Tell the sums of ``tacit staging report``, where an admin service reads them."""
+    """Write the sums of ``tacit staging report`` for the admin service."""
     if fleet_folder(layout).is_dir():
         _write(layout, REPORT_FILE, report_of(now, document))
 

@@ -1,7 +1,7 @@
-"""What new devices of a staging deployment are like: how many have wrong clocks, and what has them look at the log.
+"""Properties of new devices of a staging deployment: how many have wrong clocks, and what makes them read the log.
 
-Which devices those are is drawn, each choice apart from the other. It is remembered beside the devices, so that those
-that join later are alike.
+Which devices these are is drawn at random, independently for each property. The properties are stored next to the
+devices, so that devices that join later are drawn in the same way.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tacit.service.config import Frozen, load_config, write_secret
 
 FILE = "natures.json"
 MQTT_POLL_SECONDS = 60.0
-"""A device that listens to a broker looks at the log by itself no more often than this."""
+"""Least seconds between two polls of a device that listens to a broker."""
 
 
 class Driver(enum.StrEnum):
-    """What has devices look at the log."""
+    """What makes devices read the log."""
 
     POLLING = "polling"
     MQTT = "mqtt"
@@ -34,14 +34,14 @@ class Driver(enum.StrEnum):
 
 
 class Natures(Frozen):
-    """Of devices that are made from now on."""
+    """Properties of devices that are made from now on."""
 
     clock_skew: float = Field(default=0.0, ge=0, le=MAX_CLOCK_ERROR, allow_inf_nan=False)
-    """Seconds by which wrong clocks are wrong, half of them ahead and half behind."""
+    """Seconds by which wrong clocks are wrong; half of them are ahead and half behind."""
     skewed: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
-    """The share of the devices that have one."""
+    """The share of the devices with a wrong clock."""
     driven_by: Driver = Driver.POLLING
-    """``both``: half of the devices each."""
+    """What makes devices read the log; ``both``: half of the devices each."""
 
     @model_validator(mode="after")
     def _together(self) -> Natures:
@@ -50,13 +50,13 @@ class Natures(Frozen):
         return self
 
     def write(self, folder: Path) -> None:
-        """Remember them in ``folder``."""
+        """Store the properties in ``folder``."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_secret(folder / FILE, self.model_dump_json().encode())
 
     def of(self, folders: Sequence[Path], announcements: Announcements | None, entropy: Entropy) -> dict[Path, Nature]:
-        """What the devices in ``folders`` are to be like; ``announcements``: those of the broker, where there is one.
-        Raises ``UsageError`` where there has to be."""
+        """The drawn properties of the devices in ``folders``; ``announcements``: those of the broker, if there is one.
+        Raises ``UsageError`` if a broker is needed and there is none."""
         wrong = _some(folders, self.skewed, entropy)
         ahead = set(_some(wrong, 0.5, entropy))
         errors = {folder: self.clock_skew if folder in ahead else -self.clock_skew for folder in wrong}
@@ -75,13 +75,13 @@ class Natures(Frozen):
 
 
 def natures_in(folder: Path) -> Natures:
-    """Those remembered in ``folder``. Raises ``UsageError`` for a file that is none."""
+    """The properties stored in ``folder``. Raises ``UsageError`` for a malformed file."""
     path = folder / FILE
     return load_config(path, Natures) if path.exists() else Natures()
 
 
 def _some(folders: Sequence[Path], share: float, entropy: Entropy) -> list[Path]:
-    """That share of ``folders``, drawn; what is left of a number that is not whole is drawn too."""
+    """That ``share`` of ``folders``, drawn at random; the fraction of a device is rounded at random, too."""
     if share == 0:
         return []
     exact = share * len(folders)

@@ -1,8 +1,8 @@
-"""A network namespace for each organisation of a stack, joined by a bridge, with a route to those it speaks with alone.
+"""A network namespace for each organisation of a stack, joined by a bridge, with routes only to its peers.
 
-Nobody here can reach whom he has no route to: devices reach relay and attester and nobody else, the helper the log and
-the leader that calls it. It is how a deployment is proved to need no more, not a firewall: who is root in a namespace
-can add routes. The machine itself has a cable to the bridge, by which a person's commands reach every organisation.
+Nothing can be reached without a route: devices reach relay and attester only, the helper reaches the log and the leader
+that calls it. This shows that a deployment needs no other connections. It is not a firewall: root in a namespace can
+add routes. The machine itself is connected to the bridge, so that a person's commands reach every organisation.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tacit.errors import UsageError
 CONSOLE, HUB = "console", "hub"
 PLACES = (*ORGANISATIONS, DEVICES, CONSOLE)
 BLOCK = "10.77"
-"""Of the addresses; the third number is of the stack's folder."""
+"""The first two numbers of the addresses; the third number is derived from the stack's folder."""
 CABLE = "eth0"
 
 
 def place_of(party: str) -> str:
-    """Of a party of ``LEGS``, one of ``PLACES``."""
+    """The place (one of ``PLACES``) of a party of ``LEGS``."""
     return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
 
 
 SPEAK = frozenset((place_of(caller), place_of(called)) for caller, called in LEGS)
-"""Who needs to speak with whom, by place: the legs of the protocol."""
+"""The places that need to speak with each other, from the legs of the protocol."""
 
 
 def network_of(state_dir: Path) -> str:
@@ -42,7 +42,7 @@ def network_of(state_dir: Path) -> str:
 
 
 def neighbours(place: str) -> tuple[str, ...]:
-    """To whom one of ``PLACES`` has a route."""
+    """The places to which one of ``PLACES`` has a route."""
     if place == CONSOLE:
         return ORGANISATIONS
     found = {other for pair in SPEAK if place in pair for other in pair} - {place}
@@ -55,17 +55,17 @@ def namespaces_of(state_dir: Path) -> Mapping[str, str]:
 
 
 def project_of(state_dir: Path) -> str:
-    """What the containers of the stack in ``state_dir`` are called together."""
+    """The project name of the containers of the stack in ``state_dir``."""
     return f"tacit-{_mark(state_dir)}"
 
 
 def entering(namespace: str) -> list[str]:
-    """What stands before a command that runs in ``namespace``."""
+    """The command prefix that runs a command in ``namespace``."""
     return ["ip", "netns", "exec", namespace]
 
 
 def require_namespaces() -> None:
-    """Raise ``UsageError`` where network namespaces cannot be made."""
+    """Raise ``UsageError`` if network namespaces cannot be made here."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise UsageError(
             "mode namespaces needs root and the program ip (apt-get install iproute2); --mode processes needs neither"
@@ -74,8 +74,8 @@ def require_namespaces() -> None:
 
 @contextlib.contextmanager
 def joined(state_dir: Path, network: str) -> Iterator[Mapping[str, str]]:
-    """The namespaces of a stack, by place, while the block runs; what an earlier run left behind is replaced. Raises
-    ``UsageError`` where the system refuses them."""
+    """Make the namespaces of a stack, by place, for as long as the block runs; leftovers of an earlier run are
+    replaced. Raises ``UsageError`` if the system refuses them."""
     require_namespaces()
     remove(state_dir)
     try:
@@ -85,11 +85,11 @@ def joined(state_dir: Path, network: str) -> Iterator[Mapping[str, str]]:
 
 
 def remove(state_dir: Path) -> None:
-    """Take the namespaces of a stack away, with every cable to them; those that are not there are none."""
+    """Remove the namespaces of a stack with all their cables; missing ones are ignored."""
     there = {line.split()[0] for line in _ip("netns", "list").splitlines() if line}
     for namespace in there & set(namespaces_of(state_dir).values()):
         _ip("netns", "delete", namespace)
-    with contextlib.suppress(UsageError):  # it went with the bridge, unless the system is still at it
+    with contextlib.suppress(UsageError):  # it was removed with the bridge, unless the system is still removing it
         _ip("link", "delete", _console(state_dir))
 
 
@@ -124,7 +124,7 @@ def _console(state_dir: Path) -> str:
 
 
 def _mark(state_dir: Path) -> str:
-    """By which the namespaces of one folder differ from those of another."""
+    """A mark that tells the namespaces of one folder from those of another."""
     return hashlib.sha256(str(state_dir.absolute()).encode()).hexdigest()[:6]
 
 

@@ -1,7 +1,7 @@
-"""What people tell the services of a deployment that runs: to stop, to start, to start again one after another.
+"""Orders of people to the services of a running deployment: to stop, to start, to restart one after another.
 
-An order is a file in the deployment's folder, which the process that runs the services finds, carries out and answers
-beside it: nothing listens for it, and whoever may write the folder may give one.
+An order is a file in the deployment's folder. The process that runs the services finds it, carries it out, and writes
+the answer next to it. Nothing listens for orders; everyone who may write the folder may give one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from tacit.errors import TacitError, UsageError
 from tacit.operations.status import process_status
 from tacit.ports import Clock, TransportError
 
-FOLDER = "staging/orders"
+FOLDER = "orders"
 ORDER, ANSWER = ".order", ".answer"
 LOOK_SECONDS = 0.25
 READY_SECONDS = 120.0
 ANSWER_SECONDS = 10.0
 _LOOKS = 2
-"""In a row after which a service counts as ready: the first may be from before it looked at its database."""
+"""Number of successive good answers after which a service counts as ready: the first may be from before it checked its
+database."""
 
 
 class Act(enum.StrEnum):
@@ -42,29 +43,29 @@ class Act(enum.StrEnum):
 
 
 class Service(Started, Protocol):
-    """What can be ordered: a process of this machine, or a container."""
+    """Something that orders apply to: a process of this machine, or a container."""
 
     @property
     def name(self) -> str:
-        """Its kind."""
+        """The name of the service's kind."""
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name that people use for it."""
 
     @property
     def runs(self) -> bool:
-        """Whether it ran when ``look`` was last called, or later."""
+        """Whether it ran at the last call of ``look``, or later."""
 
     async def look(self) -> None:
-        """Learn whether it runs."""
+        """Find out whether it runs."""
 
     async def stop(self) -> None:
-        """Tell it to stop, and wait; one that has ended stays so."""
+        """Tell it to stop, and wait until it has ended. A service that has ended stays stopped."""
 
     async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
-        """Start it, with ``also`` behind the arguments of ``tacit serve`` this once, and return once it answers. Raises
-        ``UsageError`` where it does not."""
+        """Start it, adding ``also`` to the arguments of ``tacit serve`` this once, and return once it answers. Raises
+        ``UsageError`` if it does not."""
 
     def last_words(self) -> str:
         """The last line of its log."""
@@ -72,8 +73,8 @@ class Service(Started, Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """``services``: labels of services and names of organisations, all where there are none. ``also``: what
-    ``tacit serve`` is told beside the configuration, this once."""
+    """``services``: labels of services and names of organisations; all services if empty. ``also``: additional
+    arguments of ``tacit serve``, this once."""
 
     act: Act
     services: Sequence[str] = ()
@@ -81,7 +82,7 @@ class Order:
 
 
 async def carry_out_orders(layout: Layout, services: Sequence[Service], clock: Clock) -> None:
-    """Look for orders, carry each out and answer it, until cancelled; those of an earlier run are forgotten."""
+    """Look for orders, carry out and answer each, until cancelled; orders of an earlier run are dropped."""
     folder = layout.state_dir / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in _files(folder):
@@ -95,8 +96,8 @@ async def carry_out_orders(layout: Layout, services: Sequence[Service], clock: C
 
 
 async def give_order(state_dir: Path, order: Order, runs: Callable[[], bool], clock: Clock) -> dict[str, Any]:
-    """Have the deployment in ``state_dir`` carry ``order`` out; its answer, once it has. Raises ``UsageError`` with
-    what it met with, and where it ended meanwhile (``runs``)."""
+    """Give ``order`` to the deployment in ``state_dir`` and return its answer. Raises ``UsageError`` with the error
+    that the order met, and if the deployment ends meanwhile (``runs``)."""
     path = state_dir / FOLDER / f"{time.time_ns()}-{os.getpid()}{ORDER}"
     _write(path, {**asdict(order), "services": list(order.services), "also": list(order.also)})
     answer = path.with_suffix(ANSWER)
@@ -114,7 +115,7 @@ async def give_order(state_dir: Path, order: Order, runs: Callable[[], bool], cl
 
 
 async def _answer(layout: Layout, services: Sequence[Service], path: Path, clock: Clock) -> dict[str, Any]:
-    """Do what the order in ``path`` says; what came of it."""
+    """Carry out the order in ``path``; returns the answer."""
     done: list[str] = []
     try:
         order = _read(path)
@@ -131,7 +132,7 @@ async def _answer(layout: Layout, services: Sequence[Service], path: Path, clock
 
 
 async def _carry_out(layout: Layout, service: Service, order: Order, clock: Clock) -> None:
-    """One service of an order. Raises ``UsageError`` where it does not become ready."""
+    """Apply an order to one service. Raises ``UsageError`` if the service does not become ready."""
     await service.look()
     if order.act is not Act.START:
         await service.stop()
@@ -141,8 +142,8 @@ async def _carry_out(layout: Layout, service: Service, order: Order, clock: Cloc
 
 
 async def _until_able(layout: Layout, service: Service, clock: Clock) -> None:
-    """Until it says that it can do its work. It may not be able to while another service is stopped, so that only one
-    that ends is an error."""
+    """Wait until the service says that it can do its work. It may be unable to while another service is stopped, so
+    only a service that ends is an error."""
     until, looks = clock.now() + READY_SECONDS, 0
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         while looks < _LOOKS and clock.now() < until:
@@ -157,8 +158,8 @@ async def _until_able(layout: Layout, service: Service, clock: Clock) -> None:
 
 
 def chosen(services: Sequence[Service], names: Sequence[str]) -> list[Service]:
-    """The services that ``names`` mean, labels or organisations, in the order in which they are started; all where
-    there are no names. Raises ``UsageError`` for one that means none."""
+    """The services that ``names`` (labels or organisations) mean, in the order in which they are started; all if there
+    are no names. Raises ``UsageError`` for a name that means none."""
     known = {service.title: {service.title, service.name, _organisation(service)} for service in services}
     for name in names:
         if not any(name in meant for meant in known.values()):
@@ -181,7 +182,7 @@ def _read(path: Path) -> Order:
 
 
 def _answered(path: Path) -> dict[str, Any] | None:
-    """The answer in ``path``, once it is there."""
+    """The answer in ``path``, or None while there is none."""
     with contextlib.suppress(FileNotFoundError):
         found: dict[str, Any] = json.loads(path.read_text())
         return found

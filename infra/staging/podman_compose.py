@@ -1,4 +1,4 @@
-"""podman-compose on the compose file of a stack."""
+"""Runs podman-compose on the compose file of a stack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = "compose.log"
 
 
 def require_containers() -> None:
-    """Raise ``UsageError`` where a stack cannot be run in containers."""
+    """Raise ``UsageError`` if a stack cannot be run in containers here."""
     require_podman()
     require_extra("--mode containers", "containers", "podman_compose", "yaml", "grimp", "cyclonedx")
 
@@ -39,12 +39,12 @@ class Compose:
         (self.folder / FILE).write_text(yaml.safe_dump(document, sort_keys=False, width=200))
 
     async def up(self, names: Sequence[str]) -> None:
-        """Create and start the named services. Raises ``UsageError`` with the last words of podman-compose."""
+        """Create and start the named services. Raises ``UsageError`` with the last line of podman-compose."""
         await self._do("up", "--detach", *names)
 
     async def run_once(self, name: str, container: str, command: Sequence[str]) -> None:
-        """Start a container called ``container`` that is as that of a service but for its ``command``, and that is not
-        started again once it ends. Raises ``UsageError`` as ``up``."""
+        """Start a container called ``container`` that equals that of a service except for its ``command``, and is not
+        restarted when it ends. Raises ``UsageError`` as ``up``."""
         await self._do("run", "--detach", "--rm", "-T", "--no-deps", "--name", container, name, *command)
 
     async def _do(self, *arguments: str) -> None:
@@ -70,7 +70,7 @@ class Compose:
             raise UsageError(f"podman-compose {arguments[0]}: {words}; see {self.folder / LOG}")
 
     def down(self) -> None:
-        """Stop and remove whatever there is of the stack's containers and networks."""
+        """Stop and remove all containers and networks of the stack."""
         if (self.folder / FILE).exists():
             with self._log() as sink:
                 subprocess.run(  # noqa: S603 - our own arguments

@@ -1,7 +1,8 @@
-"""What the agents of a staging deployment journalled, beside what was released of it.
+"""Compares the journals of a staging deployment's agents with what was released.
 
-Nobody in a real deployment can do this: servers know no device, and a journal leaves none. Here all of it lies on one
-machine, and the sums have to agree: every answer that a journal calls sent is counted, or there is a cause.
+Nobody can do this in a real deployment: servers do not know devices, and a journal never leaves its device. Here
+everything is on one machine, and the sums have to agree: every answer that a journal calls sent is counted, or there is
+a cause.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from tacit.service.config import load_config
 
 LATE, REFUSED, LOST, UNJOURNALLED = "late", "refused", "lost", "unjournalled"
 ASKED = frozenset({State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED})
-"""States of a device that was charged, for all of which the estimates speak."""
+"""States of a device that was charged; the estimates are about all of these devices."""
 TOO_LATE = frozenset({one.name.lower() for one in (ReportError.BATCH_COLLECTED, ReportError.TASK_EXPIRED)})
-"""What a leader answers, and a journal keeps, about a report that came after its time."""
+"""The reasons for which a leader refuses a report that came too late, as the journal stores them."""
 READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Some of the devices: how many have a journal, and how many ``answered`` any recipe."""
+    """A group of devices: how many have a journal, and how many ``answered`` any recipe."""
 
     devices: int = 0
     answered: int = 0
@@ -43,29 +44,29 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Ends:
-    """How it went with one recipe: journal entries in each state, and by ``refusals`` what was said of the answers that
-    were refused for good."""
+    """Outcomes of one recipe: journal entries in each state, and the answers that were finally refused, by reason
+    (``refusals``)."""
 
     states: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
 
     @property
     def late(self) -> int:
-        """Answers whose time passed, of a recipe that was released."""
+        """Number of answers to a released recipe that came too late or expired."""
         after = sum(count for why, count in self.refusals.items() if why in TOO_LATE)
         return self.states[State.EXPIRED] + self.states[State.SCHEDULED] + after
 
     @property
     def refused(self) -> Counter[str]:
-        """Answers that were refused for another reason, by what was said."""
+        """Answers that were refused for another reason, by reason."""
         return Counter({why: count for why, count in self.refusals.items() if why not in TOO_LATE})
 
 
 @dataclass(frozen=True)
 class Journals:
-    """What all journals say: how many ``all`` are, those with a ``wrong`` clock and those that are driven by ``mqtt``;
-    by recipe how it went with all (``ends``) and with those of a wrong clock (``wrong_ends``), and the configurations
-    of the devices that were charged."""
+    """What all journals say: the groups of ``all`` devices, of those with a ``wrong`` clock, and of those driven by
+    ``mqtt``; outcomes by recipe, over all devices (``ends``) and over those with a wrong clock (``wrong_ends``); and
+    the configurations of the devices that were charged."""
 
     all: Crowd = Crowd()
     wrong: Crowd = Crowd()
@@ -75,7 +76,8 @@ class Journals:
     asked: Mapping[str, Sequence[AgentConfig]] = field(default_factory=dict)
 
     def accountable(self, recipe: str) -> Ends:
-        """What has to agree with a release: all that was sent, and of the rest what no wrong clock explains."""
+        """The outcomes that have to agree with a release: everything that was sent, and the rest as far as no wrong
+        clock explains it."""
         ends, wrong = self.ends.get(recipe, Ends()), self.wrong_ends.get(recipe, Ends())
         sent = Counter({State.SENT.value: wrong.states[State.SENT]})
         return Ends(ends.states - wrong.states + sent, ends.refusals - wrong.refusals)
@@ -83,8 +85,8 @@ class Journals:
 
 @dataclass(frozen=True)
 class Served:
-    """What servers say of one recipe: the contributions that its releases counted, ``None`` while there is none; those
-    that were ``rejected`` by cause, and those still ``waiting``."""
+    """What servers say about one recipe: the contributions that its releases counted (``None`` while there is none),
+    those that were ``rejected``, by cause, and those still ``waiting``."""
 
     released: int | None
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -93,8 +95,8 @@ class Served:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """``count`` answers to a recipe that somebody journalled and no release counted, or the other way round; ``cause``
-    is ``late``, ``refused``, ``lost`` or ``unjournalled``."""
+    """``count`` answers to a recipe that a journal has and no release counted, or the other way round; ``cause`` is
+    ``late``, ``refused``, ``lost`` or ``unjournalled``."""
 
     recipe: str
     cause: str
@@ -103,8 +105,8 @@ class Mismatch:
 
 
 def mismatches(recipe: str, ends: Ends, served: Served) -> list[Mismatch]:
-    """Why the answers of journals, which ended so, are not those that were released: nothing before a release, and
-    nothing where each was sent and counted once."""
+    """The differences between the journals' answers to a recipe and the released ones; empty before a release, and if
+    every answer was sent and counted once."""
     if served.released is None:
         return []
     rejected = sum(served.rejected.values())
@@ -131,9 +133,9 @@ def _listed(causes: Mapping[str, int]) -> str:
 def report(
     journals: Journals, results: Iterable[Mapping[str, Any]], tasks: Iterable[TaskStatus], recipes: Iterable[Recipe]
 ) -> dict[str, Any]:
-    """The document of ``tacit staging report --json``; ``results``: what was released; ``tasks``: what servers say of
-    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` devices. How it
-    went with wrong clocks stands in ``wrong_clocks``, and is no mismatch."""
+    """The document of ``tacit staging report --json``. ``results``: what was released; ``tasks``: what servers say of
+    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` counts devices.
+    The part of devices with wrong clocks is in ``wrong_clocks``, and is no mismatch."""
     by_hash: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         by_hash.setdefault(result["recipe_hash"], []).append(result)
@@ -170,8 +172,8 @@ def report(
 
 
 def _wrong_clocks(journals: Journals, released: Iterable[str]) -> dict[str, Any]:
-    """How many ``devices`` had a wrong clock, and how their part in the recipes that were ``released`` ended:
-    ``answered``, ``late``, ``refused`` with what was said, and ``not_asked`` (met too late, refused or not drawn)."""
+    """How many ``devices`` had a wrong clock, and their outcomes in the ``released`` recipes: ``answered``, ``late``,
+    ``refused`` with the reason, and ``not_asked`` (seen too late, refused or not drawn)."""
     states, refused, late = Counter[str](), Counter[str](), 0
     for name in released:
         ends = journals.wrong_ends.get(name, Ends())
@@ -188,8 +190,8 @@ def _wrong_clocks(journals: Journals, released: Iterable[str]) -> dict[str, Any]
 def compared(
     recipe: Recipe, released: Sequence[Mapping[str, Any]], asked: Iterable[AgentConfig]
 ) -> list[dict[str, Any]]:
-    """The estimates of a recipe's one release, each with the number of devices that it stands for: of ``asked``, those
-    whose own data give this answer. Nothing where a question has no such number, or a batch is not of all devices."""
+    """The estimates of a recipe's one release, each with the true number of devices: those of ``asked`` whose own data
+    give this answer. Empty if the question has no such number, or a batch does not cover all devices."""
     one_hot = STATISTICS[recipe.question.statistic].is_one_hot
     if len(released) != 1 or recipe.batch.close == "at_B" or not one_hot:
         return []
@@ -217,7 +219,7 @@ async def read_journals(configs: Sequence[Path]) -> Journals:
             return config, await store.entries()
 
     if not configs:
-        raise UsageError("no device was ever here; start with: tacit staging up --agents 20")
+        raise UsageError("there are no devices here; start them with: tacit staging up --agents 20")
     found = [one for one in await asyncio.gather(*map(read, configs)) if one is not None]
     wrong = [one for one in found if one[0].clock_error_seconds]
     asked: dict[str, list[AgentConfig]] = {}
@@ -235,7 +237,7 @@ def _crowd(journals: Sequence[tuple[AgentConfig, list[Entry]]]) -> Crowd:
 
 
 def _ends(journals: Iterable[tuple[AgentConfig, list[Entry]]]) -> dict[str, Ends]:
-    """How it went with each recipe."""
+    """Outcomes of each recipe."""
     found: dict[str, Ends] = {}
     for _, entries in journals:
         for entry in entries:

@@ -1,4 +1,5 @@
-"""A staging deployment at work: its stack, each organisation where it belongs, its devices, and who is told when."""
+"""Runs a staging deployment: its stack, each organisation in its place, its devices, and the announcements to
+people."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import contextlib
 import enum
 import json
 import os
+import shlex
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,9 +58,10 @@ async def run_staging(
     namespaces: Mapping[str, str],
     notes: Console,
     tell: Callable[[dict[str, Any]], None],
-) -> None:
+) -> int:
     """Run services and devices until a signal; ``tell`` gets the document of ``tacit staging up --json`` once all are
-    ready. ``namespaces`` by organisation, empty where there are none. Raises ``UsageError``."""
+    ready. ``namespaces`` by organisation, empty where there are none. The command's exit code is as of ``run_stack``.
+    Raises ``UsageError``."""
     devices = Devices.of(layout.state_dir)
 
     def within(part: Part) -> list[str]:
@@ -80,13 +83,14 @@ async def run_staging(
             async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, *beside):
                 yield
 
-    await run_stack(layout, parts, notes, with_devices, within)
+    restart = f"tacit staging start {{}} --state-dir {shlex.quote(str(layout.state_dir))}"
+    return await run_stack(layout, parts, notes, with_devices, restart, within)
 
 
 async def run_contained(
     layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console, tell: Callable[[dict[str, Any]], None]
 ) -> None:
-    """``run_staging`` in the containers of ``compose``, whose file is written."""
+    """``run_staging`` in the containers of ``compose``, whose file has been written."""
     devices = Devices.of(layout.state_dir)
 
     async def work(stopping: asyncio.Event) -> None:
@@ -111,8 +115,8 @@ async def _told(
     tell: Callable[[dict[str, Any]], None],
     *also: Coroutine[None, None, None],
 ) -> AsyncIterator[None]:
-    """All are ready: say so, let other commands find the deployment, and watch its devices, with ``also`` beside, while
-    the block runs."""
+    """Once all are ready: announce it, let other commands find the deployment, and watch its devices, with ``also``
+    beside, while the block runs."""
     devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
 
     def mark() -> None:
@@ -148,19 +152,19 @@ def describe(layout: Layout, mode: Mode, services: Iterable[Part], agents: Mappi
 
 @dataclass(frozen=True)
 class Running:
-    """A deployment that runs; ``agents``: process ids by log."""
+    """A running deployment; ``agents``: process ids by log."""
 
     mode: Mode
     pid: int
     agents: Mapping[str, int]
 
     def runs(self, log: Path) -> bool:
-        """Whether the agents that write ``log`` have not ended."""
+        """Whether the agents that write ``log`` are still running."""
         return str(log) in self.agents and lives(self.agents[str(log)])
 
 
 def require_running(state_dir: Path, lock: str) -> Running:
-    """The staging deployment that runs in ``state_dir`` and holds ``lock``. Raises ``UsageError`` where none does."""
+    """The staging deployment that runs in ``state_dir`` and holds ``lock``. Raises ``UsageError`` if none does."""
     found = _marker(state_dir)
     if found is None or not is_held(state_dir, lock):
         raise UsageError(f"{state_dir}: no staging deployment runs here; start one with: tacit staging up --agents 20")
@@ -168,8 +172,8 @@ def require_running(state_dir: Path, lock: str) -> Running:
 
 
 async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
-    """Tell the deployment in ``state_dir`` to stop, and wait until it has let ``lock`` go. Raises ``UsageError`` where
-    none runs there (what one that was killed left of its networks is taken away), and where it does not stop."""
+    """Tell the deployment in ``state_dir`` to stop, and wait until it releases ``lock``. Raises ``UsageError`` if none
+    runs there (leftover networks of a killed one are removed), and if it does not stop."""
     try:
         found = require_running(state_dir, lock)
     except UsageError:
@@ -188,7 +192,7 @@ async def stop_staging(state_dir: Path, lock: str, clock: Clock) -> None:
 
 
 def is_held(state_dir: Path, lock: str) -> bool:
-    """Whether a deployment, or another stack, runs there."""
+    """Whether a deployment, or another stack, runs in ``state_dir``."""
     try:
         with alone_in(state_dir, lock, "runs"):
             return False

@@ -23,10 +23,11 @@ from tacit.operations.status import process_status
 
 LOOK_SECONDS = 0.5
 STEADY_SECONDS = 30.0
-"""How long a container that Podman started again has to run before it counts as running: one that cannot start is
-started again and again."""
+"""Seconds that a container which Podman restarted has to run before it counts as running: one that cannot start is
+restarted again and again."""
 ONCE = "{}-once"
-"""The name of a container that runs a service with a flag, this once, by that of the service's own."""
+"""The name of the container that runs a service with additional flags, once, from the name of the service's own
+container."""
 STATE = "{{.State.Pid}} {{.State.Running}} {{.RestartCount}} {{.State.StartedAt.Unix}}"
 WORDS = "tacit: "
 LAST_LINES = 20
@@ -34,7 +35,7 @@ LAST_LINES = 20
 
 @dataclass(frozen=True)
 class State:
-    """What Podman says of a container: its process, how often it was started again by itself, since when it runs."""
+    """What Podman says of a container: its process id, how often Podman restarted it, and since when it runs."""
 
     pid: int = 0
     running: bool = False
@@ -43,12 +44,12 @@ class State:
 
     @classmethod
     def read(cls, line: str) -> State:
-        """From what ``STATE`` prints."""
+        """Parse the line that ``STATE`` prints."""
         pid, running, restarts, since = line.split()
         return cls(int(pid), running == "true", int(restarts), float(since))
 
     def runs(self, now: float) -> bool:
-        """Whether it does, and not only for the moment."""
+        """Whether it is running, and has not only just been restarted."""
         return self.running and (self.restarts == 0 or now - self.since > STEADY_SECONDS)
 
 
@@ -69,29 +70,29 @@ class ServiceContainer(Served):
 
     @property
     def pid(self) -> int:
-        """The id of its process at the last look, as this machine counts."""
+        """Its process id at the last look, in the numbering of this machine."""
         return self._state.pid
 
     async def look(self) -> None:
-        """Ask Podman; one that is not there does not run."""
+        """Ask Podman for the state; a container that does not exist does not run."""
         self._state = await _state_of(self.container)
         self._runs = self._state.runs(time.time())
 
     async def stop(self) -> None:
-        """Tell it to stop, and wait; what does not is killed after ``DRAINED_SECONDS``. Raises ``UsageError``."""
+        """Tell it to stop, and wait; it is killed after ``DRAINED_SECONDS``. Raises ``UsageError``."""
         self.held = True
         await asyncio.to_thread(_stop, self.container)
         await self.look()
 
     async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
-        """Start it, and return once it answers; with ``also``, in a container of its own before, whose command alone
-        has them: the service's is what it was, however often it starts. Raises ``UsageError`` with its last words;
-        then it is stopped, and Podman does not try again."""
-        await asyncio.to_thread(hand_over_service, layout, self.title)  # what was restored meanwhile is root's
+        """Start it, and return once it answers. With ``also``, first run a separate container whose command alone has
+        these flags; the service's own command stays as it was, however often it starts. Raises ``UsageError`` with its
+        last line; then it is stopped, and Podman does not retry."""
+        await asyncio.to_thread(hand_over_service, layout, self.title)  # restored files belong to root
         self.held = True
         if also:
             await self._once(layout, also)
-        await asyncio.to_thread(_stop, self.container)  # it may be about to be started again
+        await asyncio.to_thread(_stop, self.container)  # Podman may be about to restart it
         await asyncio.to_thread(podman, "start", self.container)
         try:
             await self._until_answers(layout, self.container)
@@ -102,7 +103,7 @@ class ServiceContainer(Served):
         self.held = False
 
     def last_words(self) -> str:
-        """The last line of its log that is for a person, or else the last one."""
+        """The last line of its log that is meant for a person, or else the last line."""
         return _last_words(self.container)
 
     async def _once(self, layout: Layout, also: Sequence[str]) -> None:

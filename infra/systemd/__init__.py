@@ -1,1 +1,1 @@
-"""Units for systemd, for those who run neither containers nor Kubernetes."""
+"""Units for systemd, for operators who use neither containers nor Kubernetes."""

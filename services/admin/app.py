@@ -8,8 +8,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from services.admin.core import audit
 from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
+from services.admin.core.consent import Consent, Rule
+from services.admin.core.empowering import Empowering
 from services.admin.core.events import Events, YieldWatch
 from services.admin.core.fleet import FleetWatch
 from services.admin.core.log import Log
@@ -22,6 +25,7 @@ from services.admin.core.planning import Planner
 from services.admin.core.ports import AdminTx
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
+from services.admin.core.records import Act
 from services.admin.core.releases import Releases
 from services.admin.core.restored import close_restored
 from services.admin.core.routing import endpoint
@@ -40,6 +44,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import FORMS
 from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
@@ -79,6 +84,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
         await store.open()
         try:
             admin.whole.open()
+            await _settle_rule(admin)
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
             await admin.sign_in.open()
@@ -102,7 +108,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, endpoint(route), expect_handler=refuse_expect)
-    add_described(app, ROUTES, about(app[ADMIN].sign_in.cookie))
+    add_described(app, ROUTES, about(app[ADMIN].sign_in.cookie), None)
     add_pages(app)
     app.on_response_prepare.append(_show_id)
     return app
@@ -110,7 +116,9 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
 
 def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], token: ShownToken) -> Admin:
     """Everything that handlers use, over ``store``. ``token`` is shown to the collector. Raises ``UsageError``."""
-    questions = Questions(read_parties(config.parties), config.policy, deps.clock, deps.entropy)
+    consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)
+    people = People(deps.entropy)
+    questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
     log, whole = Log(config, deps), Whole(config, deps)
     passwords = Passwords(deps.entropy)
     computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
@@ -127,7 +135,9 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], to
         sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,
         computing=computing,
-        people=People(deps.entropy),
+        people=people,
+        consent=consent,
+        empowering=Empowering(people, consent, deps.clock, deps.entropy),
         questions=questions,
         publishing=Publishing(
             store,
@@ -140,6 +150,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], to
             computing,
             events.tell,
             whole.grew,
+            Pace(config.check_in_seconds),
         ),
         log=log,
         whole=whole,
@@ -198,6 +209,13 @@ def read_parties(path: Path) -> Mapping[str, Parties]:
 def make_transport(config: AdminConfig) -> HttpTransport:
     """The transport for ``Deps`` of an admin service that runs on its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
+
+
+async def _settle_rule(admin: Admin) -> None:
+    """Keep how many persons a change needs; what the operator made of it is an act."""
+    async with admin.store.transaction() as tx:
+        if words := await admin.consent.settle(tx):
+            await audit.record(tx, Act("", "consent.rule", "", admin.now, "operator", "done", words))
 
 
 async def _let_in_the_first(admin: Admin) -> None:

@@ -31,8 +31,8 @@ RELEASES = web.AppKey("releases", Releases)
 
 
 def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
-    """The analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for secrets
-    that are missing or malformed, and settings that contradict each other."""
+    """Build the analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
+    secrets that are missing or malformed, and for settings that contradict each other."""
     config.policy.require_aggregators()
     if config.void_seconds < config.release_grace:
         raise UsageError("void_seconds must not be shorter than release_grace: nothing would ever be released")
@@ -82,5 +82,5 @@ def _callers(config: AnalyzerConfig) -> Callers:
 
 
 def make_transport(config: AnalyzerConfig) -> HttpTransport:
-    """The transport for ``Deps`` of an analyzer that runs on its own."""
+    """The transport for the ``Deps`` of an analyzer that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

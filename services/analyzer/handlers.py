@@ -1,4 +1,4 @@
-"""The analyzer's HTTP resources: reports of devices, through gateways that it knows, what was released, and status."""
+"""The analyzer's HTTP resources: uploads of devices' reports (through known gateways), released sums, and status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = "urn:tacit:problem:recipe-unknown"
 
 
 class Handlers:
-    """Check credentials, decode, call, encode. ``gateways``: the roles of those that may upload."""
+    """Check credentials, decode, call the service, encode. ``gateways``: the roles of callers that may upload."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class Handlers:
         return web.json_response({"report_count": found.report_count, "values": found.numbers})
 
     async def filling(self, request: web.Request) -> web.Response:
-        """GET /recipes/{recipe-hash}/yield: how far the batch is filled, seldom and coarsely."""
+        """GET /recipes/{recipe-hash}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
         return web.json_response((await self._fillings.of(await self._party(request))).document())
 
     async def status(self, request: web.Request) -> web.Response:
-        """GET /v1/tasks/{recipe-hash}/status: exact counts, for the analyzer's own operator alone."""
+        """GET /v1/tasks/{recipe-hash}/status: exact counts, only for the analyzer's own operator."""
         request.app[CALLERS].require(request, "operator")
         return web.json_response(await self._releases.status(await self._party(request)))
 
@@ -84,7 +84,7 @@ class Handlers:
         return web.json_response(await self._releases.recipes())
 
     async def _party(self, request: web.Request) -> AnalyzerParty:
-        """The recipe of a request. Raises ``Abort`` (404): the log may show it later."""
+        """The recipe of a request. Raises ``Abort`` (404) for an unknown one, which the log may still show later."""
         try:
             recipe_hash = unb64url(request.match_info["recipe_hash"], length=RECIPE_HASH_SIZE, what="recipe hash")
         except DecodeError as error:

@@ -1,4 +1,4 @@
-"""What the analyzer's parts ask of whatever keeps its state."""
+"""The interfaces that the analyzer's parts expect of the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.aggregator.records import Known, OutcomeRow
 
 
 class ClosedTx(OpenTx, Protocol):
-    """What everything that counts or releases asks of a transaction."""
+    """The transaction of everything that counts or releases."""
 
     async def is_closed(self, task_id: bytes) -> bool:
         """Whether a recipe's sum was released, or the recipe closed for good without a release."""
@@ -19,15 +19,15 @@ class ClosedTx(OpenTx, Protocol):
 
 
 class UploadTx(ClosedTx, Protocol):
-    """What taking reports asks of a transaction."""
+    """The transaction that takes reports."""
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
-        """The outcomes that exist of ``report_ids``."""
+        """The stored outcomes of ``report_ids``; ids without an outcome are left out."""
         ...
 
     async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
         """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of two
-        rows that want the same, the first has it."""
+        rows with the same id or nullifier, the first is inserted."""
         ...
 
     async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
@@ -35,26 +35,26 @@ class UploadTx(ClosedTx, Protocol):
         ...
 
     async def add(self, task_id: bytes, counted: Aggregate) -> None:
-        """Add reports to the recipe's running sum. Raises ``Fatal`` where that is gone."""
+        """Add reports to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
         ...
 
 
 class ReleaseTx(ClosedTx, CountingTx, Protocol):
-    """What releasing a sum asks of a transaction."""
+    """The transaction that releases a sum."""
 
     async def running(self, task_id: bytes) -> Aggregate | None:
-        """The running sum, ``None`` where nothing was counted."""
+        """The running sum, or ``None`` if nothing was counted."""
         ...
 
     async def released(self, task_id: bytes) -> Aggregate | None:
-        """What was released."""
+        """The released sum, or ``None``."""
         ...
 
     async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
-        """Release a sum: keep it for the collector, close the recipe for good, and forget the running sum. A second one
-        is an ``IntegrityError``."""
+        """Release a sum: store it for the collector, close the recipe for good, and delete the running sum. Raises
+        ``IntegrityError`` for a second release."""
         ...
 
 
 class AnalyzerTx(UploadTx, ReleaseTx, StatusTx, Protocol):
-    """What the analyzer asks of a transaction."""
+    """The analyzer's transaction."""

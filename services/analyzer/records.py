@@ -1,4 +1,4 @@
-"""What the analyzer keeps of a recipe's sum."""
+"""The record of a recipe's sum."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ NUMBER_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """How many reports were added up, and the sum of their numbers, cell by cell."""
+    """Number of added reports, and the sum of their numbers, cell by cell."""
 
     report_count: int
     numbers: tuple[int, ...] = field(repr=False)
 
     def plus(self, other: Aggregate) -> Aggregate:
-        """Both together, of one recipe."""
+        """The sum of two aggregates of the same recipe."""
         numbers = tuple(one + another for one, another in zip(self.numbers, other.numbers, strict=True))
         return Aggregate(self.report_count + other.report_count, numbers)
 
 
 def packed(numbers: tuple[int, ...]) -> bytes:
-    """Numbers as they are stored."""
+    """The stored form of ``numbers``."""
     return b"".join(number.to_bytes(NUMBER_SIZE, "big") for number in numbers)
 
 

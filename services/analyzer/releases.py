@@ -1,6 +1,7 @@
-"""Releasing: once a recipe's interval and the grace after it are over, its sum leaves, once, of at least B reports.
+"""Releases: once a recipe's interval and the grace after it are over, its sum is released, once, if it holds at least B
+reports.
 
-Before, sums are in the database alone; after, what was released is there for the collector until the recipe is
+Before the release a sum is only in the database. After it, the collector can fetch the released sum until the recipe is
 forgotten, and the running sum is gone.
 """
 
@@ -24,7 +25,7 @@ VOID = "recipe-void"
 
 
 class Releases:
-    """Releases what is due."""
+    """Releases the sums that are due."""
 
     def __init__(
         self,
@@ -38,11 +39,11 @@ class Releases:
         self._deps = deps
         self._grace = config.release_grace
         self._settled: set[bytes] = set()
-        """Recipes of which this process has nothing more to release: no report of theirs is taken any more."""
+        """Task ids of recipes for which this process has nothing more to release: their reports are no longer taken."""
         self._log = get_logger("analyzer")
 
     async def step(self) -> int:
-        """Release every sum that is due; returns how many were."""
+        """Release every sum that is due; returns how many were released."""
         due = [party for party in self._parties.active() if party.task.task_id not in self._settled]
         released = 0
         for party in due:
@@ -61,9 +62,9 @@ class Releases:
         return self._deps.clock.now() >= party.task.end_seconds + self._grace
 
     async def released(self, party: AnalyzerParty) -> Aggregate:
-        """A recipe's sum, released now if that is due and was not done. Raises ``Refusal`` ``batch-too-small``,
-        ``rate-bound`` or ``recipe-void``, all for good, ``Abort`` (503) while its time runs, and where the recipe has
-        ended (404)."""
+        """The sum of a recipe; it is released now if that is due and not yet done. Raises ``Refusal``
+        (``batch-too-small``, ``rate-bound`` or ``recipe-void``, all final), and ``Abort``: 503 while the interval and
+        grace are not over, 404 if the recipe has ended."""
         task = party.task
         async with self._store.read() as tx:
             known = await tx.released(task.task_id)
@@ -93,7 +94,7 @@ class Releases:
             least = task.min_batch_size
             raise Refusal(TOO_SMALL, f"fewer than the recipe's minimum of {least} contributions were counted")
         if running.report_count != count:
-            raise Fatal("a recipe's sum is of other reports than were counted")
+            raise Fatal("a recipe's sum and its count are of different reports")
         most = RATE_FACTOR * task.expected_contributions
         if count > most:
             raise Refusal(RATE_BOUND, f"{count} contributions were counted; at most {most} are released")
@@ -110,7 +111,7 @@ class Releases:
         )
 
     async def status(self, party: AnalyzerParty) -> dict[str, object]:
-        """Counts of one recipe: nothing about any single report. None is ever ``pending``."""
+        """Counts of one recipe, with nothing about any single report. No report is ever ``pending``."""
         task_id = party.task.task_id
         async with self._store.read() as tx:
             rejections, counted = await tx.rejections(task_id), await tx.counted(task_id)
@@ -127,6 +128,6 @@ class Releases:
             }
 
     async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this analyzer, with the rule that refused it."""
+        """Every recipe that names this analyzer, with its state and the rule that refused it, if any."""
         async with self._store.read() as tx:
             return recipe_status(await tx.tasks())

@@ -1,4 +1,4 @@
-"""The analyzer's tables: what whoever follows the log has, and what was released.
+"""The analyzer's tables: those of every follower of the log, and the released sums.
 
 No table holds a report, sealed or open: ``outcomes`` holds ids, digests and nullifiers, ``buckets`` the running sum of
 each recipe (``agg_share``: 8 bytes per cell; checksum and times are those of DAP's batches, and empty).

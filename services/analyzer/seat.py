@@ -1,4 +1,4 @@
-"""Who the analyzer is while it follows the log, and its secrets."""
+"""The analyzer's identity towards the log's follower, and its secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tacit.tokens.slots import TokenVerifier
 
 @dataclass(frozen=True)
 class AnalyzerIdentity:
-    """Operator and keys. ``hpke_keys``: the preferred one first."""
+    """Operator name and keys. ``hpke_keys``: the preferred key first."""
 
     operator: str
     signing_key: SigningKey = field(repr=False)
@@ -37,7 +37,7 @@ class AnalyzerIdentity:
 
     @property
     def role_name(self) -> str:
-        """The role as recipes and leaves write it."""
+        """The role's name in recipes and leaves."""
         return ANALYZER
 
 
@@ -58,7 +58,7 @@ class AnalyzerSeat:
     identity: AnalyzerIdentity
 
     def check_keys(self, own: Server) -> None:
-        """Refusals ``model-unsupported``, ``own-hpke-key``, ``own-state-key``."""
+        """Raises ``Refusal`` ``model-unsupported``, ``own-hpke-key`` or ``own-state-key``."""
         if not isinstance(own, Analyzer):
             raise Refusal("model-unsupported", "the recipe's analyzer has no key for states")
         if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
@@ -67,18 +67,19 @@ class AnalyzerSeat:
             raise Refusal("own-state-key", "the recipe's devices encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
-        """The recipe's hash, where its reports can be read at all: refused before a device answers, not after."""
+        """The recipe's hash (32 bytes), if its reports can be read. Raises ``Refusal`` otherwise, so that the recipe is
+        refused before a device answers, not after."""
         task = one_server_task(recipe, token_key_spki)
         TokenVerifier(token_key_spki, task.slot)
         reading_of(recipe, self.identity.state_keys[0])
         return task.task_id
 
     def opt_in(self, item: LiveRecipe, _task_id: bytes) -> OptIn:
-        """There is no verify key to confirm."""
+        """The analyzer's opt-in, without a verify key to confirm."""
         return OptIn(recipe_hash=item.recipe.hash_text, task_id=item.recipe.hash_text, role=ANALYZER)
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> AnalyzerParty:
-        """With the private keys to those that the recipe names."""
+        """The party of a recipe, with the private keys to the public keys that the recipe names."""
         task, own = one_server_task(recipe, row.token_key_spki), analyzer_of(recipe.parties)
         key = find_key(self.identity.hpke_keys, task.hpke_config)
         state_key = find_state_key(self.identity.state_keys, own.state_key)

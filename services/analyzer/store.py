@@ -1,4 +1,4 @@
-"""The analyzer's transactions: what is common to whoever follows the log, running sums, and what was released."""
+"""The analyzer's transactions: those of every follower of the log, running sums, and released sums."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Taking reports: each is opened when it comes, and one transaction says that it was there and adds it to the sum.
+"""Takes reports: each is opened when it arrives, and one transaction records it and adds it to the sum.
 
-What is answered with success is durably counted, or was before. Nothing of a report is kept but its id, a digest of its
-bytes, and the nullifier of its token; of one without a valid token only a counter (P31).
+A report that is answered with success is durably counted, now or before. Nothing is kept of a report except its id, a
+digest of its bytes, and the nullifier of its token; a report without a valid token only increases a counter (P31).
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ from tacit.service.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED, digest_of
 
 ENOUGH = 32
-"""Reports that wait for no more company."""
+"""Number of reports that are processed together without waiting for more."""
 TOO_EARLY = "report-too-early"
 _WORDS = {
     INVALID: "the report does not count",
     REPLAYED: "the report's id has another report, or its token was spent",
-    OVER: "reports of the recipe count no more",
+    OVER: "the recipe takes no more reports",
     TOO_EARLY: "the recipe's interval has not begun",
 }
 _SPENT = "token-spent"
 
 
 Answers = dict[bytes, str | None]
-"""By report id: the rule that refuses it, or None where it counts."""
+"""By report id: the rule that refuses the report, or None if it counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One report that came."""
+    """One report that arrived."""
 
     party: AnalyzerParty
     report: OneServerReport
     digest: bytes = field(repr=False)
 
     def refused(self, known: Known) -> str | None:
-        """Why it is refused where a report of this id is known: the same bytes get the same answer."""
+        """Why this report is refused, given the outcome of a report with the same id, or None: the same bytes get the
+        same answer."""
         if known.digest != self.digest:
             return REPLAYED
         return None if known.code == ACCEPTED else INVALID
 
 
 class Uploads:
-    """Counts reports in groups: what was answered is durable."""
+    """Counts reports in groups. What was answered is durable."""
 
     def __init__(self, store: Transactions[UploadTx], deps: Deps, config: AnalyzerConfig) -> None:
         self._store = store
@@ -70,7 +71,7 @@ class Uploads:
 
     async def take(self, party: AnalyzerParty, body: bytes) -> None:
         """Count one report. Raises ``Refusal`` ``report-invalid``, ``report-replayed``, ``recipe-over`` or
-        ``report-too-early``, the last of which alone may be another answer later."""
+        ``report-too-early``; only for the last may the answer be different later."""
         try:
             report = party.task.report_in(body)
         except DecodeError as error:
@@ -80,11 +81,12 @@ class Uploads:
             raise Refusal(refused, _WORDS[refused])
 
     async def close(self) -> None:
-        """Count what waits."""
+        """Count the reports that are still gathered."""
         await self._committer.close()
 
     async def _flush(self, uploads: Sequence[Upload]) -> list[str | None]:
-        """Why each is refused, or None where it counts. Of several of one id the first is looked at."""
+        """For each report the rule that refuses it, or None if it counts. Of several with one id only the first is
+        examined."""
         groups: dict[bytes, dict[bytes, Upload]] = {}
         for upload in uploads:
             groups.setdefault(upload.party.task.task_id, {}).setdefault(upload.report.report_id, upload)
@@ -97,7 +99,7 @@ class Uploads:
         return found
 
     async def _count(self, uploads: Mapping[bytes, Upload]) -> Answers:
-        """Reports of one recipe, by their ids."""
+        """Decide on the reports of one recipe, given by report id."""
         party = next(iter(uploads.values())).party
         async with self._store.read() as tx:
             before = await tx.known(party.task.task_id, list(uploads))
@@ -124,7 +126,7 @@ class Uploads:
     async def _commit(
         self, party: AnalyzerParty, uploads: Sequence[Upload], opened: Sequence[Counted | Rejection]
     ) -> Answers:
-        """What each report comes to, decided and written in one transaction."""
+        """Decide the outcome of each report and record it, in one transaction."""
         task = party.task
         pairs = {upload.report.report_id: (upload, found) for upload, found in zip(uploads, opened, strict=True)}
         rows = [row for upload, found in pairs.values() if (row := _row(upload, found)) is not None]
@@ -145,7 +147,7 @@ class Uploads:
 
 
 def _row(upload: Upload, found: Counted | Rejection) -> OutcomeRow | None:
-    """What is kept of a report: nothing without a good token, which is spent hereby."""
+    """The outcome row of a report: None without a valid token. Inserting the row spends the token."""
     report_id, digest = upload.report.report_id, upload.digest
     if isinstance(found, Counted):
         return OutcomeRow(report_id, found.nullifier, ACCEPTED, digest=digest)

@@ -32,7 +32,7 @@ RECIPES = web.AppKey("recipes", Recipes)
 
 
 def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
-    """The collector of ``config``. Raises ``UsageError`` for an unsafe or unreadable setting."""
+    """Build the collector of ``config``. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.log.url, insecure_http=config.insecure_http)
     if config.publish is not None:
         require_secure_url(config.publish.url, insecure_http=config.insecure_http)
@@ -75,5 +75,5 @@ def create_app(config: CollectorConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: CollectorConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a collector that runs on its own."""
+    """The transport for the ``Deps`` of a collector that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)

@@ -1,4 +1,4 @@
-"""The collector's configuration. Secrets stand in files of their own, readable by their owner only."""
+"""The collector's configuration. Secrets are in separate files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
 class PublishConfig(Frozen):
-    """Where releases are reported."""
+    """Where releases are published."""
 
     url: str
     """The recipe server's URL, without a final slash."""
     token: ConfigPath
-    """File (0600) with the bearer token that may publish results there."""
+    """File (0600) with the bearer token that may publish results on the recipe server."""
 
 
 class CollectorConfig(ServiceConfig):
-    """The collector."""
+    """Configuration of the collector."""
 
     hpke_keys: tuple[ConfigPath, ...] = Field(min_length=1)
     """Files (0600) with the HPKE keys that recipes seal aggregate shares to, the preferred one first, or folders of
@@ -29,28 +29,28 @@ class CollectorConfig(ServiceConfig):
     leader_token: ConfigPath
     """File (0600) with the bearer token that is presented to the Leader."""
     analyzer_token: ConfigPath | None = None
-    """File (0600) with the bearer token that is presented to the analyzer, which has what recipes with one server gave;
-    without it none is collected."""
+    """File (0600) with the bearer token for the analyzer, which holds the sums of recipes with one server; without it
+    no such sum is collected."""
     operator_token: ConfigPath
-    """File (0600) with the bearer token that is demanded from callers."""
+    """File (0600) with the bearer token that the operator has to present."""
     admin_token: ConfigPath | None = None
-    """File (0600) with the bearer token that is demanded from the organisation's admin service, which may ask for the
-    same as the operator."""
+    """File (0600) with the bearer token that the organisation's admin service has to present; it may ask for the same
+    as the operator."""
     log: LogConfig
     """The log whose recipes are collected."""
     policy: Policy = Policy()
     """What the collector demands of a recipe before it collects."""
     publish: PublishConfig | None = None
-    """Where results are published; without it they stay here."""
+    """Where results are published; without it they are only stored by the collector."""
     announcer: AnnouncerConfig | None = None
-    """The broker that says when the log grew."""
+    """The broker that announces growth of the log."""
     idle_seconds: float = Field(default=0.5, gt=0)
-    """Pause between two looks for collections that are due."""
+    """Seconds between two checks for collections that are due."""
     poll_seconds: float = Field(default=5.0, gt=0)
-    """Pause between polls when the Leader names none."""
+    """Seconds between polls if the Leader names no pause."""
     max_poll_seconds: float = Field(default=600.0, gt=0)
-    """Longest pause that the Leader may ask for."""
+    """Longest pause in seconds that the Leader may ask for."""
     retry_delay: float = Field(default=1.0, gt=0)
-    """Seconds after the first exchange that failed; each further one waits longer."""
+    """Seconds before the retry of a first failed exchange; each further pause is longer."""
     max_body: int = Field(default=1 << 16, gt=0)
     """Largest request body in bytes."""

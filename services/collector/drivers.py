@@ -15,7 +15,7 @@ BATCH = 16
 
 
 class PublishDriver:
-    """One step hands unpublished results to the recipe server; failures are retried with the same bytes."""
+    """One step hands unpublished results to the recipe server; failed ones are sent again with the same bytes."""
 
     def __init__(self, store: Transactions[ReleasesTx], publish: PublishConfig, token: ShownToken, deps: Deps) -> None:
         self._store = store
@@ -23,12 +23,12 @@ class PublishDriver:
         self._token = token
         self._transport = deps.transport
         self._refused: set[str] = set()
-        """Collections whose result was offered and not taken since all were offered last."""
+        """Collections whose result the server did not take in the current round; cleared once all were offered."""
         self._status = 0
 
     async def step(self) -> int:
-        """Number of results that were acknowledged. Raises ``TransportError`` when the server does not take one, after
-        it was offered all: one that it refuses does not keep the others back."""
+        """Number of results that the server acknowledged. Raises ``TransportError`` if the server does not take one,
+        but only after all were offered, so that one refused result does not hold up the others."""
         async with self._store.read() as tx:
             found = await tx.unpublished(BATCH + len(self._refused))
         waiting = [result for result in found if result.collection not in self._refused][:BATCH]

@@ -1,4 +1,4 @@
-"""How far a recipe's batch is filled: asked of its server, and passed on as that tells it."""
+"""How full a recipe's batch is: asks the recipe's server and passes its answer on."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Fillings:
         self._tokens = {LEADER: leader, ANALYZER: analyzer}
 
     async def of(self, recipe_hash: bytes) -> Filling:
-        """How far the recipe's batch is filled now. Raises ``Abort``: 404 for a recipe that the log does not show or
-        whose server does not serve it, 502 where that says nothing that can be read; ``Refusal`` for a recipe that
-        cannot be collected, and ``TransportError``."""
+        """How full the recipe's batch is now. Raises ``Abort``: 404 for a recipe that the log does not show or that its
+        server does not serve, 502 for a server whose answer cannot be read; ``Refusal`` for a recipe that cannot be
+        collected; and ``TransportError``."""
         known = self._recipes.find(recipe_hash)
         if known is None:
             await self._recipes.step()
@@ -38,7 +38,7 @@ class Fillings:
             party, url = LEADER, active[0].url(Role.LEADER, "yield")
         answer = await self._transport.request("GET", url, headers=self._tokens[party].headers())
         if answer.status == HTTPStatus.NOT_FOUND:
-            raise _abort(HTTPStatus.NOT_FOUND, f"the {party} tells nothing of this recipe: not yet, or not any more")
+            raise _abort(HTTPStatus.NOT_FOUND, f"the {party} does not serve this recipe: not yet, or no longer")
         if answer.status != HTTPStatus.OK:
             raise _abort(HTTPStatus.BAD_GATEWAY, f"the {party} answered with status {answer.status}")
         try:

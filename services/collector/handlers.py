@@ -1,4 +1,4 @@
-"""The collector's HTTP resources, all for the bearer token of the operator or of the organisation's admin service."""
+"""The collector's HTTP resources, all with the bearer token of the operator or of the organisation's admin service."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tacit.service.callers import CALLERS
 from tacit.service.openapi import page_of
 
 OPERATOR, ADMIN = "operator", "admin"
-"""The roles of callers; both may ask for everything here."""
+"""The roles of callers; both may use every resource."""
 
 
 class Handlers:
-    """Check the credential, decode, call, encode."""
+    """Check the credential, decode, call the service, encode."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Handlers:
         ]
 
     async def create(self, request: web.Request) -> web.Response:
-        """POST /v1/collections ``{"recipe_hash": ...}``: 201 for a new collection, 200 for one there is."""
+        """POST /v1/collections ``{"recipe_hash": ...}``: 201 for a new collection, 200 for an existing one."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         body = await read_body(request, self._max_body, media_types.JSON)
         row, fresh = await self._collector.create(_recipe_hash(_member(body, "recipe_hash")))
@@ -82,7 +82,8 @@ class Handlers:
         return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
 
     async def retry(self, request: web.Request) -> web.Response:
-        """POST /v1/collections/{id}/retry: 202 where it is under way or was refused, and is tried again now."""
+        """POST /v1/collections/{id}/retry: 202 for a collection that was under way or refused, and is tried again
+        now."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         row = await self._collector.show(request.match_info["id"])
         if not await self._retrying.retry(row.id):
@@ -90,8 +91,7 @@ class Handlers:
         return web.json_response(_collection(await self._collector.show(row.id)), status=202)
 
     async def results(self, request: web.Request) -> web.Response:
-        """GET /v1/results: every release; with ``cursor`` and ``limit`` a page of them, in the order of their
-        release."""
+        """GET /v1/results: every release; with ``cursor`` and ``limit`` one page of them, in the order of release."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         if not request.query.keys().isdisjoint({"cursor", "limit"}):
             page, following = await self._releases.page(*page_of(request))
@@ -107,12 +107,12 @@ class Handlers:
         return web.json_response({"results": found})
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes: what the log shows, and whether it can be collected."""
+        """GET /v1/recipes: the log's recipes, and whether each can be collected."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response({"recipes": [_recipe(known) for known in self._recipes.all()]})
 
     async def filling(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes/{recipe-hash}/yield: how far the batch is filled, as its server tells it."""
+        """GET /v1/recipes/{recipe-hash}/yield: how full the batch is, as told by its server."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         found = await self._fillings.of(_recipe_hash(request.match_info["recipe_hash"]))
         return web.json_response(found.document())

@@ -1,4 +1,4 @@
-"""What the collector shows: how far its collections and the publishing of results are. No device moves them."""
+"""The collector's metrics: the progress of its collections and of publishing results. No device affects them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.service.store import Transactions
 
 
 def add_collector_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
-    """Have ``app`` show what ``store`` counts."""
+    """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def states() -> Reading:
         async with store.read() as tx:

@@ -1,4 +1,4 @@
-"""What the one server of a model answers to its collector: how many reports it added up, and to what."""
+"""Reads the answer of a model's one server to its collector: the number of reports, and their sum."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MAX_NUMBER = (1 << 63) - 1
 
 
 def read_aggregate(task: OneServerTask, body: bytes) -> AggregateResult:
-    """The aggregate in an answer's body, its interval in seconds. Refusal ``collection-malformed`` for what is none of
-    this recipe, ``collection-size`` for one of fewer than B reports."""
+    """The aggregate in an answer's body, with its interval in seconds. Raises ``Refusal``: ``collection-malformed`` if
+    the aggregate does not fit the recipe, ``collection-size`` for fewer than B reports."""
     try:
         found: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -26,7 +26,7 @@ def read_aggregate(task: OneServerTask, body: bytes) -> AggregateResult:
     if not all(type(one) is int and 0 <= one <= MAX_NUMBER for one in (count, *values)):
         raise Refusal("collection-malformed", "the aggregate's numbers must be whole and not negative")
     if len(values) != task.cells:
-        raise Refusal("collection-malformed", f"the aggregate has {len(values)} values; {task.cells} are due")
+        raise Refusal("collection-malformed", f"the aggregate has {len(values)} values; {task.cells} are expected")
     if count < task.min_batch_size:
         raise Refusal("collection-size", f"{count} reports are fewer than {task.min_batch_size}")
     interval = Interval(task.start_seconds, task.end_seconds - task.start_seconds)

@@ -1,4 +1,4 @@
-"""What the collector's parts ask of the store."""
+"""The interfaces that the collector's parts expect of the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from services.collector.records import Collection, Result
 
 
 class LogTx(Protocol):
-    """What following the log asks of a transaction."""
+    """The transaction that follows the log."""
 
     async def log_state(self) -> bytes | None:
-        """What the log reader persisted last."""
+        """The state that the log reader stored last, or None."""
         ...
 
     async def put_log_state(self, state: bytes) -> None:
@@ -24,24 +24,24 @@ class LogTx(Protocol):
         ...
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Keep verified leaves; those already kept are left alone. Returns how many are new."""
+        """Store verified leaves; those already stored are left alone. Returns how many are new."""
         ...
 
 
 class ReleasesTx(Protocol):
-    """What publishing results asks of a transaction."""
+    """The transaction that publishes results."""
 
     async def unpublished(self, limit: int) -> Sequence[Result]:
-        """Releases that the recipe server has not acknowledged."""
+        """At most ``limit`` releases that the recipe server has not acknowledged."""
         ...
 
     async def set_published(self, collection: str) -> None:
-        """The recipe server has the result."""
+        """Record that the recipe server has the result."""
         ...
 
 
 class MetricsTx(Protocol):
-    """What the collector's metrics ask of a transaction."""
+    """The transaction of the collector's metrics."""
 
     async def collections_by_state(self) -> dict[str, int]:
         """How many collections are in each state."""
@@ -53,14 +53,14 @@ class MetricsTx(Protocol):
 
 
 class CollectionsTx(Protocol):
-    """What collecting asks of a transaction."""
+    """The transaction of collecting."""
 
     async def collections(self, recipe_hash: bytes | None = None) -> list[Collection]:
-        """Every collection, or one recipe's, in the order in which they were asked for."""
+        """Every collection, or those of one recipe, in the order in which they were requested."""
         ...
 
     async def collection(self, collection_id: str) -> Collection | None:
-        """One collection."""
+        """One collection, or None."""
         ...
 
     async def due(self, now: float, limit: int) -> list[Collection]:
@@ -68,25 +68,25 @@ class CollectionsTx(Protocol):
         ...
 
     async def add_collection(self, row: Collection) -> None:
-        """Keep a new collection."""
+        """Store a new collection."""
         ...
 
     async def put_collection(self, row: Collection) -> None:
-        """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not hold."""
+        """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not allow."""
         ...
 
     async def add_result(self, result: Result) -> None:
-        """Store a release; a second one for the same batch is an integrity error."""
+        """Store a release. Raises ``IntegrityError`` for a second one of the same batch."""
         ...
 
 
 class ResultsTx(Protocol):
-    """What showing releases asks of a transaction."""
+    """The transaction that shows releases."""
 
     async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
-        """Every release, or one recipe's, in order."""
+        """Every release, or those of one recipe, in order."""
         ...
 
     async def released(self, after: int, limit: int) -> list[Result]:
-        """At most ``limit`` releases behind the first ``after``, in the order of their release."""
+        """At most ``limit`` releases after the first ``after``, in the order of release."""
         ...

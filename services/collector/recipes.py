@@ -32,7 +32,7 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A recipe in the log as the collector judges it; what can be collected is there when it is active."""
+    """A recipe in the log as the collector judges it. ``source`` is what can be collected, if the recipe is active."""
 
     recipe: Recipe
     state: str
@@ -42,22 +42,22 @@ class Known:
 
     @property
     def name(self) -> str:
-        """The recipe's hash."""
+        """The recipe's hash (base64url)."""
         return self.recipe.hash_text
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
-        """The result document of a batch, as the recipe's model makes it."""
+        """The result document of a batch, in the form of the recipe's model."""
         return model_of(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
 
     def active(self) -> Active:
-        """What can be collected; raises the recipe's refusal."""
+        """What can be collected. Raises the recipe's ``Refusal`` if it is not active."""
         if self.source is None:
             raise Refusal(self.rule, self.detail)
         return self.source
 
 
 class Recipes:
-    """Recipes in the log that seal to this collector, kept in step by ``step``."""
+    """The log's recipes that are sealed to this collector, kept up to date by ``step``."""
 
     def __init__(
         self, store: Transactions[LogTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps
@@ -70,14 +70,14 @@ class Recipes:
         self._judged = False
 
     async def step(self) -> int:
-        """Fetch and verify what is new in the log; returns how many leaves were new."""
+        """Fetch and verify the log's new entries; returns how many leaves were new."""
         fresh = await self._fetch()
         if fresh or not self._judged:
             await self.load()
         return fresh
 
     async def load(self) -> None:
-        """Judge every recipe that the stored leaves hold."""
+        """Judge every recipe in the stored leaves."""
         async with self._store.read() as tx:
             leaves = await tx.leaves()
         live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
@@ -89,7 +89,7 @@ class Recipes:
         return list(self._known.values())
 
     def find(self, recipe_hash: bytes) -> Known | None:
-        """One recipe."""
+        """One recipe, or None."""
         return self._known.get(recipe_hash)
 
     def _judge(self, live: LiveLog, item: LiveRecipe) -> Known:
@@ -105,12 +105,13 @@ class Recipes:
             source = self._source(recipe, live.slot_key(recipe))
         except Refusal as refusal:
             return Known(recipe, REFUSED, refusal.rule, refusal.detail)
-        except Exception as error:  # whatever one recipe holds, the others are collected
+        except Exception as error:  # an error in one recipe must not keep the others from being collected
             return Known(recipe, REFUSED, "recipe-unusable", f"unexpected {type(error).__name__}")
         return Known(recipe, ACTIVE, source=source)
 
     def _check_own(self, recipe: Recipe) -> None:
-        """Whether we can ask for what the recipe gives. Refusal ``own-hpke-key``, ``own-credential``."""
+        """Check that this collector can ask for the recipe's result. Raises ``Refusal`` ``own-hpke-key`` or
+        ``own-credential``."""
         if not has_one_server(recipe):
             self._own_key(recipe)
         elif self._config.analyzer_token is None:

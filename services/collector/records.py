@@ -1,4 +1,4 @@
-"""What the collector keeps: collections with the exact bytes they ask with, and results."""
+"""The collector's records: collections, with the exact bytes of their requests, and results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tacit.states import Move, States
 
 
 class CollectionState(enum.StrEnum):
-    """How far a collection is."""
+    """State of a collection."""
 
     REQUESTED = "requested"
     COLLECTING = "collecting"
@@ -22,25 +22,35 @@ COLLECTION_STATES = States(
     "a collection",
     CollectionState,
     [
-        Move(None, CollectionState.REQUESTED, "the operator asks"),
-        Move(CollectionState.REQUESTED, CollectionState.REQUESTED, "the Leader did not answer, later again"),
+        Move(None, CollectionState.REQUESTED, "the operator asks for it"),
+        Move(
+            CollectionState.REQUESTED, CollectionState.REQUESTED, "the Leader did not answer and is asked again later"
+        ),
         Move(
             CollectionState.REQUESTED,
             CollectionState.COLLECTING,
-            "the Leader, or the analyzer, knows it",
+            "the Leader or the analyzer has accepted the request",
         ),
-        Move(CollectionState.REQUESTED, CollectionState.REFUSED, "the Leader says no"),
-        Move(CollectionState.COLLECTING, CollectionState.COLLECTING, "not ready yet, later again"),
-        Move(CollectionState.COLLECTING, CollectionState.REQUESTED, "the Leader does not know the job any more"),
+        Move(CollectionState.REQUESTED, CollectionState.REFUSED, "the Leader refuses"),
+        Move(
+            CollectionState.COLLECTING,
+            CollectionState.COLLECTING,
+            "the result is not ready and is asked for again later",
+        ),
+        Move(CollectionState.COLLECTING, CollectionState.REQUESTED, "the Leader no longer knows the job"),
         Move(CollectionState.COLLECTING, CollectionState.FINISHING, "the result of a leader-selected batch is stored"),
         Move(
             CollectionState.COLLECTING,
             CollectionState.RELEASED,
             "the result of an interval is stored",
         ),
-        Move(CollectionState.COLLECTING, CollectionState.REFUSED, "the Leader says no, or what came is refused"),
-        Move(CollectionState.FINISHING, CollectionState.FINISHING, "the Leader did not answer, later again"),
-        Move(CollectionState.FINISHING, CollectionState.RELEASED, "the Leader has forgotten the job"),
+        Move(
+            CollectionState.COLLECTING, CollectionState.REFUSED, "the Leader refuses, or its answer is not acceptable"
+        ),
+        Move(
+            CollectionState.FINISHING, CollectionState.FINISHING, "the Leader did not answer and is asked again later"
+        ),
+        Move(CollectionState.FINISHING, CollectionState.RELEASED, "the Leader has deleted the job"),
         Move(CollectionState.REFUSED, CollectionState.REQUESTED, "the operator asks again"),
     ],
 )
@@ -49,11 +59,11 @@ UNFINISHED = (CollectionState.REQUESTED, CollectionState.COLLECTING, CollectionS
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One batch that was asked for. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id; both
-    are empty where one server is asked.
+    """One requested batch. ``request`` is the CollectionJobReq as it is sent, ``job`` the Leader's id; both are empty
+    for a recipe with one server.
 
-    ``rule`` (a rule's name or a problem type) and ``detail`` say why it was refused, or what the last attempt
-    met.
+    ``rule`` (a rule's name or a problem type) and ``detail`` say why the collection was refused, or why the last
+    attempt failed.
     """
 
     id: str

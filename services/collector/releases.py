@@ -1,4 +1,4 @@
-"""What was released, by recipe or in the order of its release. A release stays as it is, and none is taken back."""
+"""Released results, by recipe or in the order of release. A release never changes and is never withdrawn."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from services.collector.ports import ResultsTx
 from tacit.service.store import Transactions
 
 PAGE_BYTES: Final = 1 << 20
-"""Bytes of documents after which a page ends."""
+"""Bytes of documents at which a page ends."""
 
 
 class Releases:
-    """Result documents of ``store``."""
+    """The result documents in ``store``."""
 
     def __init__(self, store: Transactions[ResultsTx]) -> None:
         self._store = store
 
     async def all(self, recipe_hash: bytes | None = None) -> list[dict[str, Any]]:
-        """Of every recipe, or of one."""
+        """The documents of every recipe, or of one."""
         async with self._store.read() as tx:
             return [json.loads(result.document) for result in await tx.results(recipe_hash)]
 
     async def page(self, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """At most ``limit`` behind the first ``after``, in the order of their release, fewer where they are large; and
-        behind how many the next page begins, if there are more."""
+        """At most ``limit`` documents after the first ``after``, in the order of release (fewer if they are large), and
+        the ``after`` of the next page, or None if there is none."""
         async with self._store.read() as tx:
             rows = await tx.released(after, limit + 1)
         page: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Collections as jobs: which are stuck, and how one is tried again."""
+"""Collections as jobs: which ones are stuck, and how one is retried."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ KIND = "collection"
 
 
 class CollectionJobs:
-    """``waking``: the event that wakes the collector."""
+    """``waking`` returns the event that wakes the collector."""
 
     def __init__(self, store: Transactions[CollectionsTx], waking: Callable[[], asyncio.Event]) -> None:
         self._store = store
         self._waking = waking
 
     async def jobs(self) -> list[Job]:
-        """Every collection that has not released anything."""
+        """Every collection that has not released its batch."""
         async with self._store.read() as tx:
             return [job_of(row) for row in await tx.collections() if row.state is not CollectionState.RELEASED]
 
     async def retry(self, job_id: str) -> bool:
-        """A refused collection is asked for again; one that waits for another attempt is due at once, and its pauses
-        begin anew. False where nothing of this id is under way or refused."""
+        """Retry a collection: a refused one is requested again; one that waits for another attempt is due at once, and
+        its pauses start anew. False if no collection with this id is under way or refused."""
         async with self._store.transaction() as tx:
             row = await tx.collection(job_id)
             if row is None or (row.state not in UNFINISHED and row.state is not CollectionState.REFUSED):
@@ -45,7 +45,7 @@ class CollectionJobs:
 
 
 def job_of(row: Collection) -> Job:
-    """A collection as its operator sees it: stuck where it was refused, or the last attempt failed."""
+    """A collection as its operator sees it: stuck if it was refused or its last attempt failed."""
     stuck = row.state is CollectionState.REFUSED or row.attempts > 0
     detail = f"{row.rule}: {row.detail}" if row.rule else ""
     following = math.ceil(row.next_attempt) if row.attempts and row.state in UNFINISHED else None

@@ -1,11 +1,11 @@
 """The collector: asks the Leader for a batch, polls, opens, estimates, stores, publishes.
 
-Where a recipe's model has one server, that one is asked for the sum instead, until it is released.
+If a recipe's model has one server, the collector asks that server for the sum instead, until the sum is released.
 
-A collection is stored with the exact bytes of its request before anything is sent; a restart goes on with the
-same bytes and the same job. The result and the end of the collection commit together, so a batch is released
-once here however often it is fetched. In leader-selected mode the Leader is then told to forget the job, which
-frees the same request for the next batch.
+A collection is stored with the exact bytes of its request before anything is sent; after a restart it continues with
+the same bytes and the same job. The result and the end of the collection commit together, so a batch is released once
+here, however often it is fetched. In leader-selected mode the Leader is then told to delete the job, which frees the
+same request for the next batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tacit.task.one_server import OneServerTask
 
 STEP_LIMIT = 64
 WAIT_SECONDS = 10
-"""For which a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
+"""Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 MAX_DETAIL = 500
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 LEADER, ANALYZER = "leader", "analyzer"
@@ -48,60 +48,60 @@ _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
 
 
 class Pace(Protocol):
-    """Seconds: before a failed exchange is tried again, between polls where the Leader names none, and at most."""
+    """Pauses in seconds: before a failed exchange is retried, between polls, and the longest between polls."""
 
     @property
     def retry_delay(self) -> float:
-        """Seconds around which the first pause after a failed exchange lies; each further failure doubles them."""
+        """Mean length in seconds of the first pause after a failed exchange; each further failure doubles it."""
         ...
 
     @property
     def poll_seconds(self) -> float:
-        """Seconds between two polls where the Leader names none."""
+        """Seconds between two polls if the Leader names no pause."""
         ...
 
     @property
     def max_poll_seconds(self) -> float:
-        """Seconds between two polls at most, whatever the Leader asks for."""
+        """Most seconds between two polls, whatever the Leader asks for."""
         ...
 
 
 Active = tuple[Task, KeyPair] | OneServerTask
-"""A DAP task, and the key that aggregate shares are sealed to; or the task of a model with one server."""
+"""A DAP task with the key pair to which aggregate shares are sealed, or the task of a model with one server."""
 
 
 class Subject(Protocol):
-    """What batches can be collected of: a recipe of the log, or whatever else a Leader has a task for."""
+    """Something whose batches can be collected: a recipe of the log, or whatever else a Leader has a task for."""
 
     @property
     def name(self) -> str:
-        """For the log."""
+        """The name in log lines."""
         ...
 
     def active(self) -> Active:
-        """What can be collected; raises ``Refusal``."""
+        """What can be collected. Raises ``Refusal``."""
         ...
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
-        """What is released of a batch; raises ``Refusal``."""
+        """The document that is released for a batch. Raises ``Refusal``."""
         ...
 
 
 class Subjects(Protocol):
-    """All of them, by their hash (32 bytes)."""
+    """All subjects, by hash (32 bytes)."""
 
     def find(self, recipe_hash: bytes, /) -> Subject | None:
-        """What has this hash, or None where nothing that is known has it."""
+        """The subject with this hash, or None if it is unknown."""
         ...
 
     async def step(self) -> int:
-        """Look for more of them; returns what is new."""
+        """Look for new subjects; returns how many are new."""
         ...
 
 
 class Collector:
-    """Creates, shows and moves on collections. ``leader_token`` is shown to the Leader,
-    ``analyzer_token`` to the one server of recipes which have no Leader."""
+    """Creates, shows and advances collections. ``leader_token`` is presented to the Leader, ``analyzer_token`` to the
+    one server of recipes that have no Leader."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class Collector:
         self.wake = asyncio.Event()
 
     async def create(self, recipe_hash: bytes, interval: Interval | None = None) -> tuple[Collection, bool]:
-        """The collection of the recipe's next batch, or of ``interval`` where queries may name one, and whether it is
-        new.
+        """Find or create the collection of the recipe's next batch, or of ``interval`` if queries may name one; returns
+        it and whether it is new.
 
-        One that is under way, or the only one that a time-interval recipe has, is returned as it is; a refused
-        one is asked for again. Raises ``Abort`` (404) for a recipe that the log does not show and ``Refusal``
-        for one that cannot be collected.
+        A collection that is under way, or the only one that a time-interval recipe has, is returned as it is; a refused
+        one is requested again. Raises ``Abort`` (404) for a recipe that the log does not show, and ``Refusal`` for one
+        that cannot be collected.
         """
         known = self._recipes.find(recipe_hash)
         if known is None:
@@ -175,9 +175,9 @@ class Collector:
             return await tx.collections()
 
     async def step(self) -> int:
-        """Move every due collection on by one exchange; returns how many changed their state. In the background those
-        that wait at the Leader wait beside each other, and the step does not wait for them. One that breaks says so in
-        its row, and is tried again later."""
+        """Advance every due collection by one exchange; returns how many changed their state. In the background, polls
+        at the Leader run concurrently and the step does not wait for them. A collection that fails unexpectedly records
+        that in its row and is retried later."""
         async with self._lock:
             async with self._store.read() as tx:
                 rows = await tx.due(self._deps.clock.now(), STEP_LIMIT)
@@ -202,14 +202,14 @@ class Collector:
             self.wake.set()
 
     async def _poll_due(self, collection_id: str) -> int:
-        """Poll for a collection as it is now: since the step has read it, an earlier poll may have moved it on."""
+        """Poll for a collection in its current state: an earlier poll may have changed it since the step read it."""
         row = await self.show(collection_id)
         if row.state is not CollectionState.COLLECTING or row.next_attempt > self._deps.clock.now():
             return 0
         return await self._advance(row)
 
     async def close(self) -> None:
-        """Wait at the Leader no longer."""
+        """Stop waiting at the Leader."""
         polls = list(self._polls.values())
         for task in polls:
             task.cancel()
@@ -234,7 +234,7 @@ class Collector:
             return await self._forget(active[0], row)
         except TransportError as error:
             return await self._later(row, f"{party}-unreachable", str(error))
-        except Exception as error:  # nothing of one collection holds up the others, or is lost without a word
+        except Exception as error:  # an error in one collection must not hold up the others, and must be recorded
             self._log.error("collection_broken", collection=row.id, error=error)
             return await self._later(row, "collection-broken", f"it ended with {type(error).__name__}; see the log")
 
@@ -251,7 +251,7 @@ class Collector:
         return await self._move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
 
     async def _fetch(self, known: Subject, task: OneServerTask, row: Collection) -> int:
-        """Ask the one server. The collection is under way once it knows the recipe."""
+        """Ask the one server. The collection is under way once that server knows the recipe."""
         answer = await self._deps.transport.request("GET", task.url("aggregate"), headers=self._at_analyzer.headers())
         is_there = 200 <= answer.status < 300
         if not is_there and problem_type(answer.body) != INTERVAL_OPEN_PROBLEM:
@@ -292,7 +292,7 @@ class Collector:
             return await self._refuse(row, refusal.rule, refusal.detail)
 
     async def _keep(self, known: Subject, row: Collection, aggregate: AggregateResult, state: CollectionState) -> int:
-        """Estimate and store. Raises ``Refusal``."""
+        """Estimate the result and store it. Raises ``Refusal``."""
         document = known.document(row, aggregate, self._deps.clock.now())
         result = Result(row.id, row.recipe_hash, row.number, json.dumps(document))
         async with self._keeping, self._store.transaction() as tx:
@@ -310,7 +310,7 @@ class Collector:
         return await self._later(row, "leader-answer", f"the Leader answered with status {answer.status}")
 
     async def _said_no(self, row: Collection, answer: HttpResponse, party: str = LEADER) -> int:
-        """A final problem refuses the collection; anything else is tried again."""
+        """Handle an error answer: a final problem refuses the collection; anything else is retried."""
         problem = read_problem(answer.body)
         detail = problem.detail or problem.title or f"status {answer.status}"
         if problem.is_final:
@@ -341,7 +341,7 @@ class Collector:
         return 0
 
     def _pause(self, answer: HttpResponse) -> float:
-        """Seconds until the next poll: what the Leader asks for, within reason."""
+        """Seconds until the next poll: as long as the Leader asks for, within the configured limits."""
         text = answer.headers.get("retry-after", "").strip()
         if not (text.isascii() and text.isdigit()):
             return self._config.poll_seconds
@@ -349,7 +349,7 @@ class Collector:
 
 
 def _opened(task: Task, key_pair: KeyPair, request: bytes, body: bytes) -> AggregateResult:
-    """What the Leader answered to ``request``. Raises ``Refusal``."""
+    """The aggregate result in the Leader's answer to ``request``. Raises ``Refusal``."""
     try:
         return open_collection(task, key_pair, CollectionJobReq.decode(request), CollectionJobResp.decode(body))
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""What the collector keeps: verified leaves, collections with the exact bytes they ask with, results."""
+"""The collector's store: verified leaves, collections with the exact bytes of their requests, results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CollectorTx:
         self._connection = connection
 
     async def log_state(self) -> bytes | None:
-        """What the log reader persisted last."""
+        """The state that the log reader stored last, or None."""
         state: bytes | None = (await self._connection.execute(sa.select(LOG_STATE.c.state))).scalar()
         return state
 
@@ -37,7 +37,7 @@ class CollectorTx:
         return [(row.position, row.leaf) for row in rows]
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Keep verified leaves; those already kept are left alone. Returns how many are new."""
+        """Store verified leaves; those already stored are left alone. Returns how many are new."""
         known = set((await self._connection.execute(sa.select(LEAVES.c.position))).scalars())
         fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
         if fresh:
@@ -45,14 +45,14 @@ class CollectorTx:
         return len(fresh)
 
     async def collections(self, recipe_hash: bytes | None = None) -> list[Collection]:
-        """Every collection, or one recipe's, in the order in which they were asked for."""
+        """Every collection, or those of one recipe, in the order in which they were requested."""
         query = sa.select(COLLECTIONS).order_by(COLLECTIONS.c.recipe_hash, COLLECTIONS.c.number)
         if recipe_hash is not None:
             query = query.where(COLLECTIONS.c.recipe_hash == recipe_hash)
         return _collections(await self._connection.execute(query))
 
     async def collection(self, collection_id: str) -> Collection | None:
-        """One collection; of a name that no database holds there is none."""
+        """One collection, or None; also None for an id that no database can hold."""
         if "\0" in collection_id:
             return None
         query = sa.select(COLLECTIONS).where(COLLECTIONS.c.id == collection_id)
@@ -70,32 +70,32 @@ class CollectorTx:
         return _collections(await self._connection.execute(query))
 
     async def add_collection(self, row: Collection) -> None:
-        """Keep a new collection."""
+        """Store a new collection."""
         COLLECTION_STATES.check(None, row.state)
         await self._connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
 
     async def put_collection(self, row: Collection) -> None:
-        """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not hold."""
+        """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not allow."""
         movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
         moved = sa.update(COLLECTIONS).where(COLLECTIONS.c.id == row.id, movable)
         if (await self._connection.execute(moved.values({**asdict(row), "state": row.state.value}))).rowcount != 1:
             raise Fatal(f"no collection of this id can become {row.state}")
 
     async def add_result(self, result: Result) -> None:
-        """Store a release; a second one for the same batch is an integrity error."""
+        """Store a release. Raises ``IntegrityError`` for a second one of the same batch."""
         last = (await self._connection.execute(sa.select(sa.func.max(RELEASES.c.place)))).scalar() or 0
         await self._connection.execute(sa.insert(RESULTS).values(asdict(result)))
         await self._connection.execute(sa.insert(RELEASES).values(place=last + 1, collection=result.collection))
 
     async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
-        """Every release, or one recipe's, in order."""
+        """Every release, or those of one recipe, in order."""
         query = sa.select(RESULTS).order_by(RESULTS.c.recipe_hash, RESULTS.c.number)
         if recipe_hash is not None:
             query = query.where(RESULTS.c.recipe_hash == recipe_hash)
         return [Result(*row) for row in await self._connection.execute(query)]
 
     async def released(self, after: int, limit: int) -> list[Result]:
-        """At most ``limit`` releases behind the first ``after``, in the order of their release."""
+        """At most ``limit`` releases after the first ``after``, in the order of release."""
         query = (
             sa.select(RESULTS)
             .join(RELEASES, RELEASES.c.collection == RESULTS.c.collection)
@@ -106,7 +106,7 @@ class CollectorTx:
         return [Result(*row) for row in await self._connection.execute(query)]
 
     async def unpublished(self, limit: int) -> Sequence[Result]:
-        """Releases that the recipe server has not acknowledged."""
+        """At most ``limit`` releases that the recipe server has not acknowledged."""
         query = sa.select(RESULTS).where(RESULTS.c.published.is_(False)).limit(limit)
         return [Result(*row) for row in await self._connection.execute(query)]
 
@@ -122,7 +122,7 @@ class CollectorTx:
         return int((await self._connection.execute(query)).scalar_one())
 
     async def set_published(self, collection: str) -> None:
-        """The recipe server has the result."""
+        """Record that the recipe server has the result."""
         statement = sa.update(RESULTS).where(RESULTS.c.collection == collection)
         await self._connection.execute(statement.values(published=True))
 

@@ -32,10 +32,10 @@ STORE = web.AppKey("store", ReplayWindow)
 
 
 def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
-    """The gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
+    """Build the gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
     callers = Callers(NAME, config.listen, {"relay": None} | tokens_of({"relay": config.relay_bearer}))
     if not callers.guards("relay"):
-        raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves its relay only")
+        raise UsageError("relay_bearer or listen.client_ca is needed: a gateway serves only its relay")
     ring = KeyRing.open(config.key_ring_path, config.rotation_seconds, deps.entropy, deps.clock.now())
     signing_key = open_signing_key(config.signing_key_path, deps.entropy)
     store = _replay_window(config, deps)
@@ -63,7 +63,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: GatewayConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a gateway that runs on its own: bounded."""
+    """The transport for the ``Deps`` of a gateway that runs as a process of its own: bounded."""
     return HttpTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],

@@ -12,57 +12,59 @@ from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):
-    """Requests that may pass."""
+    """Requests that the gateway forwards to one target."""
 
     origin: str
-    """To exactly this origin, ``https://HOST:PORT``."""
+    """Origin of the target, ``https://HOST:PORT``; requests must name exactly this origin."""
     path_prefix: str = Field(default="/", pattern=r"^/")
-    """On paths at or below this one."""
+    """Only requests for paths at or below this one are forwarded."""
     methods: tuple[str, ...] = Field(default=("POST",), min_length=1)
-    """With one of these methods."""
+    """Only requests with one of these methods are forwarded."""
     bearer: ConfigPath | None = None
-    """File (0600) with the bearer token by which that target knows this gateway."""
+    """File (0600) with the bearer token with which this gateway authenticates to the target."""
 
 
 class GatewayConfig(ServiceConfig):
-    """A gateway opens requests from one relay and passes them to listed targets."""
+    """Configuration of a gateway, which opens requests from one relay and forwards them to listed targets."""
 
     operator: str = Field(default="gateway", pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")
-    """The name under which the gateway signs its leaves."""
+    """The name under which the gateway signs its log entries."""
     targets: tuple[TargetRule, ...] = ()
-    """The allow list; empty means that nothing passes."""
+    """The allow list; if it is empty, nothing is forwarded."""
     relay_bearer: ConfigPath | None = None
     """File (0600) with the relay's bearer token; without it ``listen.client_ca`` must demand the relay's
     certificate."""
     date_window: int = Field(default=600, ge=60)
-    """Seconds that a request's Date may differ from our clock; requests are remembered for it."""
+    """Most seconds by which a request's Date may differ from the gateway's clock; requests are remembered for that
+    time."""
     replay_window: RedisConfig | None = None
-    """A Redis server that remembers them instead of the gateway's database."""
+    """A Redis server that remembers requests instead of the gateway's database."""
     rotation_seconds: int = Field(default=30 * 86400, ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)
-    """Length of a key's period (P3), the same for as long as the gateway exists: devices pin it. A key is active for
-    one period and accepted as the previous one for another."""
+    """Length in seconds of a key's period (P3). It must stay the same for as long as the gateway exists, since devices
+    pin it. A key is active for one period, and accepted as the previous key for the next."""
     max_request: PositiveInt = 262_144
-    """Bytes of an encapsulated request, by default the largest size class."""
+    """Most bytes of an encapsulated request; by default the largest size class."""
     max_in_flight: PositiveInt = 256 << 20
-    """Bytes that all requests together may hold; above it relays get 503."""
+    """Most bytes that all requests together may hold; above this, relays get 503."""
     max_frame: PositiveInt = 4 << 20
-    """Bytes of one frame (``tacit.frames``) of a relay that sends several messages together."""
+    """Most bytes of one frame (``tacit.frames``) of a relay that sends several messages together."""
     max_frame_messages: PositiveInt = 256
-    """Messages of one frame."""
+    """Most messages in one frame."""
     group_delay: float = Field(default=0.005, ge=0, le=1)
-    """Seconds for which requests wait for others to be remembered with, in one transaction."""
+    """Seconds that a request waits for others to be remembered in the same transaction."""
     batch_crypto: bool = False
-    """Open requests that arrive together in vector registers, where the processor can; this project's own code then
-    handles the private key (``tacit.multibuffer.hpke``)."""
+    """Open requests that arrive together in vector registers, if the processor supports it; this project's own code
+    then handles the private key (``tacit.multibuffer.hpke``)."""
     target_timeout: PositiveFloat = 20.0
     """Seconds that a target has to answer."""
     recipe_server_url: str | None = None
-    """Where key configurations are published, without a final slash; without it nowhere."""
+    """URL of the recipe server, without a final slash, to which key configurations are published; without it none are
+    published."""
     signing_key: ConfigPath | None = None
-    """File (0600) with the base64url of the Ed25519 seed that signs leaves, by default ``signing.key`` in
-    ``state_dir``; made on the first start."""
+    """File (0600) with the base64url of the Ed25519 seed that signs log entries; by default ``signing.key`` in
+    ``state_dir``. Made on the first start."""
     bucket_seconds: int = Field(default=300, ge=60)
-    """Width of the time buckets of the traffic counters."""
+    """Width in seconds of the time buckets of the traffic counters."""
 
     @property
     def signing_key_path(self) -> Path:

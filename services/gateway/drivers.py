@@ -17,18 +17,18 @@ _REFUSAL = re.compile(rb"urn:tacit:refusal:([a-z-]{1,64})")
 
 
 class KeyRotation:
-    """Makes the keys of a period that begins and of the one after it, and retires those that are over."""
+    """Makes the keys of the current and the next period, and deletes those of periods that are over."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def step(self) -> int:
-        """1 when keys changed."""
+        """Returns 1 if keys changed, else 0."""
         return int(self._gateway.rotate_if_due())
 
 
 class Forgetting:
-    """Deletes remembered requests that are out of date and so refused for their date."""
+    """Deletes remembered requests whose Date is so old that they would be refused for it."""
 
     def __init__(self, gateway: Gateway, store: ReplayWindow, deps: Deps) -> None:
         self._gateway = gateway
@@ -36,13 +36,13 @@ class Forgetting:
         self._deps = deps
 
     async def step(self) -> int:
-        """How many were deleted."""
+        """Returns how many requests were deleted."""
         return await self._store.forget(int(self._deps.clock.now()) - self._gateway.config.date_window)
 
 
 class Publishing:
-    """Puts the key set of this period and of the next into the log, each as one signed leaf, again after a restart (the
-    log keeps one)."""
+    """Publishes the key sets of the current and the next period in the log, each as one signed leaf. After a restart
+    they are published again (the log keeps one)."""
 
     def __init__(self, gateway: Gateway, signing_key: SigningKey, deps: Deps, url: str) -> None:
         self._gateway = gateway
@@ -53,7 +53,7 @@ class Publishing:
         self._refused: dict[int, str] = {}
 
     async def step(self) -> int:
-        """How many leaves the log took now; one that it does not take is offered again at the next step."""
+        """Returns how many leaves the log took now; a leaf that it does not take is offered again at the next step."""
         taken, present = 0, self._gateway.ring.period
         for period in (present, present + 1):
             if period not in self._published and await self._offer(period):
@@ -79,6 +79,6 @@ class Publishing:
 
 
 def _reason(response: HttpResponse) -> str:
-    """The rule by which the log refused a leaf, else the status."""
+    """The rule by which the log refused a leaf, or else the status."""
     rule = _REFUSAL.search(response.body)
     return str(response.status) if rule is None else rule[1].decode()

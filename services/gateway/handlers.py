@@ -17,7 +17,7 @@ _KEYS_MAX_AGE = 3600
 
 
 class Handlers:
-    """Who asks, how much, and what."""
+    """Check the caller, the size and the media type; then call the gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

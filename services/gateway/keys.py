@@ -1,8 +1,8 @@
 """The gateway's keys: one OHTTP key per period, and the Ed25519 key that signs its leaves.
 
-Time is cut into numbered periods of ``rotation_seconds``. The key of a period is made a period ahead, so that the log
-can show it before anybody uses it; it is active in its period, accepted as the previous one in the next, and then gone
-for good. Both files are made on the first start, mode 0600.
+Time is cut into numbered periods of ``rotation_seconds``. The key of a period is made one period ahead, so that the log
+can show it before anybody uses it. It is active in its period, accepted as the previous key in the next one, and then
+deleted for good. Both files are made on the first start, with mode 0600.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GatewayKey:
 
 
 class KeyRing:
-    """The OHTTP keys in one file: those of the previous, the present and the next period."""
+    """The OHTTP keys in one file: those of the previous, the current and the next period."""
 
     def __init__(self, path: Path, rotation: int, keys: Mapping[int, GatewayKey]) -> None:
         self._path = path
@@ -67,8 +67,8 @@ class KeyRing:
 
     @classmethod
     def open(cls, path: Path, rotation: int, entropy: Entropy, now: float) -> KeyRing:
-        """Load the file, or make it with its first keys. Raises ``UsageError`` for a file that is not ours, or of
-        periods of another length."""
+        """Load the file, or make it with its first keys. Raises ``UsageError`` for a file that is not a key ring, or
+        whose periods have another length."""
         ring = cls(path, rotation, _load(path, rotation) if path.exists() else {})
         ring.rotate_if_due(entropy, now)
         return ring
@@ -86,15 +86,15 @@ class KeyRing:
 
     @property
     def ends(self) -> float:
-        """When the last period for which there is a key is over (POSIX seconds)."""
+        """When the last period that has a key ends (POSIX seconds)."""
         return float((max(self._keys) + 1) * self.rotation)
 
     def by_period(self) -> dict[int, KeyConfig]:
-        """Every configuration that there is a key for, by its period."""
+        """Every key configuration, by its period."""
         return {period: key.config for period, key in sorted(self._keys.items())}
 
     def configs(self) -> list[KeyConfig]:
-        """Configurations to offer: the active one and the previous one."""
+        """The configurations to offer: the active one and the previous one."""
         return [key.config for key in self.keys if key.period <= self.period]
 
     def decapsulator(self) -> ohttp.Decapsulator:
@@ -102,7 +102,7 @@ class KeyRing:
         return ohttp.Decapsulator([(key.config, key.pair) for key in self.keys])
 
     def key_set(self, gateway: str, period: int) -> OhttpConfig:
-        """The body of the leaf for a period whose key is here (P3)."""
+        """The body of the leaf for a period whose key is in this ring (P3)."""
         previous = self._keys.get(period - 1)
         return OhttpConfig(
             gateway=gateway,
@@ -113,7 +113,8 @@ class KeyRing:
         )
 
     def rotate_if_due(self, entropy: Entropy, now: float) -> bool:
-        """Make the keys of the present and the next period, drop those that are over; whether anything changed."""
+        """Make the keys of the current and the next period, and delete those that are over; returns whether anything
+        changed."""
         self.period = int(now) // self.rotation
         wanted = (self.period, self.period + 1)
         keys = {period: key for period, key in self._keys.items() if self.period - 1 <= period <= self.period + 1}
@@ -131,7 +132,7 @@ class KeyRing:
 
 
 def read_key_ring(path: Path) -> KeyRing:
-    """The keys that a gateway made, as they are. Raises ``UsageError``."""
+    """The keys that a gateway made, unchanged. Raises ``UsageError``."""
     rotation = _stored(path).rotation_seconds
     return KeyRing(path, rotation, _load(path, rotation))
 
@@ -140,7 +141,7 @@ def _stored(path: Path) -> _StoredRing:
     try:
         return _StoredRing.model_validate_json(read_secret(path))
     except (ValidationError, DecodeError) as error:
-        raise UsageError(f"{path}: not a file of gateway keys by period; remove it and new keys are made") from error
+        raise UsageError(f"{path}: not a file of gateway keys; remove it, and new keys are made") from error
 
 
 def _load(path: Path, rotation: int) -> dict[int, GatewayKey]:

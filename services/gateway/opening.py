@@ -1,8 +1,8 @@
-"""Opening the messages of one turn of the event loop together.
+"""Opens together the messages that arrived in one turn of the event loop.
 
-Under load many requests arrive between two turns. They are handed to one function at once, so that a backend that
-opens several messages for less than the sum can be put there;
-``tacit.ohttp.Decapsulator.decapsulate_all`` opens them one by one.
+Under load many requests arrive between two turns. They are handed to one function at once, so that a backend that opens
+several messages for less than the sum of their costs can be used there; ``tacit.ohttp.Decapsulator.decapsulate_all``
+opens them one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ OpenAll = Callable[[Sequence[bytes]], list[Opened | CryptoError | DecodeError]]
 
 
 class Opening:
-    """``open_all`` gets the messages of one turn, or of one frame, and returns what became of each."""
+    """``open_all`` gets the messages of one turn, or of one frame, and returns the opened request or the error of
+    each."""
 
     def __init__(self, open_all: OpenAll) -> None:
         self.open_all = open_all
@@ -36,7 +37,7 @@ class Opening:
         waiting, self._waiting = self._waiting, []
         try:
             results: Sequence[Opened | Exception] = self.open_all([message for message, _ in waiting])
-        except Exception as error:  # a fault of the backend is every message's
+        except Exception as error:  # an error of the backend is passed to every message
             results = [error] * len(waiting)
         for (_, future), result in zip(waiting, results, strict=True):
             if future.done():

@@ -1,4 +1,4 @@
-"""What the gateway asks of its replay window."""
+"""The interface of the gateway's replay window."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SeenRequest:
 
 
 class ReplayWindow(MarkedStore, Protocol):
-    """Remembers requests; from before ``closed_until`` some may have passed that are not remembered."""
+    """Remembers requests. Some requests dated before ``closed_until`` may have passed without being remembered."""
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Store ``requests``; per request whether it is new. Raises ``Unavailable`` rather than guess."""
+        """Remember ``requests``; returns for each whether it is new. Raises ``Unavailable`` if that cannot be known."""
         ...
 
     async def forget(self, before: int) -> int:
-        """Delete the requests dated earlier than ``before``, where that is ours to do; returns how many."""
+        """Delete the requests dated earlier than ``before``, if this store deletes by itself; returns how many."""
         ...

@@ -1,6 +1,6 @@
-"""What the gateway does with one encapsulated request (RFC 9458 section 5 and 6).
+"""What the gateway does with one encapsulated request (RFC 9458 sections 5 and 6).
 
-Before the request is open, errors are in clear. From then on every answer, errors included, travels inside the
+Until the request is open, errors are sent in clear. From then on every answer, errors included, travels inside the
 encapsulated response, padded to a size class, so that the relay sees one status and one of few lengths. A request
 passes once: its encapsulated key is durably remembered before anything reaches the target.
 """
@@ -47,7 +47,7 @@ _INNER = {kind: f"inner_{kind}xx" for kind in range(1, 6)}
 
 
 class _Passing(NamedTuple):
-    """A request that may pass if it is new: its place among others, its size, and what its target gets."""
+    """A request that may be forwarded if it is new: its index among others, its size, and what its target gets."""
 
     place: int
     size: int
@@ -59,7 +59,7 @@ class _Passing(NamedTuple):
 
 
 class Gateway:
-    """Opens requests, checks them and passes them on through ``deps.transport``."""
+    """Opens requests, checks them, and forwards them through ``deps.transport``."""
 
     def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, window: ReplayWindow) -> None:
         self.config = config
@@ -80,21 +80,21 @@ class Gateway:
         return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
     def rotate_if_due(self) -> bool:
-        """Make and retire keys as periods begin; whether anything changed."""
+        """Make and delete keys as periods begin; returns whether anything changed."""
         changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
         if changed:
             self._opening.open_all = self._opener()
         return changed
 
     async def close(self) -> None:
-        """Finish the group that is being remembered."""
+        """Finish the group of requests that is being remembered."""
         await self._window.close()
 
     async def answer(self, message: bytes) -> bytes:
         """The encapsulated response to ``message``.
 
-        Raises, before the request is open, ``DecodeError`` when it is truncated and ``Abort`` (422, problem type
-        #ohttp-key) when none of our keys opens it.
+        Raises, while the request is not yet open, ``DecodeError`` if it is truncated and ``Abort`` (422, problem type
+        #ohttp-key) if none of our keys opens it.
         """
         try:
             opened = await self._opening.open(message)
@@ -104,7 +104,7 @@ class Gateway:
         return self._sealed(opened[1], response)
 
     async def answer_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
-        """One answer per message, as each would get alone: what is wrong with one costs no other anything."""
+        """One answer per message, as each would get alone: an error in one does not affect the others."""
         self.counters.add("framed", len(messages))
         answers: list[FramedAnswer] = []
         requests: list[tuple[ohttp.Opened, int]] = []
@@ -135,13 +135,13 @@ class Gateway:
         return sealed
 
     async def _inside(self, requests: Sequence[tuple[ohttp.Opened, int]]) -> list[bhttp.Response]:
-        """What is answered inside: to a request that must not pass why not, otherwise what its target says."""
+        """The inner responses: the reason for a request that must not pass, otherwise the target's answer."""
         answers: list[bhttp.Response] = [_SUCCESS] * len(requests)
         passing: list[_Passing] = []
         for place, ((encoded, context), size) in enumerate(requests):
             try:
                 passing.append(self._admit(place, bhttp.decode_request(encoded), context.enc, size))
-            except Exception as error:  # what happens inside is answered inside
+            except Exception as error:  # errors of an opened request are answered inside
                 answers[place] = self._failed(error)
         try:
             fresh = await self._are_new([one.seen for one in passing])
@@ -161,7 +161,7 @@ class Gateway:
         return answers
 
     def _admit(self, place: int, request: bhttp.Request, enc: bytes, size: int) -> _Passing:
-        """Check ``request``. Raises ``Abort`` or ``DecodeError``."""
+        """Check ``request`` against the allow list and its Date. Raises ``Abort`` or ``DecodeError``."""
         target = self.targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         self._check_remembered(date)
@@ -169,12 +169,12 @@ class Gateway:
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
 
     def _check_remembered(self, date: int) -> None:
-        """Refuse what may have passed before the replay window was restored from the past: its Date was close to the
-        time then. Raises ``Abort`` (503)."""
+        """Refuse a request that may have passed before the replay window was restored from a backup, judged by its
+        Date. Raises ``Abort`` (503)."""
         last = self._seen.closed_until + self.config.date_window
         if date <= last and self._seen.closed_until:
             wait = max(1, last + DATE_STEP - int(self._deps.clock.now()))
-            title = "What passed before is not known; come back when no request of then can pass again."
+            title = "The gateway was restored from a backup and does not know what passed before; come back later."
             raise Abort(WINDOW_RESTORED, status=503, title=title, headers={"Retry-After": str(wait)})
 
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:
@@ -184,13 +184,13 @@ class Gateway:
             fault = self._internal(error)
             if fault.status != HTTPStatus.SERVICE_UNAVAILABLE:
                 raise fault from error
-            title = "The gateway's replay window takes nothing for now."
+            title = "The gateway's replay window is not available."
             raise Abort(
                 WINDOW_AWAY, status=503, title=title, headers=fault.headers, extensions=fault.extensions
             ) from error
 
     async def _fetch_all(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
-        """What the targets answer; each request goes alone, unless the transport likes to have it with others."""
+        """The targets' answers. Each request is sent alone, unless the transport can send several together."""
         grouped = [one for one in passing if self._group is not None and self._group.groups(one.method, one.target.url)]
         if self._group is None or not grouped:
             return list(await asyncio.gather(*map(self._fetch, passing)))
@@ -214,7 +214,7 @@ class Gateway:
         return [await transport.request(one.method, one.target.url, headers=one.headers, body=one.content)]
 
     async def _asked(self, answers: Awaitable[Sequence[HttpResponse]], count: int) -> list[bhttp.Response]:
-        """The ``count`` answers, or as many times why there are none."""
+        """The ``count`` answers, or ``count`` times the reason why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
                 return [self._as_bhttp(answer) for answer in await answers]
@@ -222,19 +222,20 @@ class Gateway:
             failed = _problem(_unreachable(504))
         except TransportError as error:
             failed = _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
-        except Exception as error:  # what happens inside is answered inside
+        except Exception as error:  # errors of an opened request are answered inside
             failed = self._failed(error)
         return [failed] * count
 
     def _as_bhttp(self, response: HttpResponse) -> bhttp.Response:
-        """A target's answer; that it does not know *us* is nothing that its client could mend."""
+        """A target's answer. A 401 becomes a 502: that the target refuses the gateway's credential is nothing that the
+        client could fix."""
         if response.status == HTTPStatus.UNAUTHORIZED:
             self.counters.add("target_knows_us_not")
             return _problem(_unreachable(502))
         return _as_bhttp(response)
 
     def _failed(self, error: Exception) -> bhttp.Response:
-        """The response that says of a request that it did not pass."""
+        """The inner response for a request that was not forwarded."""
         if isinstance(error, Abort):
             return _problem(error)
         return _problem(_malformed(error) if isinstance(error, DecodeError) else self._internal(error))
@@ -244,9 +245,9 @@ class Gateway:
 
 
 def _passed(request: bhttp.Request) -> Mapping[str, str]:
-    """The fields that go on to a target. Raises ``DecodeError`` for repeated ones and for trailers."""
+    """The header fields that are forwarded to a target. Raises ``DecodeError`` for repeated fields and for trailers."""
     if request.trailers:
-        raise DecodeError("a request with trailers is not passed on")
+        raise DecodeError("a request with trailers is not forwarded")
     return _passed_fields(request.fields)
 
 
@@ -264,7 +265,7 @@ def _as_bhttp(response: HttpResponse) -> bhttp.Response:
 
 
 def _answer(abort: Abort) -> FramedAnswer:
-    """An answer in clear."""
+    """An answer in clear, outside the encapsulation."""
     body = problem_response(abort).body
     return FramedAnswer(abort.status, PROBLEM_JSON, body if isinstance(body, bytes) else b"")
 

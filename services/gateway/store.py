@@ -1,8 +1,9 @@
-"""The replay window: which encapsulated keys were seen, kept until no request that carries them is in date.
+"""The replay window: which encapsulated keys were seen, remembered until no request that carries them has an acceptable
+Date.
 
 In the gateway's database it survives every crash. On Redis several gateways may share it; a crash of a server that
 syncs its file every second may then let about one second of requests pass once more, which the aggregators' nullifiers
-keep from counting twice. A window that does not answer lets nothing pass.
+keep from counting twice. If the window does not answer, nothing passes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
 METADATA = sa.MetaData()
 MIGRATIONS = "services.gateway.migrations"
 MARGIN = 120
-"""Seconds by which the clocks of a gateway and of Redis may run apart."""
+"""Seconds by which the clocks of a gateway and of Redis may differ."""
 
 SEEN = sa.Table(
     "seen_requests",
@@ -37,7 +38,7 @@ SEEN = sa.Table(
 
 
 class RedisReplayWindow:
-    """The window on Redis, where each request expires ``MARGIN`` seconds after its Date is out of ``date_window``."""
+    """The window on Redis. Each request expires there ``MARGIN`` seconds after its Date leaves ``date_window``."""
 
     closed_until = 0
 
@@ -48,11 +49,11 @@ class RedisReplayWindow:
 
     @property
     def durable(self) -> Durable:
-        """What a probe asks whether writes succeed: the connection to Redis."""
+        """The connection to Redis, which a health probe uses to ask whether writes succeed."""
         return self._seen
 
     async def open(self) -> None:
-        """Connect. Raises ``UsageError`` where the server does not answer, or may evict what it should remember."""
+        """Connect. Raises ``UsageError`` if the server does not answer, or may evict what it should remember."""
         await self._seen.open()
 
     async def close(self) -> None:
@@ -60,12 +61,12 @@ class RedisReplayWindow:
         await self._seen.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Whether each request is new, in order; all are remembered when it returns. Raises ``Unavailable``."""
+        """For each request whether it is new, in order; all are remembered when it returns. Raises ``Unavailable``."""
         until = self._date_window + MARGIN - int(self._clock.now())
         return await self._seen.add([(request.enc, request.date + until) for request in requests])
 
     async def forget(self, before: int) -> int:
-        """Redis forgets by itself."""
+        """Returns 0: Redis deletes expired requests by itself."""
         return 0
 
 
@@ -76,11 +77,11 @@ class ReplayStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """Store ``requests`` in one transaction; per request whether it is new. Durable when it returns."""
+        """Remember ``requests`` in one transaction; returns for each whether it is new. Durable when it returns."""
         dates = {request.enc: request.date for request in requests}
         fresh = set(await self._database.insert_new(SEEN, ("enc", "date"), list(dates.items()), "enc"))
         answers: list[bool] = []
-        # of the same request twice in one group the first alone is new
+        # of the same request twice in one group only the first is new
         for request in requests:
             answers.append(request.enc in fresh)
             fresh.discard(request.enc)

@@ -1,4 +1,4 @@
-"""Where a request may go: the allow list of targets, and the date that bounds the replay window."""
+"""Where a request may go: the allow list of targets, and the Date that bounds the replay window."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's destination after the check; ``name`` is the URL without its query, ``credential`` the token
-    by which the target knows this gateway."""
+    """A request's destination after the check. ``name`` is the URL without its query, ``credential`` the token with
+    which this gateway authenticates to the target."""
 
     url: str
     name: str
@@ -38,8 +38,8 @@ class Target:
 
 
 class AllowList:
-    """Exact origins with path prefixes and methods. Built once; raises ``UsageError`` for a rule that P7 forbids and a
-    credential that others can read."""
+    """Exact origins with path prefixes and methods. Built once. Raises ``UsageError`` for a rule that P7 forbids, and
+    for a credential that others can read."""
 
     def __init__(self, rules: Sequence[TargetRule], *, insecure_http: bool) -> None:
         self._rules: list[tuple[str, TargetRule, ShownToken]] = []
@@ -52,12 +52,13 @@ class AllowList:
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def troubles(self) -> list[Callable[[], str]]:
-        """Each says what is wrong with the file of one target's credential, or nothing."""
+        """One function per target, which says what is wrong with the file of its credential, or returns the empty
+        string."""
         return [credential.trouble for _, _, credential in self._rules]
 
     def target_of(self, request: Request) -> Target:
-        """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and
-        ``DecodeError`` where the request contradicts itself."""
+        """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and ``DecodeError`` if the
+        request contradicts itself."""
         check = self._known if len(request.path) <= _KNOWN_LENGTH else self._check
         return check(request.method, request.scheme, _authority(request), request.path)
 
@@ -76,8 +77,8 @@ class AllowList:
 
 
 def _authority(request: Request) -> str:
-    """The authority of ``request``: its own, or that of its Host field where it has none (RFC 9292 section 3.4). Raises
-    ``DecodeError`` where both are there and differ (RFC 9113 section 8.3.1), and for a repeated Host."""
+    """The authority of ``request``: its own or, if it has none, that of its Host field (RFC 9292 section 3.4). Raises
+    ``DecodeError`` if both are there and differ (RFC 9113 section 8.3.1), and for a repeated Host."""
     host = field_value(request.fields, "host")
     if host is None or host == request.authority:
         return request.authority
@@ -96,8 +97,8 @@ def _same_authority(scheme: str, one: str, other: str) -> bool:
 def request_date(fields: Fields, now: float, window: int) -> int:
     """The request's Date in POSIX seconds: a whole minute within ``window`` seconds of ``now``.
 
-    Raises ``Abort`` (400, problem type #date of RFC 9458 section 6.5.2) with our own Date for a client to adopt;
-    rounded, so that neither side shows its clock's fraction.
+    Raises ``Abort`` (400, problem type #date of RFC 9458 section 6.5.2) with the gateway's own Date for a client to
+    adopt. That Date is rounded, so that neither side reveals the fraction of its clock.
     """
     try:
         value = field_value(fields, "date") or ""
@@ -122,7 +123,8 @@ def http_date(now: float) -> str:
 
 @lru_cache(maxsize=256)
 def _whole_minute(value: str) -> int | None:
-    """POSIX seconds of an HTTP date in its one form and without seconds; requests of an hour bring few of them."""
+    """POSIX seconds of an HTTP date in its canonical form that is a whole minute, or None. Cached, since the requests
+    of an hour have few different dates."""
     try:
         seconds = int(parsedate_to_datetime(value).timestamp())
         canonical = formatdate(seconds, usegmt=True) == value
@@ -132,7 +134,7 @@ def _whole_minute(value: str) -> int | None:
 
 
 def _plain(path: str) -> bool:
-    """No empty or dot segments and no encoded separators, so that a prefix means what it says."""
+    """Whether ``path`` has no empty or dot segments and no encoded separators, so that a prefix test is reliable."""
     segments = [unquote(segment) for segment in path.split("/")[1:]]
     return not any(
         segment in (".", "..") or "/" in segment or "\\" in segment or "%" in segment for segment in segments

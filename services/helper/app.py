@@ -35,7 +35,7 @@ STORE = web.AppKey("store", HelperStore)
 
 @dataclass(frozen=True)
 class Parts:
-    """What a process of a Helper is made of, apart from where its tasks come from."""
+    """The parts of a Helper process, apart from the source of its tasks."""
 
     name: str
     store: HelperStore
@@ -50,8 +50,8 @@ class Parts:
 
 
 def create_app(config: HelperConfig, deps: Deps) -> web.Application:
-    """The Helper of ``config``, whose tasks are those of the log's recipes. Raises ``UsageError`` for secrets that are
-    missing or malformed."""
+    """Build the Helper of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for secrets that
+    are missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
     leader = AcceptedTokens(config.peer_file, read_peer_tokens)
     parts = Parts(
@@ -77,8 +77,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
-    """A process of a Helper. ``add_tasks`` has ``app[PARTIES]`` and ``app[STORE]`` hold its tasks, from when the
-    database is open."""
+    """Build a Helper process. Once the database is open, ``add_tasks`` fills ``app[PARTIES]`` and ``app[STORE]`` with
+    its tasks."""
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
     store, parties = parts.store, Parties()
     budget = ByteBudget(parts.max_in_flight, deps.entropy)
@@ -101,5 +101,5 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
 
 
 def make_transport(config: HelperConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a helper that runs on its own."""
+    """The transport for the ``Deps`` of a helper that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

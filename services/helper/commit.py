@@ -1,4 +1,4 @@
-"""The commit of one aggregation job: what each report comes to, decided and written in one transaction."""
+"""Commits one aggregation job: the outcome of every report is decided and written in one transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.task import Task
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job that the role has judged. ``tallies``: of its verified reports, which nearly always all count."""
+    """A job that the role has judged. ``tallies`` sums its verified reports, nearly all of which will count."""
 
     job: HelperJob
     batch_id: bytes | None
@@ -24,15 +24,15 @@ class PreparedJob:
 
 
 async def commit(tx: DecidingTx, party: Party, prepared: PreparedJob) -> bytes:
-    """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared
-    transaction: whether a report id or a token is free is for the database's constraints to say."""
+    """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared transaction:
+    the database's constraints decide whether a report id or a token is free."""
     task, job = party.task, prepared.job
     before = await tx.known(task.task_id, job.report_ids)
     closed = await tx.closed_times(task, prepared.batch_id, job.rows.times)
     rows = [row for row in _rows(task, prepared, closed) if row.report_id not in before]
     taken = await tx.record(task.task_id, rows)
-    # another process may have recorded them since the look above: a report of theirs keeps the verdict that it got
-    # there, a token of theirs is spent
+    # another process may have recorded them since the check above: such a report keeps the verdict that it got there,
+    # and such a token is spent
     if taken:
         before |= await tx.known(task.task_id, list(taken))
     spent = [row.report_id for row in rows if row.report_id in taken and row.report_id not in before]
@@ -52,13 +52,14 @@ async def commit(tx: DecidingTx, party: Party, prepared: PreparedJob) -> bytes:
 
 
 def _has_no_row(rejection: Rejection) -> bool:
-    """A report without a good token is counted, and leaves no row (P31): its verdict would be the same again."""
+    """Whether no outcome row is kept. A report without a good token is only counted (P31): the same report would get
+    the same verdict again."""
     return rejection.final and rejection.nullifier is None
 
 
 def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRow]:
-    """What is to be kept of each report, in the order of the request: of two with one token the first has it.
-    ``closed``: times of which none counts any more."""
+    """The outcome rows to store, in the order of the request: of two reports with one token, the first gets it.
+    ``closed`` holds the times for which no report counts any more."""
     job = prepared.job
     found: dict[bytes, OutcomeRow] = {}
     for rejection in job.rejections:
@@ -77,7 +78,7 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
 
 
 async def _tallies(party: Party, prepared: PreparedJob, refused: dict[bytes, ReportError]) -> dict[bytes, Tally]:
-    """The tallies of those verified reports that nobody refuses."""
+    """Tallies of the verified reports that were not refused."""
     rows = prepared.job.rows
     kept = [at for at, report_id in enumerate(rows.report_ids) if report_id not in refused]
     if len(kept) == len(rows):

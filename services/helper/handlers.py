@@ -29,7 +29,7 @@ _RESPONSE = "aggregation-job-resp"
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. ``budget`` bounds the bodies of aggregation jobs."""
+    """Decode, check credentials, call the service, encode. ``budget`` bounds the bodies of aggregation jobs."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class Handlers:
         ]
 
     async def _party(self, request: web.Request) -> Party:
-        """The task of a request whose body has arrived: waiting for it takes as long as its sender likes."""
+        """The task of a request whose body has arrived. It is looked up only then, because the sender decides how long
+        the body takes."""
         request.app[CALLERS].require(request, "leader")
         return await self._parties.demand(request.match_info["task_id"])
 
@@ -159,7 +160,7 @@ class Handlers:
         return web.Response(status=200)
 
     async def status(self, request: web.Request) -> web.Response:
-        """GET /v1/tasks/{task-id}/status: exact counts, for the Helper's own operator alone."""
+        """GET /v1/tasks/{task-id}/status: exact counts, only for the Helper's own operator."""
         request.app[CALLERS].require(request, "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._helper.status(party))

@@ -1,4 +1,4 @@
-"""What the Helper asks of whatever keeps its state."""
+"""The interface of the Helper's store."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from tacit.aggregator.ports import DecidingTx, ReleasingTx, StatusTx
 
 
 class HelperTx(DecidingTx, ReleasingTx, StatusTx, Protocol):
-    """What the Helper asks of a transaction."""
+    """The Helper's view of a transaction."""
 
     async def begin_job(self, task_id: bytes, job_id: bytes) -> bool:
-        """Take an aggregation job; False if another transaction has answered it. Waits for one that is about to."""
+        """Take an aggregation job; False if another transaction has answered it. Waits for a transaction that has taken
+        it and not ended."""
         ...
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The response of an aggregation job, as it was given."""
+        """The stored response of an aggregation job; empty while there is none, None for an unknown job."""
         ...
 
     async def end_job(self, job_id: bytes, response: bytes) -> None:
-        """Keep the response, which is not empty, of a job that this transaction took. Raises ``Fatal`` for one that it
-        did not take, or that has a response."""
+        """Store the response (not empty) of a job that this transaction took. Raises ``Fatal`` for a job that it did
+        not take, or that has a response."""
         ...
 
     async def drop_job(self, task_id: bytes, job_id: bytes) -> bool:
-        """Forget a response; what was decided about its reports stays. False if there was none."""
+        """Delete a stored response; the decisions about its reports stay. False if there was none."""
         ...
 
     async def job_count(self, task_id: bytes) -> int:
-        """Aggregation jobs whose response is kept."""
+        """Number of aggregation jobs whose response is stored."""
         ...
 
     async def share_response(self, task_id: bytes, share_id: bytes) -> bytes | None:
-        """The aggregate share as it was given."""
+        """The stored answer of an aggregate share, or None."""
         ...
 
     async def put_share(self, task_id: bytes, share_id: bytes, response: bytes) -> None:
-        """Keep an aggregate share's answer."""
+        """Store the answer of an aggregate share."""
         ...
 
     async def drop_share(self, task_id: bytes, share_id: bytes) -> bool:
-        """Forget an aggregate share's answer; its batch stays closed. False if there was none."""
+        """Delete the stored answer of an aggregate share; its batch stays closed. False if there was none."""
         ...
 
     async def report_counts(self, task_id: bytes) -> dict[str, int]:
-        """Decided reports: how many were counted and how many refused."""
+        """Number of decided reports: counted and refused."""
         ...

@@ -1,4 +1,4 @@
-"""Which states an aggregation job of the Helper goes through."""
+"""The states of the Helper's aggregation jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tacit.states import Move, States
 
 
 class JobState(enum.StrEnum):
-    """Of a job whose row is there; which of the two its response says: it is empty until the job is answered."""
+    """State of a job that has a row. The response tells which: it is empty until the job is answered."""
 
     TAKEN = "taken"
     ANSWERED = "answered"
@@ -18,7 +18,7 @@ JOB_STATES = States(
     "a job at the Helper",
     JobState,
     [
-        Move(None, JobState.TAKEN, "its request comes, and no other transaction has the job"),
+        Move(None, JobState.TAKEN, "its request arrives, and no other transaction has the job"),
         Move(JobState.TAKEN, JobState.ANSWERED, "in the same transaction, with outcomes and buckets"),
         Move(JobState.ANSWERED, None, "the Leader deletes it, or the task has ended"),
     ],

@@ -1,4 +1,4 @@
-"""The Helper's tables: aggregation jobs and aggregate shares, beside what both aggregators have."""
+"""The Helper's tables: aggregation jobs and aggregate shares, in addition to the tables of both aggregators."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The Helper's answers: aggregation jobs and aggregate shares, each decided by its own checks and counts.
+"""The Helper's answers: aggregation jobs and aggregate shares. The Helper decides each by its own checks and counts.
 
-What a request changes and the response to it commit together; an identical request gets that response again, byte
+The changes of a request and the response to it commit together. An identical request gets the same response again, byte
 for byte, and nothing is decided twice.
 """
 
@@ -36,7 +36,7 @@ class Helper:
     def __init__(
         self, store: SharedStore[HelperTx], deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
     ) -> None:
-        """``budget``: bytes that all jobs in work may hold."""
+        """``budget`` bounds the bytes that all jobs in progress may hold."""
         self._store = store
         self._deps = deps
         self._max_job = max_job
@@ -45,8 +45,8 @@ class Helper:
         self._log = get_logger("helper")
 
     async def aggregate(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
-        """An aggregation job's id (``chosen`` by the Leader, or ours) and response. Raises ``DapAbort``, and ``Abort``
-        (503) for a job that finds no room in memory beside the others."""
+        """Run an aggregation job; returns its id (``chosen`` by the Leader, or ours) and its response. Raises
+        ``DapAbort``, and ``Abort`` (503) for a job for which there is no memory beside the others."""
         task = party.task
         job_id = chosen or resource_id(b"aggregation job", task.task_id, body)
         async with self._store.read() as tx:
@@ -63,12 +63,12 @@ class Helper:
             return job_id, await self._answer(party, job_id, PreparedJob(job, batch_id, tallies))
 
     def _rows_size(self, task: Task, reports: int, body: int) -> int:
-        """Bytes of the out shares of a job; a job that is larger than everything allowed has to run alone."""
+        """Bytes of a job's output shares. A job that is larger than the whole budget has to run alone."""
         size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
         return min(size, max(0, self._budget.max_bytes - body))
 
     async def _demand_same(self, task: Task, body: bytes, response: bytes) -> None:
-        """Raise ``DapAbort`` where a job's id comes again with other reports than those that were answered."""
+        """Raise ``DapAbort`` if a job's id is used again with other reports than those that were answered."""
         asked = [report.report_id for report in (await self._decoded(task, body)).reports]
         answered = decode_framed(AggregationJobResp, response, task.version).verify_resps
         if asked != [resp.report_id for resp in answered]:
@@ -84,7 +84,7 @@ class Helper:
         return request
 
     async def _prepare(self, party: Party, reports: Sequence[ReportSlices]) -> HelperJob:
-        """The verdicts of the role, in a worker thread and in chunks, so that other requests get their turn."""
+        """The role's verdicts, computed in a worker thread and in chunks so that other requests get their turn."""
         now = self._deps.clock.now()
         shares: list[tuple[bytes, bytes]] = []
         seen = None if self._deps.observer is None else lambda *share: shares.append(share)
@@ -101,12 +101,12 @@ class Helper:
         return job
 
     async def _answer(self, party: Party, job_id: bytes, prepared: PreparedJob) -> bytes:
-        """Commit the job and its answer together, unless another process was first: then its answer."""
+        """Commit the job and its answer together; if another process was first, return that answer."""
         task_id = party.task.task_id
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
-            # before anything is recorded: of two processes with one request the second waits here, and gives the answer
-            # of the first instead of finding its own reports replayed
+            # taken before anything is recorded: of two processes with the same request, the second waits here and
+            # returns the first one's answer, instead of finding its own reports replayed
             if not await tx.begin_job(task_id, job_id):
                 known = await tx.job_response(task_id, job_id)
                 if known is None:
@@ -117,18 +117,18 @@ class Helper:
             return response
 
     async def job(self, party: Party, job_id: bytes) -> bytes | None:
-        """The response of an aggregation job, if it is known."""
+        """The stored response of an aggregation job, or None."""
         async with self._store.read() as tx:
             return await tx.job_response(party.task.task_id, job_id)
 
     async def drop_job(self, party: Party, job_id: bytes) -> bool:
-        """Forget a response; False if there is none. Report ids and tokens stay spent."""
+        """Delete a stored response; False if there is none. Report ids and tokens stay spent."""
         async with self._store.transaction() as tx:
             return await tx.drop_job(party.task.task_id, job_id)
 
     async def aggregate_share(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
-        """An aggregate share's id (``chosen`` by the Leader, or ours) and answer, which closes the batch for good.
-        Raises ``Abort``."""
+        """Release an aggregate share; returns its id (``chosen`` by the Leader, or ours) and the answer, which closes
+        the batch for good. Raises ``Abort``."""
         task = party.task
         share_id = chosen or resource_id(b"aggregate share", task.task_id, body)
         async with self._store.transaction() as tx:
@@ -137,7 +137,7 @@ class Helper:
             if known is None:
                 known = await self._release(tx, party, body)
                 await tx.put_share(task.task_id, share_id, known)
-        # before the answer leaves: the old bytes of the overwritten buckets are in the write-ahead log until now
+        # before the answer leaves: until now the old bytes of the overwritten buckets are in the write-ahead log
         await self._store.checkpoint()
         return share_id, known
 
@@ -164,12 +164,13 @@ class Helper:
         )
         if tally is None or not agreed or tally.count != count:
             raise DapAbort(DapProblem.BATCH_MISMATCH, "count or checksum of the batch differ")
-        # drawn once, in the transaction that keeps the answer: noise drawn anew for a repeated request averages out
+        # drawn once, in the transaction that stores the answer: noise drawn anew for a repeated request would average
+        # out
         share = noisy_share(task, tally.agg_share, self._deps.entropy)
         collection = request.collection_job_req.encode()
         try:
             sealed = seal_aggregate_share(task, Role.HELPER, collection, share, self._deps.entropy)
-        except CryptoError as error:  # for good: a Leader that took it for passing would ask for ever
+        except CryptoError as error:  # a permanent error: a Leader that took it for a temporary one would ask for ever
             raise Refusal("hpke-key-invalid", "the aggregate share cannot be sealed to the collector's key") from error
         if task.publishes_share:
             await tx.keep_census_share(task.task_id, tally.count, share)
@@ -178,17 +179,17 @@ class Helper:
         return AggregateShare(sealed).encode()
 
     async def share(self, party: Party, share_id: bytes) -> bytes | None:
-        """An aggregate share's answer, if it is known."""
+        """The stored answer of an aggregate share, or None."""
         async with self._store.read() as tx:
             return await tx.share_response(party.task.task_id, share_id)
 
     async def drop_share(self, party: Party, share_id: bytes) -> bool:
-        """Forget an answer; its batch stays closed. False if there is none."""
+        """Delete the stored answer; its batch stays closed. False if there is none."""
         async with self._store.transaction() as tx:
             return await tx.drop_share(party.task.task_id, share_id)
 
     async def status(self, party: Party) -> dict[str, object]:
-        """Counts of one task: nothing about any single report."""
+        """Counts of one task, with nothing about any single report."""
         task_id = party.task.task_id
         async with self._store.read() as tx:
             reports = await tx.report_counts(task_id)
@@ -203,6 +204,6 @@ class Helper:
             }
 
     async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this aggregator, with the rule that refused it."""
+        """Every recipe that names this aggregator, with its state and the rule that refused it, if any."""
         async with self._store.read() as tx:
             return recipe_status(await tx.tasks())

@@ -1,4 +1,4 @@
-"""The Helper's transactions: what is common to both aggregators, and the responses that were given."""
+"""The Helper's transactions: those of both aggregators, and the stored responses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SqlHelperTx(CommonTx):
 
 
 def _may_become(state: JobState | None) -> ColumnElement[bool]:
-    """Of a job: it may go to ``state`` (``None``: be deleted)."""
+    """SQL condition: a job may move to ``state`` (``None``: be deleted)."""
     conditions = {JobState.TAKEN: JOBS.c.response == b"", JobState.ANSWERED: JOBS.c.response != b""}
     return or_(*(conditions[before] for before in JOB_STATES.before(state)))
 

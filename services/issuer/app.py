@@ -30,7 +30,7 @@ NAME = "issuer"
 
 
 def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
-    """The application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
+    """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
     store = SqlIssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
@@ -51,7 +51,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: IssuerConfig) -> HttpTransport:
-    """The transport for ``Deps`` of an issuer that runs on its own."""
+    """The transport for the ``Deps`` of an issuer that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
@@ -59,12 +59,12 @@ def _callers(config: IssuerConfig) -> Callers:
     files = {"attester": config.attester_credential, "operator": config.operator_token}
     callers = Callers(NAME, config.listen, {"attester": None} | tokens_of(files), local=frozenset({"attester"}))
     if not callers.guards("attester"):
-        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves its attester only")
+        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves only its attester")
     return callers
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:
-    """Open the store; with background work on, no request is taken before the first keys exist."""
+    """Open the store. With background work on, no request is taken before the first keys exist."""
     issuer = app[ISSUER]
     await issuer.open()
     while app[DEPS].background and await issuer.make_epoch():

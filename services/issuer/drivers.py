@@ -1,4 +1,4 @@
-"""The issuer's background work: keys ahead of time, leaves to the log, a line on what was issued."""
+"""The issuer's background work: making keys ahead of time, sending leaves to the log, and logging issuance counts."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from services.issuer.service import Issuer
 
 
 class KeyDriver:
-    """One step makes one epoch's keys, or destroys those that are over."""
+    """One step makes one epoch's keys, or destroys keys that are over."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
 
     async def step(self) -> int:
-        """Number of keys made or destroyed."""
+        """Returns the number of keys made or destroyed."""
         return await self._issuer.make_epoch() or await self._issuer.destroy_expired()
 
 
 class DirectoryDriver:
-    """One step sends one leaf to the log; failures are retried with the same bytes."""
+    """One step sends one leaf to the log; a failed one is sent again with the same bytes."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
 
     async def step(self) -> int:
-        """1 when a leaf was acknowledged."""
+        """Returns 1 if a leaf was acknowledged, else 0."""
         return await self._issuer.publish()
 
 
 class CountDriver:
-    """One step logs the issuance counts that moved; it never asks for the next step at once."""
+    """One step logs the issuance counts that changed; it never asks for the next step at once."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
 
     async def step(self) -> int:
-        """Always 0: counts are gathered between steps."""
+        """Returns 0 always: counts are gathered between steps."""
         self._issuer.log_counts()
         return 0

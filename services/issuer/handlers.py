@@ -1,4 +1,4 @@
-"""The issuer's HTTP resources: directory (public), token requests (the attester's), counts (the operator's)."""
+"""The issuer's HTTP resources: directory (public), token requests (attester only), counts (operator only)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ async def get_directory(request: web.Request) -> web.Response:
 
 
 async def post_token_request(request: web.Request) -> web.Response:
-    """POST /token-request (RFC 9578 section 6.1), after the attester's credential: 401, 415, 422."""
+    """POST /token-request (RFC 9578 section 6.1), with the attester's credential. Errors: 401, 415, 422."""
     request.app[CALLERS].require(request, "attester")
     try:
         body = await read_body(request, MAX_REQUEST, media_types.PRIVATE_TOKEN_REQUEST)
     except Abort as abort:
-        if abort.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:  # as any other wrong length (RFC 9578 section 6.2)
-            raise refused("a token request is not as long as that") from abort
+        if (
+            abort.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        ):  # the same answer as for any other wrong length (RFC 9578 section 6.2)
+            raise refused("the body is too long for a token request") from abort
         raise
     response = await request.app[ISSUER].sign(body)
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})
 
 
 async def get_issuance(request: web.Request) -> web.Response:
-    """GET /v1/issuance, after the operator's credential: signatures by slot, for ever (P15)."""
+    """GET /v1/issuance, with the operator's credential: signatures by slot, which are kept for ever (P15)."""
     request.app[CALLERS].require(request, "operator")
     counts = await request.app[ISSUER].issuance()
     slots = [{"epoch": epoch, "slot": slot, "issued": count} for (epoch, slot), count in sorted(counts.items())]

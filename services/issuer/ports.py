@@ -1,4 +1,4 @@
-"""What the issuer keeps, and what it asks of whatever keeps it."""
+"""The issuer's records, and the interface of the store that keeps them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ class IssuerStore(MarkedStore, Protocol):
     """Keys, one directory leaf per epoch, and counts. Every method is one transaction, durable when it returns."""
 
     async def keys(self) -> list[StoredKey]:
-        """Every key that is not destroyed, by epoch and slot."""
+        """Every key that is not yet destroyed, by epoch and slot."""
         ...
 
     async def epochs(self) -> set[int]:
-        """Epochs whose keys were ever made."""
+        """Every epoch whose keys were ever made."""
         ...
 
     async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
-        """Store an epoch's keys and its one directory leaf together; a second time is an integrity error."""
+        """Store an epoch's keys and its one directory leaf together. Raises ``IntegrityError`` for an epoch that has
+        them."""
         ...
 
     async def unpublished(self) -> tuple[int, bytes] | None:
-        """The earliest epoch whose leaf the log has not acknowledged, with the leaf."""
+        """The earliest epoch whose leaf the log has not acknowledged, with the leaf; or None."""
         ...
 
     async def published(self, epoch: int, log_index: int) -> None:
-        """The log holds the leaf of ``epoch`` at ``log_index``."""
+        """Record that the log holds the leaf of ``epoch`` at ``log_index``."""
         ...
 
     async def destroy_before(self, epoch: int) -> int:

@@ -1,4 +1,4 @@
-"""The issuer's tables: slot keys, directory leaves, issuance counts. Nothing about who asked."""
+"""The issuer's tables: slot keys, directory leaves, issuance counts. They hold nothing about who asked."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The issuer: one RSA key per (epoch, slot), blind signatures, a directory, and its leaf in the log (P8).
 
-Windows. The tokens of epoch e are spent in [e * epoch_seconds, (e + 1) * epoch_seconds) and issued during
-epochs e - 1 and e: devices fetch them ahead, at random times, and a device that joins late may still take
-part in the running epoch. Before and after, the key signs nothing. A key is destroyed ``grace_seconds``
-after its epoch; its directory leaf stays.
+Windows. The tokens of epoch e are spent in [e * epoch_seconds, (e + 1) * epoch_seconds) and issued during epochs e - 1
+and e: devices fetch them ahead, at random times, and a device that joins late may still take part in the current epoch.
+Outside that time the key signs nothing. A key is destroyed ``grace_seconds`` after its epoch; its directory leaf stays.
 
 The issuer learns which slot a request is for and that the attester vouches for it, nothing else. It counts every
 signature before the signature leaves (P15), so that no crash makes its count smaller than what is out there.
@@ -46,15 +45,15 @@ GIVEN_UP = -1
 _FINAL_REFUSALS = frozenset(f"{REFUSAL_PREFIX}{rule}" for rule in ("directory-over", "directory-late"))
 _LEAVES_PATH = "/v1/leaves"
 COUNTED_TOGETHER = 256
-"""Signatures whose counts share one transaction at most."""
+"""Most signatures whose counts share one transaction."""
 
 SlotId = tuple[int, int]
-"""Epoch and slot."""
+"""(epoch, slot)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveKey:
-    """A slot's key that can still sign."""
+    """A key that can still sign, of one slot."""
 
     epoch: int
     slot: int
@@ -62,7 +61,7 @@ class LiveKey:
 
 
 def _release_lock() -> None:
-    """Let the arithmetic of this thread run beside other threads."""
+    """Release the interpreter lock, so that the arithmetic of this thread runs beside other threads."""
     gmpy2.get_context().allow_release_gil = True
 
 
@@ -72,7 +71,7 @@ def refused(detail: str) -> Abort:
 
 
 class Issuer:
-    """The issuer's state and acts. ``open`` before use, ``close`` after."""
+    """The issuer's state and operations. Call ``open`` before use and ``close`` after."""
 
     def __init__(self, config: IssuerConfig, deps: Deps, store: IssuerStore) -> None:
         """Raises ``UsageError`` for a signing key that cannot be read."""
@@ -93,7 +92,7 @@ class Issuer:
             self._hold(stored, IssuerKey.from_der(stored.private_key))
 
     async def close(self) -> None:
-        """Write and log the counts, and close."""
+        """Write and log the counts, and close the store."""
         await self._issued.close()
         self.log_counts()
         self._threads.shutdown()
@@ -103,11 +102,11 @@ class Issuer:
         self._keys[key.token_key.truncated_token_key_id] = LiveKey(stored.epoch, stored.slot, key)
 
     def epoch_now(self) -> int:
-        """The running epoch."""
+        """The current epoch."""
         return int(self._deps.clock.now() // self._config.epoch_seconds)
 
     def held_keys(self) -> list[HeldKey]:
-        """For the operator: the keys of each epoch, which end with it, and the one that signs leaves."""
+        """The keys that the operator sees: those of each epoch, which end with it, and the key that signs leaves."""
         seconds = self._config.epoch_seconds
         epochs = Counter(live.epoch for live in self._keys.values())
         tokens = [HeldKey("tokens", f"epoch {e}, {n} slots", (e + 1) * seconds) for e, n in sorted(epochs.items())]
@@ -117,13 +116,14 @@ class Issuer:
         return epoch - 1 <= self.epoch_now() <= epoch and epoch > self._closed_epoch(1)
 
     def _closed_epoch(self, ahead: int) -> int:
-        """The last epoch that is closed because the database was restored from the past: those that had begun by then
-        and the ``ahead`` after them; -1 where none is."""
+        """The last epoch that stays closed because the database was restored from a backup, which covers the epochs
+        begun by the time of the restore and ``ahead`` more; -1 if there is none."""
         closed = self._store.closed_until
         return closed // self._config.epoch_seconds + ahead if closed else -1
 
     async def sign(self, body: bytes) -> bytes:
-        """The token response for an authenticated attester's request, counted. Raises ``Abort`` (422)."""
+        """The token response to an authenticated attester's request; the signature is counted. Raises ``Abort``
+        (422)."""
         try:
             request = TokenRequest.decode(body)
         except DecodeError as error:
@@ -143,7 +143,7 @@ class Issuer:
         return response.encode()
 
     def directory(self) -> tuple[bytes, int]:
-        """The directory document (keys of this and later epochs) and for how many seconds it holds."""
+        """The directory document (keys of the current and later epochs), and for how many seconds it may be cached."""
         seconds, now = self._config.epoch_seconds, self._deps.clock.now()
         current = self.epoch_now()
         live = sorted(self._keys.values(), key=lambda one: (one.epoch, one.slot))
@@ -165,11 +165,11 @@ class Issuer:
     async def make_epoch(self) -> int:
         """Make the keys and the leaf of the first epoch in [now, now + lookahead] that has none.
 
-        Returns the number of keys made, 0 where nothing is due.
+        Returns the number of keys made, 0 if none are due.
         """
         current = self.epoch_now()
         made = await self._store.epochs()
-        lost = self._closed_epoch(self._config.lookahead)  # the log may hold other keys for these
+        lost = self._closed_epoch(self._config.lookahead)  # the log may already hold other keys for these epochs
         due = [e for e in range(current, current + self._config.lookahead + 1) if e not in made and e > lost]
         if not due:
             return 0
@@ -191,7 +191,7 @@ class Issuer:
         return len(keys)
 
     async def _generate(self, count: int) -> list[IssuerKey]:
-        """Fresh keys whose truncated ids differ from each other's and from every live key's."""
+        """Fresh keys whose truncated ids differ from each other and from those of all live keys."""
         loop = asyncio.get_running_loop()
         found: dict[int, IssuerKey] = {}
         while len(found) < count:
@@ -214,10 +214,11 @@ class Issuer:
         return destroyed
 
     async def publish(self) -> int:
-        """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 where none waits.
+        """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 if none waits.
 
-        The same stored bytes every time. A leaf that came too late for the log is given up, so that it does not
-        hold up those of later epochs. Raises ``TransportError``, or ``Fatal`` where the log refuses otherwise.
+        The same stored bytes are sent every time. A leaf that came too late for the log is given up, so that it does
+        not hold up those of later epochs. Raises ``TransportError``, or ``Fatal`` if the log refuses for another
+        reason.
         """
         waiting = await self._store.unpublished()
         if waiting is None:
@@ -240,22 +241,22 @@ class Issuer:
         return 1
 
     async def _count(self, signed: Sequence[SlotId]) -> list[None]:
-        """Add signatures to the stored counts, and note the totals for the log."""
+        """Add signatures to the stored counts, and note the new totals for logging."""
         self._unlogged |= await self._store.add_counts(Counter(signed))
         return [None] * len(signed)
 
     def log_counts(self) -> None:
-        """Log how many tokens each slot issued (P15), where that moved."""
+        """Log how many tokens each slot issued (P15), where that number changed."""
         totals, self._unlogged = self._unlogged, {}
         for (epoch, slot), total in sorted(totals.items()):
             self._log.info("issued", epoch=epoch, slot=slot, count=total)
 
     async def issuance(self) -> dict[SlotId, int]:
-        """How many signatures each slot gave."""
+        """How many signatures each slot has given."""
         return await self._store.counts()
 
     async def issued_by_epoch(self) -> Reading:
-        """For the metrics: signatures by epoch, of those that are open."""
+        """Metric: signatures by epoch, for the epochs that are open."""
         found: Counter[tuple[str, ...]] = Counter()
         for (epoch, _), count in (await self._store.counts()).items():
             if self._open_for_issuance(epoch):
@@ -264,7 +265,7 @@ class Issuer:
 
     @property
     def keys_end(self) -> float:
-        """When the last epoch for which there is a key is over (POSIX seconds); 0 without one."""
+        """When the last epoch that has a key ends (POSIX seconds); 0 if there is no key."""
         last = max((live.epoch for live in self._keys.values()), default=-1)
         return float((last + 1) * self._config.epoch_seconds)
 

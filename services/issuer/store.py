@@ -1,4 +1,4 @@
-"""What the issuer keeps: keys until their epoch is over, one directory leaf per epoch for ever, counts."""
+"""The issuer's store: keys until their epoch is over, one directory leaf per epoch for ever, and counts."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class SqlIssuerStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def keys(self) -> list[StoredKey]:
-        """In one snapshot."""
+        """As in ``IssuerStore``, in one snapshot."""
         statement = sa.select(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot, SLOT_KEYS.c.private_key)
         async with self._database.read() as connection:
             rows = await connection.execute(statement.order_by(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot))
             return [StoredKey(*row) for row in rows]
 
     async def epochs(self) -> set[int]:
-        """Of the directories, which are kept for ever."""
+        """As in ``IssuerStore``: the epochs of the directories, which are kept for ever."""
         async with self._database.read() as connection:
             return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
 
     async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
-        """Both tables in one transaction, which spends."""
+        """As in ``IssuerStore``: both tables are written in one transaction, which counts as a write that must not be
+        lost."""
         async with self._database.transaction() as connection:
             await connection.execute(sa.insert(DIRECTORIES).values(epoch=epoch, leaf=leaf))
             await connection.execute(
@@ -41,40 +42,41 @@ class SqlIssuerStore(DatabaseStore):
             await self._database.spend(connection)
 
     async def unpublished(self) -> tuple[int, bytes] | None:
-        """The first directory that has no index."""
+        """As in ``IssuerStore``: the first directory without a log index."""
         statement = sa.select(DIRECTORIES.c.epoch, DIRECTORIES.c.leaf).where(DIRECTORIES.c.log_index.is_(None))
         async with self._database.read() as connection:
             row = (await connection.execute(statement.order_by(DIRECTORIES.c.epoch).limit(1))).first()
             return None if row is None else (row.epoch, row.leaf)
 
     async def leaf(self, epoch: int) -> bytes | None:
-        """The directory leaf of ``epoch``."""
+        """The directory leaf of ``epoch``, or None."""
         async with self._database.read() as connection:
             statement = sa.select(DIRECTORIES.c.leaf).where(DIRECTORIES.c.epoch == epoch)
             leaf: bytes | None = (await connection.execute(statement)).scalar()
             return leaf
 
     async def published(self, epoch: int, log_index: int) -> None:
-        """The index stands beside the directory."""
+        """As in ``IssuerStore``: the index is stored with the directory."""
         async with self._database.transaction() as connection:
             statement = sa.update(DIRECTORIES).where(DIRECTORIES.c.epoch == epoch)
             await connection.execute(statement.values(log_index=log_index))
 
     async def destroy_before(self, epoch: int) -> int:
-        """Deleted rows are overwritten where the database does that; this spends."""
+        """As in ``IssuerStore``. Deleted rows are overwritten if the database does that. Counts as a write that must
+        not be lost."""
         async with self._database.transaction() as connection:
             destroyed = (await connection.execute(sa.delete(SLOT_KEYS).where(SLOT_KEYS.c.epoch < epoch))).rowcount
             await self._database.spend(connection)
             return destroyed
 
     async def counts(self) -> dict[tuple[int, int], int]:
-        """In one snapshot."""
+        """As in ``IssuerStore``, in one snapshot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
             return {(epoch, slot): count for epoch, slot, count in rows}
 
     async def add_counts(self, counts: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
-        """By INSERT ... ON CONFLICT, which spends."""
+        """As in ``IssuerStore``, by INSERT ... ON CONFLICT. Counts as a write that must not be lost."""
         rows = [{"epoch": epoch, "slot": slot, "count": count} for (epoch, slot), count in counts.items()]
         async with self._database.transaction() as connection:
             if rows:

@@ -1,4 +1,4 @@
-"""The Leader as an aiohttp application: one process of it, in every role or in some."""
+"""The Leader as an aiohttp application: one of its processes, in every role or in some."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Parts:
-    """What a process of a Leader is made of, apart from where its tasks come from. ``senders``: who may upload;
-    ``None`` for a process that takes no uploads. ``queue`` wakes workers; ``None`` for a process without."""
+    """The parts of a Leader process, apart from the source of its tasks. ``senders``: who may upload; ``None`` for a
+    process that takes no uploads. ``queue`` wakes workers; ``None`` for a process without workers."""
 
     name: str
     store: LeaderStore
@@ -82,9 +82,9 @@ class Parts:
 
 
 def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None) -> web.Application:
-    """A process of the Leader of ``config``, whose tasks are those of the log's recipes. ``queue`` wakes workers: by
-    default the one that ``config`` names, or one of this process alone, and others look for themselves. Raises
-    ``UsageError`` for secrets that are missing or malformed."""
+    """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. ``queue`` wakes workers: by
+    default the queue that ``config`` names, or one of this process alone, in which case other processes find new jobs
+    when they next look. Raises ``UsageError`` for secrets that are missing or malformed."""
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
@@ -128,8 +128,8 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
-    """A process of a Leader. ``add_tasks`` has ``app[PARTIES]`` and ``app[STORE]`` hold its tasks, from when the
-    database is open."""
+    """Build a Leader process. Once the database is open, ``add_tasks`` fills ``app[PARTIES]`` and ``app[STORE]`` with
+    its tasks."""
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
     store, parties = parts.store, Parties()
     leader = Leader(store, parties, deps, parts.limits)
@@ -158,7 +158,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
 
 
 def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> None:
-    """Have the database open while the app runs."""
+    """Keep the database open while the app runs."""
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
@@ -188,7 +188,7 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
 
 
 def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> None:
-    """Listen to the queue while the app runs in the background; give the jobs back at its end."""
+    """Listen to the queue while the app runs in the background; give the jobs back when it ends."""
 
     async def listening(_app: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(workers.listen()) if workers.background else None
@@ -204,5 +204,5 @@ def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> Non
 
 
 def make_transport(config: LeaderConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a leader that runs on its own."""
+    """The transport for the ``Deps`` of a leader that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)

@@ -1,8 +1,8 @@
-"""Collection jobs: created by the Collector, moved on by a driver, answered when both shares are there (P13, P15).
+"""Collection jobs: created by the Collector, advanced by a driver, answered when both shares are there (P13, P15).
 
-A job waits for its batch; one transaction then closes the batch for good and stores the exact request for the
-Helper's share; the answer and the Leader's own sealed share end it. An identical request body names the same job as
-long as that job is not deleted, so that a Collector of a leader-selected task deletes a job to get the next batch.
+A job waits for its batch. One transaction then closes the batch for good and stores the exact request for the Helper's
+share. The job ends when the answer and the Leader's own sealed share are stored. An identical request body names the
+same job until that job is deleted, so the Collector of a leader-selected task deletes a job to get the next batch.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_RETRY_AFTER = 60
 LOOK_SECONDS = 0.5
-"""Between two looks at a job that another process may move on, while a Collector waits."""
+"""Seconds between two checks of a job that another process may advance, while a Collector waits."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
 _UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
 
 
 class Collections:
-    """Creates, shows and deletes collection jobs, and moves them on."""
+    """Creates, shows, deletes and advances collection jobs."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Collections:
         self._log = get_logger("leader")
 
     async def create(self, party: Party, body: bytes, chosen: bytes | None = None) -> CollectionRow:
-        """The job of this request body: the one that exists, or a new one. Where the Collector has ``chosen`` its id,
-        that names it. Raises ``DapAbort``."""
+        """The job of this request body: the existing one, or a new one. If the Collector has ``chosen`` the job's id,
+        that id must name it. Raises ``DapAbort``."""
         task = party.task
         try:
             request = CollectionJobReq.decode(body)
@@ -104,7 +104,8 @@ class Collections:
     async def _known(
         self, tx: CollectionsTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
     ) -> CollectionRow | None:
-        """The job that a request is about again. Raises ``DapAbort`` for the id of another."""
+        """The existing job that a repeated request names, or None. Raises ``DapAbort`` if the chosen id belongs to
+        another job."""
         if chosen is None:
             return next((row for row in same if row.state is not CollectionState.DELETED), None)
         row = await tx.collection(chosen)
@@ -115,7 +116,7 @@ class Collections:
         return row
 
     async def _is_taken(self, tx: CollectionsTx, task: Task, request: CollectionJobReq) -> bool:
-        """Whether what a request asks for was released, or is being asked for."""
+        """Whether the batch that a request asks for was released, or another job is asking for it."""
         batch = batches.batch_of(task, request.query, None)
         live = await tx.live_collections(task.task_id)
         if isinstance(batch, Interval):
@@ -123,7 +124,7 @@ class Collections:
         return bool(live) or await tx.is_released(task, batch)
 
     async def _again(self, tx: CollectionsTx, row: CollectionRow) -> CollectionRow:
-        """A job whose batch was too small is looked at again when it is asked for again."""
+        """Reset a job whose batch was too small, since it was asked for again."""
         if row.state is not CollectionState.FAILED or row.share_request:
             return row
         row = replace(row, state=CollectionState.WAITING, problem="", attempts=0, next_attempt=0.0)
@@ -131,14 +132,14 @@ class Collections:
         return row
 
     async def _claim(self, tx: CollectionsTx, party: Party) -> bytes | None:
-        """A full batch that was never associated with a collection job, if there is one yet."""
+        """A full batch that no collection job has, if there is one."""
         batch_id = await tx.full_batch(party.task.task_id)
         if batch_id is not None:
             await tx.set_batch(batch_id, BatchState.CLAIMED)
         return batch_id
 
     async def show(self, party: Party, job_id: bytes) -> CollectionRow:
-        """The current state of a job. Raises ``DapAbort``, for a failed job with the reason it failed for."""
+        """The current state of a job. Raises ``DapAbort``; for a failed job, with the reason of its failure."""
         async with self._store.read() as tx:
             row = await tx.collection(job_id)
         if row is None or row.task_id != party.task.task_id or row.state is CollectionState.DELETED:
@@ -148,7 +149,8 @@ class Collections:
         return row
 
     async def wait(self, party: Party, job_id: bytes, seconds: float) -> CollectionRow:
-        """``show``, once the job has ended or ``seconds`` have passed. Another process may be the one that ends it."""
+        """``show``, once the job has ended or ``seconds`` have passed. Another process may be the one that ends the
+        job."""
         until = self._deps.clock.now() + seconds
         while True:
             row = await self.show(party, job_id)
@@ -158,12 +160,12 @@ class Collections:
             await first_of(self._moved.wait(), self._deps.clock.sleep(min(left, LOOK_SECONDS)))
 
     def _tell(self) -> None:
-        """Wake whoever waits for a job of this process."""
+        """Wake every request of this process that waits for a job."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
     async def delete(self, party: Party, job_id: bytes) -> None:
-        """Forget a job; a batch that it closed stays closed for good, one that it waited for is free again."""
+        """Delete a job. A batch that the job closed stays closed for good; a batch that it waited for is free again."""
         async with self._store.transaction() as tx:
             row = await tx.collection(job_id)
             if row is None or row.task_id != party.task.task_id or row.state is CollectionState.DELETED:
@@ -174,14 +176,14 @@ class Collections:
             await tx.put_collection(replace(row, state=CollectionState.DELETED, response=b""))
 
     def retry_after(self, party: Party) -> int:
-        """Seconds after which it is worth asking again."""
+        """Seconds after which the Collector should ask again."""
         left = party.task.end_seconds - self._deps.clock.now()
         if party.task.batch_close is not BatchClose.INTERVAL_END:
             left = 0
         return max(1, min(MAX_RETRY_AFTER, int(left) + 1))
 
     async def step(self) -> int:
-        """Move every due job on, in the process that leads; returns how many changed their state."""
+        """Advance every due job, in the process that leads; returns how many changed their state."""
         if not await self._store.leads():
             return 0
         async with self._lock:
@@ -211,7 +213,7 @@ class Collections:
         return 1 + (await self._ask(party, closed) if closed.state is CollectionState.ASKING else 0)
 
     async def _close_batch(self, party: Party, job_id: bytes) -> CollectionRow | None:
-        """Close the batch and store the Helper's request, in one transaction; ``None`` while it must wait."""
+        """Close the batch and store the request to the Helper, in one transaction; ``None`` while the job must wait."""
         task = party.task
         async with self._store.transaction() as tx:
             row = await tx.collection(job_id)
@@ -235,12 +237,12 @@ class Collections:
             return row
 
     async def _is_over(self, tx: CollectionsTx, party: Party) -> bool:
-        """The interval has ended and every report that was acknowledged so far has been dealt with."""
+        """Whether the interval has ended and every report that was acknowledged so far has been processed."""
         return self._deps.clock.now() >= party.task.end_seconds and await self._is_settled(tx, party)
 
     async def _is_enough(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> bool:
-        """What a query names holds B reports, or never will, and every report that was acknowledged has been dealt
-        with."""
+        """Whether the queried batch holds B reports, or can get no more, and every acknowledged report has been
+        processed."""
         if not await self._is_settled(tx, party):
             return False
         count = await tx.accepted_count(party.task.task_id, _batch(party.task, row))
@@ -252,7 +254,7 @@ class Collections:
         return not await tx.unfinished_jobs(party.task.task_id)
 
     async def _checked(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> CollectionRow:
-        """The row of a batch that may be released, which is closed hereby. Raises ``Abort``."""
+        """Check that the batch may be released, and close it; returns the job's new row. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
         await tx.demand_open(party, self._deps.clock.now())
@@ -272,7 +274,7 @@ class Collections:
         else:
             selector = BatchSelector.leader_selected(row.batch_id or b"")
         request = AggregateShareReq(CollectionJobReq.decode(row.request), selector, tally.count, tally.checksum)
-        # closed before the Helper is asked: a report accepted later would be in one aggregate share alone
+        # closed before the Helper is asked: a report accepted later would be in only one of the two aggregate shares
         await tx.release(task.task_id, selector.config)
         return replace(row, state=CollectionState.ASKING, share_request=request.encode())
 
@@ -295,7 +297,7 @@ class Collections:
         return await self._finish(party, row, share)
 
     async def _broken(self, row: CollectionRow, error: Exception) -> int:
-        """A key that nothing can be sealed to stays that way, and ends the job; all else may pass."""
+        """An invalid collector key is permanent and ends the job; every other error may pass, and is retried."""
         if not isinstance(error, CryptoError):
             return await self._retry(row)
         detail = "the aggregate share cannot be sealed to the collector's key"
@@ -317,7 +319,7 @@ class Collections:
         return 1
 
     async def _finish(self, party: Party, row: CollectionRow, helper_share: HpkeCiphertext) -> int:
-        """The response, and the end of the aggregate share at rest."""
+        """Store the response, and overwrite the aggregate share at rest."""
         task = party.task
         async with self._store.transaction() as tx:
             current = await tx.collection(row.job_id)
@@ -328,8 +330,8 @@ class Collections:
             tally = await tx.tally(task, batch)
             if tally is None:
                 return 0
-            # drawn where the sealed share is stored and the sums are scrubbed: had a second draw ever been shown
-            # beside the first, their mean would hold less noise than was claimed
+            # drawn in the transaction that stores the sealed share and scrubs the sums: if a second draw were ever
+            # shown beside the first, their mean would hold less noise than claimed
             share = noisy_share(task, tally.agg_share, self._deps.entropy)
             if task.publishes_share:
                 await tx.keep_census_share(task.task_id, tally.count, share)
@@ -349,17 +351,17 @@ class Collections:
 
 
 def _batch(task: Task, row: CollectionRow) -> Batch:
-    """What a collection job is about."""
+    """The batch that a collection job is about."""
     return batches.batch_of(task, CollectionJobReq.decode(row.request).query, row.batch_id)
 
 
 def _stored(abort: Abort) -> str:
-    """What ``abort_of`` reads again."""
+    """The JSON text that ``abort_of`` reads."""
     return json.dumps({"type": abort.type, "title": abort.title, "status": abort.status, "detail": abort.detail})
 
 
 def _final_refusal(answer: HttpResponse) -> Abort | None:
-    """What the Helper's problem document says, for the Collector, if asking again would change nothing."""
+    """The Helper's problem document, as an error for the Collector, if asking again would change nothing."""
     problem = read_problem(answer.body)
     if answer.status not in _FINAL_STATUS or not problem.is_final:
         return None

@@ -1,8 +1,8 @@
-"""What one Leader process does for all: forms jobs from pending reports, splits jobs that kill their workers, and lets
-partitions of dealt-with reports go.
+"""The work that one Leader process does for all: it forms jobs from pending reports, splits jobs that kill their
+workers, and drops partitions whose reports are all processed.
 
-Each change is one transaction that runs alone and reads again what it decides on, so that two processes that both
-believe to lead for a moment form nothing twice.
+Each change is one transaction that runs alone and reads again what it decides on. So two processes that both believe
+for a moment that they lead form nothing twice.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from tacit.service.log import get_logger
 from tacit.task import Task
 
 POOL = 1 << 13
-"""Pending reports that one shuffle draws jobs from."""
+"""Most pending reports among which one shuffle mixes."""
 
 MAX_REQUEST = 12 << 20
-"""Bytes that a job's request stays under: a Helper takes bodies of 16 MiB, and a sent job is never split (P14)."""
+"""Most bytes of a job's request: a Helper takes bodies of 16 MiB, and a job that was sent is never split (P14)."""
 
 MAX_CELLS = 1 << 14
-"""Encrypted cells in a job of a pan-private task, so that the Helper answers within seconds: each costs it a quarter of
-a millisecond."""
+"""Most encrypted cells in a job of a pan-private task, so that the Helper answers within seconds: each cell costs it a
+quarter of a millisecond."""
 
 SPLITS = 16
-"""Jobs that one step splits."""
+"""Most jobs that one step splits."""
 
 SWEEP_SECONDS = 5.0
-"""Between two looks for partitions that can go."""
+"""Seconds between two checks for partitions that can be dropped."""
 
 ROOM_SECONDS = 1.0
-"""Between two looks for room for uploads; one that finds none makes it."""
+"""Seconds between two checks for room for uploads. A check that finds none makes it."""
 
 
 class Coordinator:
-    """The driver of the process that leads; idle in every other."""
+    """The driver of the process that leads; idle in every other process."""
 
     def __init__(
         self, store: SharedStore[CoordinatorTx], parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue
@@ -64,7 +64,7 @@ class Coordinator:
         self._log = get_logger("leader")
 
     async def step(self) -> int:
-        """Split, carve, sweep. Returns how many jobs were formed."""
+        """One round of splitting, forming and sweeping. Returns how many jobs were formed."""
         if not await self._store.leads():
             return 0
         async with self._lock:
@@ -76,8 +76,8 @@ class Coordinator:
             for party in ready:
                 job_ids += await self._carve(party)
             await self._sweep(lacks_room)
-        # behind the commits: a worker that is woken sooner does not find the job. What a crash keeps from the queue is
-        # found in the database, where workers look now and then
+        # after the commits: a worker that is woken sooner does not find the job. If a crash keeps a job from the queue,
+        # workers find it in the database at their next look
         if job_ids:
             await self._queue.put(job_ids)
         return len(job_ids)
@@ -90,13 +90,13 @@ class Coordinator:
         return await tx.numbered.lacks_room()
 
     async def _carve(self, party: Party) -> list[bytes]:
-        """Form the jobs that one task is ready for."""
+        """Form the jobs for which one task is ready."""
         async with self._store.transaction() as tx:
-            # again, under the lock: since the look before, uploads have gone on and jobs may have failed
+            # read again, under the lock: since the first look, uploads have continued and jobs may have failed
             sizes = await self._ready_sizes(tx, party)
             if not sizes or not await tx.is_open(party, self._deps.clock.now()):
                 return []
-            # the Helper sees the order of a job's reports: it must not be that in which they came
+            # the Helper sees the order of a job's reports, which must not be their order of arrival
             pool = shuffled(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
             batch_id = await self._batch(tx, party)
             jobs: list[JobRow] = []
@@ -111,8 +111,8 @@ class Coordinator:
         return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(seqs), expired=expired)
 
     async def _ready_sizes(self, tx: CoordinatorTx, party: Party) -> list[int]:
-        """The sizes of the jobs that may be formed now: full ones, and one of what there is when waiting for more
-        would serve nothing."""
+        """The sizes of the jobs that may be formed now: full ones, and one with the remaining reports if waiting for
+        more would serve nothing."""
         task, now = party.task, self._deps.clock.now()
         left, since = await tx.pending_head(task.task_id, now, POOL)
         if not left:
@@ -132,15 +132,15 @@ class Coordinator:
         return sizes
 
     def _is_enough(self, party: Party, pending: int, room: int, since: float, unfinished: int) -> bool:
-        """Whether a job of fewer reports than it could hold is formed: the task has none under way, or the oldest
-        report has waited long enough, or no more will come."""
+        """Whether a job with fewer reports than it could hold is formed: no other job of the task is under way, or the
+        oldest report has waited long enough, or no more reports will come."""
         now = self._deps.clock.now()
         if now - since >= self._limits.max_job_delay or now >= party.task.end_seconds:
             return True
         return unfinished == 0 and pending >= min(self._limits.min_job_size, room)
 
     async def _room(self, tx: CoordinatorTx, party: Party) -> int:
-        """How many reports new jobs may hold: a leader-selected batch closes at B exactly (P13)."""
+        """How many reports new jobs may hold, since a leader-selected batch closes at exactly B (P13)."""
         task = party.task
         if task.batch_mode is BatchMode.TIME_INTERVAL:
             return POOL
@@ -160,7 +160,7 @@ class Coordinator:
         return batch_id
 
     async def _split_poisonous(self) -> list[bytes]:
-        """Halve formed jobs whose workers died over them, and reject the one report that is left of such a job."""
+        """Halve formed jobs whose workers died over them; reject the report of such a job that holds only one."""
         formed: list[JobRow] = []
         async with self._store.transaction() as tx:
             jobs = await tx.split_jobs(self._deps.clock.now(), SPLITS)
@@ -178,7 +178,7 @@ class Coordinator:
         return [job.job_id for job in formed]
 
     async def _reject_poison(self, tx: CoordinatorTx, job: JobRow) -> None:
-        """Its token is not known to be good, so that it is not spent."""
+        """Reject the job's report. Its token is not known to be good, so it is not spent."""
         stored = await tx.stored(job.seqs)
         code = int(ReportError.REPORT_DROPPED)
         await tx.record(
@@ -189,8 +189,8 @@ class Coordinator:
         await tx.delete_reports(job.seqs)
 
     async def _sweep(self, lacks_room: bool) -> None:
-        """Keep room for uploads; drop partitions that nobody needs; every ``scrub_seconds`` close the present one, so
-        that what was deleted from it does not stay for want of newer reports."""
+        """Keep room for uploads; drop partitions that nobody needs; every ``scrub_seconds`` close the current one, so
+        that deleted bytes do not stay in it for want of newer reports."""
         if lacks_room:
             async with self._store.transaction() as tx:
                 await tx.numbered.make_room()
@@ -210,7 +210,7 @@ class Coordinator:
 
 
 def most_reports(task: Task) -> int:
-    """How many reports of a task a job may hold, by the size of its request and by the Helper's work on it."""
+    """How many reports of a task a job may hold, by the size of its request and the Helper's work on it."""
     most = max(1, MAX_REQUEST // _request_bytes(task))
     if task.state_key(Role.HELPER) is None:
         return most

@@ -27,12 +27,12 @@ from tacit.service.callers import CALLERS
 from tacit.version import DAP_18, DapVersion
 
 MAX_WAIT = 30
-"""Most seconds that a request waits for the end of a collection job."""
+"""Most seconds that a request may wait for the end of a collection job."""
 
 
 class Handlers:
-    """Decode, check credentials, call, encode. Without ``uploads``, which come from ``senders``, the process takes
-    none."""
+    """Decode, check credentials, call the service, encode. ``senders`` says who may upload; without ``uploads`` the
+    process takes no uploads."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Handlers:
         ]
 
     def waking(self) -> tuple[asyncio.Event, ...]:
-        """What wakes every kind of background work."""
+        """The events that wake each kind of background work."""
         return self.wake_aggregation, self.wake_collection, self.wake_workers
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
@@ -148,13 +148,13 @@ class Handlers:
         return web.Response(status=200)
 
     async def filling(self, request: web.Request) -> web.Response:
-        """GET /tasks/{task-id}/yield: how far the batch is filled, seldom and coarsely."""
+        """GET /tasks/{task-id}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response((await self._fillings.of(party)).document())
 
     async def status(self, request: web.Request) -> web.Response:
-        """GET /v1/tasks/{task-id}/status: exact counts, for the Leader's own operator alone."""
+        """GET /v1/tasks/{task-id}/status: exact counts, only for the Leader's own operator."""
         request.app[CALLERS].require(request, "operator")
         party = await self._parties.demand(request.match_info["task_id"])
         return web.json_response(await self._leader.status(party))
@@ -166,8 +166,8 @@ class Handlers:
 
 
 def preferred_wait(request: web.Request) -> int:
-    """Seconds that the caller would rather wait than ask again (RFC 7240 ``Prefer: wait``), at most ``MAX_WAIT``; 0
-    without a well-formed wish."""
+    """Seconds for which the caller prefers to wait rather than ask again (RFC 7240 ``Prefer: wait``), at most
+    ``MAX_WAIT``; 0 without a well-formed preference."""
     for field in request.headers.getall("Prefer", []):
         for preference in field.split(","):
             name, _, value = preference.partition(";")[0].partition("=")

@@ -1,8 +1,8 @@
 """Aggregation jobs at rest: formed by the coordinator, taken by workers under leases, ended once.
 
-``holder`` names the lease: whoever writes about a job that it works on names its own, so that a worker whose lease ran
-out and was given to another changes nothing any more. Ending a sent job needs no lease, because every worker that
-has the same request gets the same answer.
+``holder`` names the lease. A worker that writes about a job names its own lease, so a worker whose lease ran out and
+went to another can no longer change the job. Ending a sent job needs no lease, because every worker that has the same
+request gets the same answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tacit.aggregator.store import CommonTx
 from tacit.errors import Fatal
 
 MAX_EXPIRED = 1
-"""Leases that may run out on a formed job before it is split instead of given out again."""
+"""Number of leases that may run out on a formed job before it is split instead of given out again."""
 
 _COLUMNS = (
     JOBS.c.job_id,
@@ -43,12 +43,12 @@ _COLUMNS = (
 
 
 class JobsTx(CommonTx):
-    """One transaction on aggregation jobs; what its methods promise stands in ``services.leader.ports``."""
+    """One transaction on aggregation jobs; its methods are documented in ``services.leader.ports``."""
 
     def counts(self) -> sa.ColumnElement[bool]:
-        """An accepted report counts once its job is done. What is not done is little, and PostgreSQL hashes a NOT IN;
-        the done jobs themselves it would look up once per report.
-        """
+        """SQL condition: an accepted report counts once its job is done. It excludes the jobs that are not done,
+        because they are few and PostgreSQL hashes a NOT IN; the done jobs themselves it would look up once per
+        report."""
         unfinished = sa.select(JOBS.c.job_id).where(JOBS.c.state != JobState.DONE.value)
         return super().counts() & self.common.outcomes.c.job_id.not_in(unfinished)
 
@@ -233,7 +233,7 @@ def _due(now: float) -> sa.ColumnElement[bool]:
 
 
 def _may_become(state: JobState | None) -> sa.ColumnElement[bool]:
-    """Of a job: it may go to ``state`` (``None``: be deleted)."""
+    """SQL condition: a job may move to ``state`` (``None``: be deleted)."""
     return JOBS.c.state.in_(JOB_STATES.names_before(state))
 
 

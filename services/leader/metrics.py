@@ -1,4 +1,4 @@
-"""What the Leader shows of its queue, beside what every aggregator shows."""
+"""The metrics of the Leader's queue, in addition to those of every aggregator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.service.store import Transactions
 
 
 def add_leader_metrics(app: web.Application, store: Transactions[LeaderMetricsTx]) -> None:
-    """Have ``app`` show what ``store`` counts."""
+    """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def waiting() -> Reading:
         async with store.read() as tx:

@@ -1,4 +1,4 @@
-"""What the Leader's rows are and which states they go through."""
+"""The Leader's rows, and the states that they go through."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tacit.states import Move, States
 
 
 class JobState(enum.StrEnum):
-    """A formed job may still be split; a sent one is sent until it is answered (P14). Abandoned and failed jobs count
-    nothing."""
+    """State of an aggregation job. A formed job may still be split; a sent job is sent unchanged until it is answered
+    (P14). The reports of abandoned and failed jobs do not count."""
 
     FORMED = "formed"
     SENT = "sent"
@@ -25,19 +25,19 @@ JOB_STATES = States(
     "an aggregation job",
     JobState,
     [
-        Move(None, JobState.FORMED, "carved from pending reports, in an order that tells nothing"),
+        Move(None, JobState.FORMED, "formed from pending reports, in random order"),
         Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request stored (transaction 1)"),
-        Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split in halves"),
+        Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split into halves"),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
-        Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer cannot be one"),
-        Move(JobState.SENT, JobState.FAILED, "no answer until the task's end and its grace"),
+        Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),
+        Move(JobState.SENT, JobState.FAILED, "no answer by the task's end plus the grace"),
     ],
 )
 UNFINISHED = sorted(state.value for state in JOB_STATES.lasting)
 
 
 class BatchState(enum.StrEnum):
-    """A leader-selected batch fills up, is full, and is claimed by one collection job for ever."""
+    """State of a leader-selected batch: it fills up, is full, and is claimed by one collection job for ever."""
 
     OPEN = "open"
     FULL = "full"
@@ -48,16 +48,16 @@ BATCH_STATES = States(
     "a leader-selected batch",
     BatchState,
     [
-        Move(None, BatchState.OPEN, "a job is carved and no batch is open"),
+        Move(None, BatchState.OPEN, "a job is formed and no batch is open"),
         Move(BatchState.OPEN, BatchState.FULL, "exactly B tokens accepted"),
         Move(BatchState.FULL, BatchState.CLAIMED, "a collection job takes it"),
-        Move(BatchState.CLAIMED, BatchState.FULL, "that job is deleted before it closed the batch"),
+        Move(BatchState.CLAIMED, BatchState.FULL, "that job is deleted before it closes the batch"),
     ],
 )
 
 
 class CollectionState(enum.StrEnum):
-    """A collection job waits for its batch, asks the Helper, and ends; deleted ones only keep their id."""
+    """State of a collection job: it waits for its batch, asks the Helper, and ends. A deleted job only keeps its id."""
 
     WAITING = "waiting"
     ASKING = "asking"
@@ -71,11 +71,15 @@ COLLECTION_STATES = States(
     CollectionState,
     [
         Move(None, CollectionState.WAITING, "the Collector asks"),
-        Move(CollectionState.WAITING, CollectionState.ASKING, "the batch is closed, the Helper's request stored"),
+        Move(
+            CollectionState.WAITING, CollectionState.ASKING, "the batch is closed and the request to the Helper stored"
+        ),
         Move(CollectionState.WAITING, CollectionState.FAILED, "the batch may not be released"),
-        Move(CollectionState.FAILED, CollectionState.WAITING, "asked for again, where the batch was not closed"),
-        Move(CollectionState.ASKING, CollectionState.READY, "both shares are there, those of the batch overwritten"),
-        Move(CollectionState.ASKING, CollectionState.FAILED, "the Helper refuses for good"),
+        Move(CollectionState.FAILED, CollectionState.WAITING, "the Collector asks again, and the batch was not closed"),
+        Move(
+            CollectionState.ASKING, CollectionState.READY, "both sealed shares are stored, the batch's sums overwritten"
+        ),
+        Move(CollectionState.ASKING, CollectionState.FAILED, "the Helper's refusal is final"),
         Move(CollectionState.WAITING, CollectionState.DELETED, "the Collector deletes it"),
         Move(CollectionState.ASKING, CollectionState.DELETED, "the Collector deletes it"),
         Move(CollectionState.READY, CollectionState.DELETED, "the Collector deletes it"),
@@ -98,8 +102,8 @@ class StoredReport:
 
 @dataclass(frozen=True)
 class JobRow:
-    """One aggregation job: its reports in order, and once it was sent the exact bytes that are sent until they are
-    answered. ``holder``: the lease under which a worker has it; ``expired``: leases that ran out before."""
+    """One aggregation job: its reports in order and, once it was sent, the exact bytes that are sent until they are
+    answered. ``holder``: the lease under which a worker has it; ``expired``: how many leases ran out before."""
 
     job_id: bytes
     task_id: bytes
@@ -127,7 +131,7 @@ class FailingJob:
 
 @dataclass(frozen=True)
 class CollectionRow:
-    """One collection job. ``problem`` is the JSON of the problem document of a failed one."""
+    """One collection job. ``problem`` is the JSON text of the problem document of a failed job."""
 
     job_id: bytes
     task_id: bytes
@@ -142,7 +146,7 @@ class CollectionRow:
 
 
 def pack_seqs(seqs: Sequence[int]) -> bytes:
-    """Sequence numbers as a job's row holds them: 8 bytes each."""
+    """Sequence numbers as a job's row stores them: 8 bytes each, big-endian."""
     return struct.pack(f">{len(seqs)}q", *seqs)
 
 

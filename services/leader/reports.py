@@ -1,9 +1,9 @@
-"""Uploaded reports at rest: what no job has yet (``pending``) and the bytes that are still needed (``reports``).
+"""Uploaded reports at rest: those that no job has yet (``pending``), and the bytes that are still needed (``reports``).
 
-A report's bytes are deleted in the transaction that decides it. Bytes of deleted rows stay in a file until they are
-overwritten: at once on SQLite (secure_delete); on PostgreSQL with the *slice* of sequence numbers that they lie in,
-which ``scrub`` closes after a while and drops once every report in it is dealt with. Write-ahead logs and backups
-hold what they hold until they are recycled.
+A report's bytes are deleted in the transaction that decides its outcome. The bytes of deleted rows stay in a file until
+they are overwritten. SQLite overwrites them at once (secure_delete). On PostgreSQL they go with the *slice* of sequence
+numbers in which they lie: ``scrub`` closes a slice after a while, and drops it once every report in it is processed.
+Write-ahead logs and backups keep their copies until they are recycled.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SEQUENCE = "report_seqs"
 
 
 class ReportsTx(CommonTx):
-    """One transaction on uploads, as ``services.leader.ports`` asks.
+    """One transaction on uploads, as specified in ``services.leader.ports``.
 
-    ``numbered``: where the reports' bytes lie, in which there must be room.
+    ``numbered``: the table of the reports' bytes, in which there must be room.
     """
 
     @cached_property
@@ -118,7 +118,7 @@ class ReportsTx(CommonTx):
 
 
 def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
-    """The oldest groups that wait by ``now``, as many as hold ``limit`` reports; ``column`` and size of each."""
+    """The oldest groups that wait by ``now``, enough to hold ``limit`` reports; ``column`` and size of each."""
     waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
     before = sa.func.sum(PENDING.c.size).over(order_by=PENDING.c.seq) - PENDING.c.size
     groups = sa.select(PENDING.c.seq, column, PENDING.c.size, before.label("before")).where(waits)

@@ -1,8 +1,8 @@
-"""What the Leader's operator sees of its jobs and collections, and may have tried again.
+"""What the Leader's operator sees of its jobs and collections, and which of them can be retried.
 
-Aggregation jobs are made of devices' reports, so that a job by itself may be one device: they are told of as one entry
-for each recipe that is served, which is there with and without reports, and in numbers over all recipes as the metrics
-show them. Collection jobs are the collector's, and no device moves them.
+Aggregation jobs are made of devices' reports, so a single job may reveal a single device. They are therefore shown as
+one entry for each active recipe, which is there with and without reports, and as numbers over all recipes, as in the
+metrics. Collection jobs belong to the collector, and no device affects them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGGREGATION, COLLECTION = "aggregation", "collection"
 
 
 class LeaderJobs:
-    """``waking``: what is woken when something is to be tried again."""
+    """``waking`` returns the events that are set when something is to be retried."""
 
     def __init__(
         self, store: Transactions[RetryTx], clock: Clock, waking: Callable[[], Sequence[asyncio.Event]]
@@ -33,8 +33,8 @@ class LeaderJobs:
         self._waking = waking
 
     async def jobs(self) -> list[Job]:
-        """One for each recipe that is served, in the order in which they were seen, then collection jobs that are under
-        way."""
+        """One entry for each active recipe, in the order in which the log showed them, then the collection jobs that
+        are under way."""
         async with self._store.read() as tx:
             served = {
                 row.task_id: b64url(row.recipe_hash)
@@ -47,8 +47,8 @@ class LeaderJobs:
         return found + [_collection(row, served.get(row.task_id, "")) for row in collections]
 
     async def retry(self, job_id: str) -> bool:
-        """Unfinished aggregation jobs of a recipe, or a collection job, are due at once; those that a worker has stay
-        as they are."""
+        """Make the unfinished aggregation jobs of a recipe, or one collection job, due at once; jobs that a worker has
+        stay as they are. False if there is nothing with this id."""
         if job_id not in {one.id for one in await self.jobs()}:
             return False
         kind, _, name = job_id.partition(".")
@@ -63,7 +63,7 @@ class LeaderJobs:
 
 
 def _collection(row: CollectionRow, recipe: str) -> Job:
-    """One that asks the Helper says when it asks again; one that waits for its batch says nothing of it."""
+    """A job that is asking the Helper shows when it asks again; a job that waits for its batch shows no time."""
     asking = row.state is CollectionState.ASKING
     failed = asking and row.attempts > 0
     detail = f"{row.attempts} attempts at the Helper failed" if failed else ""

@@ -1,10 +1,12 @@
-"""How many reports of one task may wait: twice those that its recipe expects, since no more are ever released (P15).
+"""How many reports of one task may wait: twice the number that its recipe expects, since no more are ever released
+(P15).
 
-The size of each is bounded by the task's VDAF (``tacit.roles.leader.check_upload``), so the bytes are bounded too. A
-report that finds no room is not stored: its sender is told to come back, and what was acknowledged before stays.
+The size of each report is bounded by the task's VDAF (``tacit.roles.leader.check_upload``), so the bytes are bounded
+too. A report for which there is no room is not stored: its sender gets a 503 and a Retry-After, and what was
+acknowledged before stays.
 
-Requests with several reports may fill half of it. A device sends one report at a time (P12), so that whoever wants to
-keep devices out has to send as many requests as they do, and not a thousandth.
+Requests with several reports may fill half of the room. A device sends one report at a time (P12), so an attacker who
+wants to keep devices out has to send as many requests as they do, and not a thousandth of them.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from tacit.service.store import Transactions
 from tacit.task import Task
 
 LOOK_SECONDS = 1.0
-"""What other processes of the Leader stored in so long may come on top."""
+"""Seconds between two counts in the database. What other processes of the Leader store in that time may exceed the
+limit."""
 
 
 class Room:
-    """Counts what waits: the database's word from at most ``LOOK_SECONDS`` ago, and what this process stored since."""
+    """Counts the waiting reports: the database's number from at most ``LOOK_SECONDS`` ago, plus what this process
+    stored since."""
 
     def __init__(self, store: Transactions[RoomTx], parties: Parties, clock: Clock, limits: LeaderLimits) -> None:
         self._store = store
@@ -35,17 +39,17 @@ class Room:
         self._counts: dict[bytes, tuple[float, int]] = {}
 
     def most(self, task: Task) -> int:
-        """Reports of ``task`` that may wait for a job."""
+        """Most reports of ``task`` that may wait for a job."""
         return max(self._least, RATE_FACTOR * task.expected_contributions)
 
     async def fitting(self, groups: Sequence[Sequence[StoredReport]]) -> list[bool]:
-        """For which groups there is room; those before count. Whatever the store refuses after all is counted until the
-        next look."""
+        """For each group, whether there is room for it after the groups before it. A group that the store then refuses
+        still counts until the next look at the database."""
         seen: set[bytes] = set()
         return [await self._take(group, seen) for group in groups]
 
     async def _take(self, group: Sequence[StoredReport], seen: set[bytes]) -> bool:
-        """A group is one request's, so of one task."""
+        """Whether ``group``, whose reports are all of one request and so of one task, fits; if so, it is counted."""
         if not group:
             return True
         task_id, now = group[0].task_id, self._clock.now()

@@ -1,11 +1,11 @@
 """The Leader's tables: uploads, aggregation jobs, leader-selected batches, collection jobs.
 
-On PostgreSQL ``reports`` is partitioned by ``seq`` into slices that are dropped as a whole; that is why nothing but
-``seq`` can be unique there, and why a report id that is uploaded twice at the same moment in two processes is told
-apart only when its outcome is recorded.
+On PostgreSQL ``reports`` is partitioned by ``seq`` into slices that are dropped as a whole. Therefore only ``seq`` can
+be unique there, and if two processes take an upload of the same report id at the same moment, the duplicate is noticed
+only when its outcome is recorded.
 
-A row of ``pending`` is a group of one task's reports that were stored together: ``members`` are their numbers, 8 bytes
-each, and ``seq`` is the least of them.
+A row of ``pending`` is a group of one task's reports that were stored together: ``members`` are their sequence numbers,
+8 bytes each, and ``seq`` is the least of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Leader's answers: uploads and status. Aggregation and collection have modules of their own."""
+"""The Leader's answers to uploads and its status. Aggregation and collection have modules of their own."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from tacit.service.limits import busy
 from tacit.task import BatchClose
 
 FAILING_SHOWN = 20
-"""Failing jobs that a status page lists."""
+"""Most failing jobs that a status page lists."""
 
 Verdicts = list[ReportError | None]
 Stored = Verdicts | Abort
-"""What became of the reports of a request, or why none was stored."""
+"""Outcome of each report of a request, or the reason why none was stored."""
 
 
 ENOUGH = 32
-"""Requests that wait for no more company: twice as many would each cost little less, and senders that wait for their
-answers are not held up."""
+"""Number of requests that are stored together without waiting for more: twice as many would each cost little less, and
+senders that wait for their answers are not held up."""
 
 WAKE_SECONDS = 0.3
-"""From the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
+"""Seconds from the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
 
 
 class Leader:
-    """Stores uploads in groups: what was answered is durable. ``wake`` is set soon after."""
+    """Stores uploads in groups. What was answered is durable. ``wake`` is set soon after."""
 
     def __init__(self, store: UploadStore, parties: Parties, deps: Deps, limits: LeaderLimits) -> None:
         self._store = store
@@ -59,8 +59,9 @@ class Leader:
     async def upload(
         self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]
     ) -> list[UploadErrors | Abort | None]:
-        """Store the reports of requests in one transaction. For each: ``None`` if all of its reports are stored, which
-        are not, or the ``Abort`` (503) where too many of its task's wait."""
+        """Store the reports of several requests in one transaction. The result for each request: ``None`` if all of its
+        reports are stored, the errors of those that are not, or an ``Abort`` (503) if too many reports of its task
+        wait."""
         now = self._deps.clock.now()
         checked = [_checked(party, reports, now) for party, reports in requests]
         waiting = [uploads for _, uploads in checked if uploads]
@@ -71,7 +72,7 @@ class Leader:
         ]
 
     async def _flush(self, groups: Sequence[Sequence[StoredReport]]) -> list[Stored]:
-        """One transaction for every request that waits and finds room."""
+        """One transaction for all waiting requests for which there is room."""
         fits = await self._room.fitting(groups)
         stored = iter(await self._write([group for group, fit in zip(groups, fits, strict=True) if fit]))
         return [next(stored) if fit else busy(self._deps.entropy) for fit in fits]
@@ -81,7 +82,7 @@ class Leader:
             return []
         try:
             verdicts = await self._store_groups(groups)
-        except IntegrityError:  # sequence numbers ran out of partitions: nobody coordinated in time
+        except IntegrityError:  # sequence numbers ran out of partitions: no coordinator made new ones in time
             async with self._store.transaction() as tx:
                 await tx.numbered.make_room()
             verdicts = await self._store_groups(groups)
@@ -94,7 +95,7 @@ class Leader:
         self.wake.set()
 
     async def _store_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
-        """The short way for reports that are all new, for tasks that go on; else the long one."""
+        """The fast path if all reports are new and their tasks active; otherwise the slow path."""
         uploads = [upload for group in groups for upload in group]
         now = self._deps.clock.now()
         closable = self._closable({upload.task_id for upload in uploads}, now)
@@ -103,7 +104,8 @@ class Leader:
         return await self._judge_groups(groups)
 
     def _closable(self, task_ids: set[bytes], now: float) -> list[bytes] | None:
-        """Those of ``task_ids`` whose only batch may have been released; ``None`` where one needs a closer look."""
+        """Those of ``task_ids`` whose only batch may have been released; ``None`` if one of them needs the slow
+        path."""
         closable = []
         for task_id in task_ids:
             party = self._parties.find(task_id)
@@ -135,9 +137,9 @@ class Leader:
         return verdicts
 
     async def _why_closed(self, tx: UploadTx, task_id: bytes, *, released: bool) -> ReportError | None:
-        """Why no new report is stored: the task has ended, or the only batch that new reports could join is closed, or
-        closes as soon as the reports that were acknowledged before are dealt with: whoever keeps sending must not hold
-        the collection up for ever."""
+        """Why no new report is stored, or None. The task has ended; or the only batch that new reports could join is
+        closed, or closes as soon as the reports acknowledged before are processed. The last case keeps a sender that
+        never stops from delaying the collection for ever."""
         party, now = self._parties.find(task_id), self._deps.clock.now()
         if party is None or not await tx.is_open(party, now):
             return ReportError.TASK_EXPIRED
@@ -147,8 +149,8 @@ class Leader:
         return ReportError.BATCH_COLLECTED if closing else None
 
     async def status(self, party: Party) -> dict[str, object]:
-        """Counts of one task, and what does not go on: nothing about any single report. ``coordinator``: whether this
-        very process forms the jobs."""
+        """Counts of one task, and what is stuck; nothing about any single report. ``coordinator``: whether this very
+        process forms the jobs."""
         task_id = party.task.task_id
         now = self._deps.clock.now()
         async with self._store.read() as tx:
@@ -180,19 +182,20 @@ class Leader:
             }
 
     async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this aggregator, with the rule that refused it."""
+        """Every recipe that names this aggregator, with its state and the rule that refused it, if any."""
         async with self._store.read() as tx:
             return recipe_status(await tx.tasks())
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write what is still gathered."""
         await self._committer.close()
         if self._waking is not None:
             self._waking.cancel()
 
 
 def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[StoredReport]]:
-    """A verdict on every report as far as it can be told without the store, and those that go there."""
+    """The verdicts that need no store, one per report (None: for the store to decide), and the reports for the
+    store."""
     verdicts: Verdicts = []
     uploads: list[StoredReport] = []
     for report in reports:
@@ -214,7 +217,7 @@ def _answer(
 
 
 def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
-    """``verdicts``, those of the store in the places that were left open to it."""
+    """``verdicts``, with the store's verdicts in the places that were left open for it."""
     others = iter(stored)
     return [next(others) if verdict is None else verdict for verdict in verdicts]
 
@@ -225,7 +228,8 @@ def _place(
     closed: dict[bytes, ReportError],
     fresh: list[StoredReport],
 ) -> ReportError | None:
-    """A report id is taken once: again with the same bytes is success, with others a replay."""
+    """Decide on one report. A report id can be used once: the same bytes again are a success, other bytes are a
+    replay."""
     key = (upload.task_id, upload.report_id)
     if key in known:
         return None if known[key] == upload.digest else ReportError.REPORT_REPLAYED

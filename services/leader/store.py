@@ -1,6 +1,5 @@
-"""The Leader's transactions: uploads and aggregation jobs (in modules of their own), leader-selected batches,
-collection jobs.
-"""
+"""The Leader's transactions: uploads and aggregation jobs (in modules of their own), leader-selected batches, and
+collection jobs."""
 
 from __future__ import annotations
 
@@ -136,7 +135,7 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 
 
 class LeaderStore(SqlStore[LeaderTx]):
-    """The Leader's database, which satisfies every store that its parts ask for."""
+    """The Leader's database, which implements every store interface of its parts."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)
@@ -150,7 +149,7 @@ class LeaderStore(SqlStore[LeaderTx]):
         return found is not None and bool(found[0][0])
 
     async def open(self) -> None:
-        """As ``SqlStore.open``; there is room for uploads then."""
+        """As ``SqlStore.open``; afterwards there is room for uploads."""
         await super().open()
         async with self.transaction() as tx:
             await tx.numbered.make_room()

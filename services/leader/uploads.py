@@ -1,5 +1,5 @@
-"""POST /tasks/{task-id}/reports without HTTP, one request or many: for the HTTP resource, and for a gateway in this
-process."""
+"""POST /tasks/{task-id}/reports without HTTP, for one request or many: used by the HTTP resource, and by a gateway in
+the same process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tacit.service.limits import ByteBudget
 from tacit.service.problems import problem_response
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
-"""Of several uploads task id as in the URL, Content-Type and body -> every answer in its place, problem documents
-included."""
+"""Called with (task id as in the URL, Content-Type, body) of several uploads; returns the answers in the same order,
+problem documents included."""
 
 UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
 
@@ -33,7 +33,7 @@ _STORED = HttpResponse(200, {}, b"")
 
 
 class Uploads:
-    """Takes upload requests, at most so many bytes of them at a time."""
+    """Handles upload requests, within a budget of bytes at a time."""
 
     def __init__(self, leader: Leader, parties: Parties, deps: Deps, budget: ByteBudget, max_body: int) -> None:
         self._leader = leader
@@ -43,15 +43,17 @@ class Uploads:
         self._budget = budget
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
-        """The answers to upload requests (see ``UploadCall``); never raises for what a client or a database does."""
+        """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
+        database."""
         return [
             self._answer(found, task_id)
             for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
         ]
 
     async def take(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[UploadErrors | Exception | None]:
-        """Store the reports of upload requests in one transaction. What became of each: ``None`` where every report is
-        stored, which were not, or the error for which none was; what is wrong with one request costs only that one."""
+        """Store the reports of upload requests in one transaction. The result for each: ``None`` if every report is
+        stored, the errors of those that were not, or the exception for which none was. A fault in one request affects
+        only that request."""
         verdicts: list[UploadErrors | Exception | None] = [None] * len(requests)
         taken: list[tuple[int, Party, list[UploadSlices]]] = []
         with contextlib.ExitStack() as held:
@@ -80,13 +82,13 @@ class Uploads:
         return HttpResponse(200, {"content-type": _ERRORS}, found.encode())
 
     def _refused(self, error: Exception, task_id: str) -> HttpResponse:
-        """The problem document that an error comes to."""
+        """The problem document of an error."""
         if not isinstance(error, Abort):
             error = own_fault("leader", self._deps, error)
         named = error.task_id
         error.task_id = named or known_task_id(task_id)
         answer = problem_response(error)
-        error.task_id = named  # the error may be that of several requests
+        error.task_id = named  # the error object may belong to several requests
         content = answer.body if isinstance(answer.body, bytes) else b""
         return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
 

@@ -1,9 +1,9 @@
 """What a worker does with one aggregation job that it has under a lease (DAP-18 section 4.5, P14).
 
-Two transactions, and nothing between them that a crash could lose or repeat: (1) record what the Leader found about
-every report, spend the tokens, and store the exact request; (2) commit the Helper's answer. Verification states are not
-stored: whoever takes the job over computes them again from the stored reports. All transactions are shared: jobs of
-other workers commit beside them.
+There are two transactions, and nothing between them that a crash could lose or repeat: (1) record what the Leader found
+about every report, spend the tokens, and store the exact request; (2) commit the Helper's answer. Verification states
+are not stored: a worker that takes the job over computes them again from the stored reports. All transactions are
+shared: jobs of other workers commit beside them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from tacit.service.log import get_logger
 from tacit.task import BatchClose
 
 KEPT_STATES = 8
-"""Jobs whose states are kept from one attempt to the next."""
+"""Number of jobs whose verification states are kept from one attempt to the next."""
 
 Notes = list[tuple[bytes, bytes]]
 
 
 class PreparationError(Exception):
-    """A job's reports could not be prepared: something about them, or too little memory for them."""
+    """A job's reports could not be prepared: a report is faulty, or there is too little memory."""
 
 
 class LeaseLostError(Exception):
-    """The job is another worker's by now."""
+    """Another worker has the job by now."""
 
 
 class JobWork:
@@ -68,8 +68,8 @@ class JobWork:
         self.batch_filled = asyncio.Event()
 
     async def run(self, party: Party, job: JobRow) -> int:
-        """Move a job on as far as it goes; returns how many reports moved. Raises ``PreparationError``,
-        ``LeaseLostError``, and what a broken database raises."""
+        """Advance a job as far as possible; returns how many reports were processed. Raises ``PreparationError``,
+        ``LeaseLostError``, and the errors of a broken database."""
         if job.state is JobState.SENT:
             return await self._send(party, job)
         prepared = await self._form(party, job)
@@ -78,7 +78,7 @@ class JobWork:
         return len(job.seqs) - len(prepared.seqs) + await self._send(party, prepared)
 
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
-        """Transaction 1; the job as it is sent, or ``None`` if no report of it is to be sent."""
+        """Transaction 1. Returns the job as it is sent, or ``None`` if no report of it is to be sent."""
         stored = await self._stored(job)
         # of two reports with one id the earlier counts: it is written into the dictionary last
         reports = {report.report_id: report for report in reversed(stored)}
@@ -92,11 +92,12 @@ class JobWork:
             await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
             seqs = [reports[report_id].seq for report_id in kept.report_ids]
             await tx.delete_reports(sorted({*job.seqs} - {*later} - {*seqs}))
-            # stored in the transaction that spends the tokens: whoever goes on after a crash sends these very bytes,
-            # and the Helper, which keeps its answer by them, repeats it instead of refusing replayed reports (P14)
+            # stored in the transaction that spends the tokens: a worker that continues after a crash sends these very
+            # bytes, and the Helper, which finds its stored answer by them, repeats it instead of refusing replayed
+            # reports (P14)
             request = encode_request(party.task, kept, job.batch_id) if seqs else b""
             if not (await tx.job_to_send(job, request, seqs) if seqs else await tx.drop_job(job)):
-                # undoes all of the transaction: whoever has the job by now records the same reports for itself
+                # rolls back the whole transaction: the worker that has the job by now records the same reports itself
                 raise LeaseLostError
         self._observe(notes, set(kept.report_ids))
         if not seqs:
@@ -107,8 +108,9 @@ class JobWork:
         )
 
     async def _stored(self, job: JobRow) -> list[StoredReport]:
-        """The bytes of every report of a job; raises ``Fatal`` where some are missing, so that none is taken for dealt
-        with. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice empty."""
+        """The bytes of every report of a job. Raises ``Fatal`` if some are missing, so that none is wrongly taken as
+        processed. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice
+        empty."""
         async with self._store.transaction(shared=True) as tx:
             stored = await tx.stored(job.seqs)
         if len(stored) != len(job.seqs):
@@ -124,8 +126,8 @@ class JobWork:
         rejections: Sequence[Rejection],
         reports: Mapping[bytes, StoredReport],
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """Write what became of each report so far; the reports to send, and all rejections. A report without a token of
-        its own leaves a count by cause and no row, so that rows are as many as tokens (P31)."""
+        """Record the outcome of each report so far; returns the reports to send, and all rejections. A report without a
+        valid token is only counted by cause and gets no row, so that there are as many rows as tokens (P31)."""
         rows, found = state.rows, list(rejections)
         closed = await tx.closed_times(party.task, job.batch_id, rows.times)
         if closed:
@@ -154,13 +156,14 @@ class JobWork:
         return state, found
 
     def _later(self, party: Party) -> float:
-        """Seconds after which a report of the future is looked at again."""
+        """Seconds after which a report from the future is looked at again."""
         return float(min(party.task.time_precision, max(1.0, self._limits.max_job_delay)))
 
     async def _prepare(
         self, party: Party, stored: Sequence[StoredReport], notes: Notes, *, again: bool = False
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """The vector stages, in a thread, ``CHUNK`` reports at a time; ``again`` for reports that passed them."""
+        """The vector stages, in a thread, ``CHUNK`` reports at a time; ``again`` for reports that passed them
+        before."""
         now = self._deps.clock.now()
         seen = None if self._deps.observer is None else lambda report_id, share: notes.append((report_id, share))
         jobs: list[LeaderJob] = []
@@ -185,7 +188,7 @@ class JobWork:
         try:
             answer = await self._exchange(party, job)
         except TransportError:
-            # it may have got there: nothing but the same bytes again is safe
+            # the request may have arrived: the only safe retry is to send the same bytes
             return await self._retry(party, job, "", "helper-unreachable")
         if not 200 <= answer.status < 300:
             self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
@@ -195,7 +198,7 @@ class JobWork:
         state = await self._state(party, job)
         try:
             outcome = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
-        except DecodeError as error:  # whoever garbled it: the Helper has its answer stored, and gives it again (P14)
+        except DecodeError as error:  # whoever garbled the answer, the Helper has it stored and gives it again (P14)
             self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
             return await self._retry(party, job, "", "helper-answer-malformed")
         except JobAbandonedError as error:
@@ -214,7 +217,7 @@ class JobWork:
         return {"Content-Type": media_types.dap("aggregation-job-init-req"), **self._helper_token.headers()}
 
     async def _delete(self, url: str) -> None:
-        """Tell the Helper, once, that it may forget an abandoned job."""
+        """Tell the Helper, once, that it may delete an abandoned job."""
         if url:
             with contextlib.suppress(TransportError):
                 await self._deps.transport.request("DELETE", url, headers=self._headers())
@@ -230,7 +233,7 @@ class JobWork:
         except PreparationError as error:
             raise Fatal("the reports of a sent job cannot be prepared any more") from error
         if encode_request(party.task, state, job.batch_id) != job.request:
-            raise Fatal("a stored job does not follow from its stored reports")
+            raise Fatal("a stored job does not match its stored reports")
         self._keep(job.job_id, state)
         return state
 
@@ -240,7 +243,7 @@ class JobWork:
             self._states.popitem(last=False)
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
-        """The same bytes again later, until the task is over for good."""
+        """Send the same bytes again later, until the task's end and its grace are over."""
         if self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace:
             self._log.error("job_failed", attempts=job.attempts + 1)
             return await self._give_up(job, JobState.FAILED)
@@ -248,13 +251,13 @@ class JobWork:
         return 0
 
     async def postpone(self, job: JobRow, location: str, cause: str) -> None:
-        """Give the job back, to be tried again after a while that doubles."""
+        """Give the job back, to be retried after a pause that doubles each time."""
         delay = self._limits.backoff.pause(job.attempts, self._deps.entropy)
         async with self._store.transaction(shared=True) as tx:
             await tx.postpone_job(job, self._deps.clock.now() + delay, location, cause)
 
     async def _give_up(self, job: JobRow, state: JobState) -> int:
-        """The job's reports count nowhere; their tokens stay spent."""
+        """End the job without an answer: its reports do not count, and their tokens stay spent."""
         cause = f"job-{state.value}"
         code = int(ReportError.REPORT_DROPPED)
         async with self._store.transaction(shared=True) as tx:
@@ -268,19 +271,20 @@ class JobWork:
         return len(job.seqs)
 
     async def _commit(self, party: Party, job: JobRow, finished: FinishedJob) -> int:
-        """Transaction 2: buckets, rejections, the end of the reports' bytes and of the job."""
+        """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job."""
         task = party.task
-        # before the transaction, which holds the locks that uploads and other jobs wait for
+        # computed before the transaction, which holds the locks that uploads and other jobs wait for
         tallies = await asyncio.to_thread(finished.rows.tallies, party, job.batch_id)
         rejections = finished.rejections
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
-            # before anything is added: of two workers with an answer, the second finds the job ended and adds nothing
+            # ended before anything is added: of two workers with an answer, the second finds the job ended and adds
+            # nothing
             if not await tx.end_job(job.job_id, JobState.DONE):
                 return 0
             if job.batch_id is not None:
-                # two jobs that fill a batch together would each count it without the other's reports, and nobody would
-                # call it full
+                # locked, because two jobs that fill a batch together would each count it without the other's reports,
+                # and neither would find it full
                 await tx.lock_batch(job.batch_id)
             await tx.amend(task.task_id, {one.report_id: (int(one.code), one.cause) for one in rejections})
             await tx.delete_reports(job.seqs)
@@ -288,13 +292,13 @@ class JobWork:
             await tx.count_rejections(task.task_id, Counter(one.cause for one in rejections))
             filled = await self._fill_batch(tx, party, job.batch_id)
         self._states.pop(job.job_id, None)
-        # behind the commit: whoever is woken sooner sees the batch as it was, and waits again
+        # after the commit: a waiter that is woken sooner sees the batch as it was, and waits again
         if filled:
             self.batch_filled.set()
         return len(job.seqs)
 
     async def _fill_batch(self, tx: WorkTx, party: Party, batch_id: bytes | None) -> bool:
-        """Whether a collection may have waited for this job: its batch is full, or the task's time is over."""
+        """Whether a collection may have waited for this job: its batch is full, or the task's interval is over."""
         if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
             is_over = self._deps.clock.now() >= party.task.end_seconds
             return is_over or party.task.batch_close is BatchClose.ON_QUERY
@@ -324,8 +328,8 @@ def _jobs_url(party: Party) -> str:
 
 
 def _location(party: Party, job: JobRow, answer: HttpResponse) -> str:
-    """The URL of the job that an answer created; empty without one below the Helper's own resource. One that we named
-    is where we put it, whatever is said."""
+    """The URL of the job that an answer created; empty if the answer names none below the Helper's own resource. A job
+    that we named is at the URL where we put it, whatever the answer says."""
     method, url = creation(party.task.version, _jobs_url(party), job.job_id)
     if method == "PUT":
         return f"{url}?step=0"

@@ -1,8 +1,8 @@
-"""The workers of one Leader process: take due jobs under leases, and work on several at a time.
+"""The workers of one Leader process: they take due jobs under leases, and work on several at a time.
 
-Which jobs are due stands in the database; the queue only wakes. A job is taken for ``lease_seconds`` and kept by
-renewal; a process that dies lets its leases run out, and another takes the jobs over. Jobs that wait for one Helper
-never take all places, so that a Helper that is slow or dead holds up its own tasks only.
+The database says which jobs are due; the queue only wakes workers. A job is taken for ``lease_seconds`` and kept by
+renewal. The leases of a process that dies run out, and another process takes the jobs over. Jobs that wait for one
+Helper never take all places, so a slow or dead Helper holds up only its own tasks.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from tacit.service.app import Deps
 from tacit.service.log import get_logger
 
 CANDIDATES = 64
-"""Due jobs that one look considers."""
+"""Most due jobs that one look considers."""
 
 JOBS_PER_CHECKPOINT = 16
-"""Jobs after which bytes of dealt-with reports leave SQLite's log, when there is no quieter moment."""
+"""Number of jobs after which the bytes of processed reports are removed from SQLite's log, if there was no quieter
+moment."""
 
 UNKNOWN_TASK_SECONDS = 30.0
-"""For which a job of a task that is not known here is left alone."""
+"""Seconds for which a job of a task that this process does not know is left alone."""
 
 
 class Workers:
-    """The driver that moves aggregation jobs on.
+    """The driver that advances aggregation jobs.
 
-    In the background a step starts what there is room for and returns when something has changed; otherwise (tests,
-    simulations) it does everything that is due, one job after another.
+    In the background a step starts as many jobs as there are free places, and returns when something has changed.
+    Otherwise (tests, simulations) it does everything that is due, one job after another.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class Workers:
         self.wake = asyncio.Event()
 
     async def step(self) -> int:
-        """Work; see above. Returns how many reports moved, or in the background whether anything did."""
+        """One step, as described above. Returns how many reports were processed or, in the background, whether anything
+        changed."""
         if not self.background:
             return await self._work_off()
         self.changed.clear()
@@ -87,7 +89,7 @@ class Workers:
         return moved
 
     async def listen(self) -> None:
-        """Wake at every delivery of the queue, until cancelled."""
+        """Wake the driver at every delivery of the queue, until cancelled."""
         while True:
             delivery = await self._queue.take(self._limits.idle_seconds)
             if delivery is None:
@@ -110,10 +112,10 @@ class Workers:
         self._unscrubbed += 1
         self.changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("job_interrupted", error=error)  # its lease is renewed no more, and runs out
+            self._log.error("job_interrupted", error=error)  # its lease is no longer renewed, and runs out
 
     async def _claim(self, free: int) -> list[tuple[Party, JobRow]]:
-        """Take up to ``free`` due jobs, of each Helper at most half of all places."""
+        """Take up to ``free`` due jobs; those of one Helper take at most half of all places."""
         now = self._deps.clock.now()
         async with self._store.read() as tx:
             due = await tx.due_jobs(now, CANDIDATES, self._skipped(now))
@@ -139,7 +141,7 @@ class Workers:
         return Counter(helper for helper, _ in self._running.values())
 
     def _skipped(self, now: float) -> list[bytes]:
-        """Tasks of which no job is looked for: unknown ones, and those whose Helper has all the places it may have."""
+        """Tasks whose jobs are skipped: unknown ones, and those whose Helper has all the places that it may have."""
         self._ignored = {task_id: until for task_id, until in self._ignored.items() if until > now}
         places = self._places()
         full = {helper for helper, count in places.items() if count >= max(1, self._limits.concurrent_jobs // 2)}
@@ -147,7 +149,7 @@ class Workers:
         return [*self._ignored, *busy]
 
     async def _run(self, party: Party, job: JobRow) -> int:
-        """One job; nothing that happens to it holds up the others."""
+        """Work on one job. Nothing that happens to it holds up the others."""
         try:
             return await self._work.run(party, job)
         except LeaseLostError:
@@ -174,7 +176,7 @@ class Workers:
             await self._store.checkpoint()
 
     async def close(self) -> None:
-        """Let go of every job: what was not committed is another's to do."""
+        """Let go of every job: another process will do what was not committed."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -182,7 +184,7 @@ class Workers:
         try:
             async with self._store.transaction(shared=True) as tx:
                 await tx.free_leases(self._holder)
-        except Exception as error:  # the end must not fail: then the leases run out
+        except Exception as error:  # closing must not fail: in the worst case the leases run out
             self._log.warning("leases_not_freed", error=error)
 
 

@@ -1,1 +1,1 @@
-"""The witness: cosigns the checkpoints of logs that it has read."""
+"""The witness: cosigns the checkpoints of logs whose entries it has read."""

@@ -24,7 +24,8 @@ NAME = "witness"
 
 
 def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
-    """The application; its store opens with it. Raises ``UsageError`` for an unsafe setting or an unreadable key."""
+    """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe setting or an unreadable
+    key."""
     for log in config.logs:
         require_secure_url(log.url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
@@ -42,7 +43,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: WitnessConfig) -> HttpTransport:
-    """The transport for ``Deps`` of a witness that runs on its own."""
+    """The transport for the ``Deps`` of a witness that runs as a process of its own."""
     return HttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
 
 

@@ -13,8 +13,8 @@ TEXT = "text/plain; charset=utf-8"
 
 
 async def post_add_checkpoint(request: web.Request) -> web.Response:
-    """POST /add-checkpoint: 200 with the cosignature line; 409 with the size at which this witness is; 400, 403, 404
-    and 422 as problem documents."""
+    """POST /add-checkpoint: 200 with the cosignature line; 409 with the tree size that this witness cosigned last; 400,
+    403, 404 and 422 as problem documents."""
     data = await read_body(request, MAX_ADD_CHECKPOINT)
     try:
         line = await request.app[WITNESS].add_checkpoint(data)
@@ -25,5 +25,5 @@ async def post_add_checkpoint(request: web.Request) -> web.Response:
 
 
 async def get_key(request: web.Request) -> web.Response:
-    """GET /key: the verifier key that a policy names."""
+    """GET /key: the verifier key, for use in policies."""
     return web.Response(body=f"{request.app[WITNESS].key.encode()}\n".encode(), headers={"Content-Type": TEXT})

@@ -1,4 +1,4 @@
-"""What a witness must not forget, and what it asks of whatever keeps it."""
+"""What a witness must not forget, and the interface of the store that keeps it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.tlog.merkle import EMPTY_ROOT
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The tree that was cosigned last; ``frontier`` are the hashes of its right edge."""
+    """The tree that was cosigned last; ``frontier`` holds the hashes of its right edge."""
 
     size: int = 0
     root: bytes = EMPTY_ROOT
@@ -21,14 +21,14 @@ class Witnessed:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Somebody else advanced the log first."""
+    """Another request advanced the log first, to ``size``."""
 
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Twice:
-    """The leaf at ``index`` takes what the leaf at ``holder`` holds."""
+    """The leaf at ``index`` makes a ``claim`` that the leaf at ``holder`` already made."""
 
     claim: str
     index: int
@@ -36,18 +36,18 @@ class Twice:
 
 
 class WitnessStore(Store, Protocol):
-    """The tree that was cosigned last of each log, and every claim in it."""
+    """The tree of each log that was cosigned last, and every claim in it."""
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """What was cosigned last of a log; the empty tree where nothing was."""
+        """The tree of a log that was cosigned last; the empty tree if there is none."""
         ...
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
     ) -> Moved | Twice | None:
-        """Go from ``known`` to ``new``, whose further leaves hold ``claims`` (by the index of the leaf), in one
+        """Go from ``known`` to ``new``, whose additional leaves make ``claims`` (claim to index of the leaf), in one
         transaction that runs alone.
 
-        None: done, and durable. Otherwise nothing is written.
+        Returns None if it was written and is durable. Otherwise nothing is written.
         """
         ...

@@ -1,4 +1,4 @@
-"""The witness's tables: what it cosigned last of each log, and what the leaves of each log have taken."""
+"""The witness's tables: what it cosigned last of each log, and the claims of each log's leaves."""
 
 from __future__ import annotations
 

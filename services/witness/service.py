@@ -1,8 +1,9 @@
-"""The witness without HTTP: cosign a checkpoint once everything behind it was read (P29).
+"""The witness without HTTP: it cosigns a checkpoint once it has read every entry behind it (P29).
 
 A checkpoint is cosigned if its log signed it, if it extends the tree that was cosigned last, if the log shows the
-entries that lead to its root, and if none of them takes what another leaf of the log holds (``tacit.tlog.once``). What
-was cosigned is durable before the cosignature leaves; so of two histories of one log at most one is ever cosigned.
+entries that lead to its root, and if none of them makes a claim that another leaf of the log already made
+(``tacit.tlog.once``). The new tree is durable before the cosignature leaves, so of two histories of one log at most one
+is ever cosigned.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
 COUNTED = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
-"""What a witness counts since its start."""
+"""What a witness counts from its start."""
 
 
 class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a fault
-    """The request does not begin where this witness is: at ``size``."""
+    """The request does not begin at the tree that this witness cosigned last, which has ``size`` entries."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the witness is at size {size}")
@@ -37,7 +38,7 @@ class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a 
 
 
 class Witness:
-    """One witness over one store. ``open`` before use, ``close`` after."""
+    """One witness over one store. Call ``open`` before use and ``close`` after."""
 
     def __init__(self, config: WitnessConfig, deps: Deps, store: WitnessStore) -> None:
         """Raises ``UsageError`` for a key or a log that cannot be used."""
@@ -50,23 +51,23 @@ class Witness:
             raise UsageError(f"logs: {error}") from error
         self._logs = {policies[entry.key].origin: (policies[entry.key], entry) for entry in config.logs}
         if len(self._logs) != len(config.logs):
-            raise UsageError("logs: one origin stands twice")
+            raise UsageError("logs: two logs have the same origin")
         self._reading = {origin: asyncio.Lock() for origin in self._logs}
         self._remembered: set[str] = set()
         self._store = store
         self.counts: Counter[str] = Counter()
-        """Answers by kind, and leaves that were read, since the start."""
+        """Answers by kind, and number of leaves read, since the start."""
         self._refused = ""
         self._log = get_logger("witness")
 
     @property
     def key(self) -> NoteKey:
-        """The key that readers' policies name."""
+        """The verifier key, for use in readers' policies."""
         return NoteKey(self._config.name, self._key.public, COSIGNATURE)
 
     async def open(self) -> None:
-        """Open the store. Raises ``UsageError`` for a database from the past, whatever the operator says: what this key
-        has cosigned since is not known any more, so that it must not cosign again (P32)."""
+        """Open the store. Raises ``UsageError`` for a database from a backup, whatever the operator says: what this key
+        has cosigned since is not known any more, so it must not cosign again (P32)."""
         if self._deps.recovery is Recovery.ACCEPT:
             raise UsageError("a witness that has forgotten what it cosigned cannot go on; give it a new signing_key")
         await self._store.open()
@@ -76,15 +77,16 @@ class Witness:
         await self._store.close()
 
     def trouble(self) -> str:
-        """The last refusal, in public words, until a checkpoint of that log is cosigned."""
+        """The last refusal, in words fit for the public, until a checkpoint of that log is cosigned; else the empty
+        string."""
         return self._refused
 
     async def add_checkpoint(self, data: bytes) -> bytes:
         """The cosignature line for a request's bytes.
 
-        Raises ``DecodeError`` (400), ``Abort`` (404: no log of ours; 403: not signed by it), ``SizeConflict`` (409),
-        ``Refusal`` (422): ``log-consistency``, ``witness-step``, ``witness-forgot``, ``log-entries``, ``log-twice``;
-        and ``TransportError`` where the log does not show its entries.
+        Raises ``DecodeError`` (400); ``Abort`` (404 for a log that is not watched, 403 for a checkpoint that its log
+        did not sign); ``SizeConflict`` (409); ``Refusal`` (422): ``log-consistency``, ``witness-step``,
+        ``witness-forgot``, ``log-entries``, ``log-twice``; and ``TransportError`` if the log does not show its entries.
         """
         request = AddCheckpoint.decode(data)
         policy, entry, checkpoint = self._opened_note(request.note)
@@ -120,8 +122,8 @@ class Witness:
         return *found, checkpoint
 
     def _check_old(self, request: AddCheckpoint, checkpoint: Checkpoint, known: Witnessed) -> None:
-        """The protocol's first check: the request begins at the tree that was cosigned last, and says of the same size
-        the same root."""
+        """The protocol's first check: the request must begin at the tree that was cosigned last and, if the size is the
+        same, must have the same root."""
         if request.old != known.size:
             self.counts["conflict"] += 1
             raise SizeConflict(known.size)
@@ -130,14 +132,15 @@ class Witness:
             raise SizeConflict(known.size)
 
     async def _still_at(self, origin: str, known: Witnessed) -> None:
-        """Raises ``SizeConflict`` where another request has moved on while this one waited, before anything is read."""
+        """Raise ``SizeConflict`` if another request has advanced the log while this one waited, before anything is
+        read."""
         current = await self._store.witnessed(origin)
         if current != known:
             self.counts["conflict"] += 1
             raise SizeConflict(current.size)
 
     async def _advance(self, entry: WitnessedLog, origin: str, known: Witnessed, checkpoint: Checkpoint) -> None:
-        """Read what is new, check it, and move on to ``checkpoint``."""
+        """Read the new entries, check them, and move on to ``checkpoint``."""
         if checkpoint.size - known.size > self._config.max_step:
             raise Refusal("witness-step", f"at most {self._config.max_step} entries are read for one request")
         if origin not in self._remembered:
@@ -157,15 +160,17 @@ class Witness:
             raise SizeConflict(outcome.size)
 
     async def _remember(self, entry: WitnessedLog, origin: str, known: Witnessed) -> None:
-        """Once after each start: the log shows no cosignature of ours that our database does not know of, as it would
-        if all of this service's files were from a backup."""
+        """Once after each start: check that the log shows no cosignature of this witness that its database does not
+        know of, as it would if all files of this service were from a backup."""
         answer = await self._deps.transport.request("GET", f"{entry.url}/checkpoint")
         if answer.status == 200:
             note = Note.decode(answer.body)
             shown = Checkpoint.parse(note.text)
             ours = newest_cosignature(note, self.key) is not None and shown.origin == origin
             if ours and (shown.size > known.size or (shown.size == known.size and shown.root != known.root)):
-                detail = f"the log shows our cosignature of {shown.size} entries, our database knows {known.size}"
+                detail = (
+                    f"the log shows our cosignature of {shown.size} entries, but our database knows only {known.size}"
+                )
                 raise self._refusal("witness-forgot", detail)
         self._remembered.add(origin)
 

@@ -1,7 +1,7 @@
-"""What a witness must not forget: the tree that it cosigned last of each log, and every claim in it.
+"""What a witness must not forget: the tree of each log that it cosigned last, and every claim in it.
 
-``advance`` is the only write. It compares with what the caller read and sets in one transaction, so that of two
-requests that would lead to different trees, in one process or in two, one finds that the log has moved on.
+``advance`` is the only write. It compares with what the caller read and writes in one transaction. So of two requests
+that would lead to different trees, in one process or in two, one finds that the log has moved on.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ class SqlWitnessStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """In one snapshot."""
+        """As in ``WitnessStore``, in one snapshot."""
         async with self._database.read() as connection:
             return await _witnessed(connection, origin)
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
     ) -> Moved | Twice | None:
-        """Compare, look for the claims and write in one transaction, which spends."""
+        """As in ``WitnessStore``: compares, looks for the claims and writes in one transaction that must not be
+        lost."""
         digests = {_digest(claim): claim for claim in claims}
         async with self._database.transaction() as connection:
             current = await _witnessed(connection, origin)
@@ -63,7 +64,7 @@ async def _witnessed(connection: AsyncConnection, origin: str) -> Witnessed:
 
 
 async def _holders(connection: AsyncConnection, origin: str, digests: Iterable[bytes]) -> dict[bytes, int]:
-    """Who holds a claim already, by its digest."""
+    """The index of the leaf that already made each claim, by the claim's digest."""
     wanted, found = sorted(digests), {}
     for start in range(0, len(wanted), _FETCH):
         inside = CLAIMS.c.digest.in_(wanted[start : start + _FETCH])

@@ -6,7 +6,6 @@ by convolution: tight, and an upper bound. RDP is looser and quick; it is what m
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from functools import lru_cache
 from typing import Any
@@ -25,7 +24,7 @@ from tacit.accounting.events import (
 )
 from tacit.dp import parameters
 from tacit.dp.sampling import amplify
-from tacit.errors import UsageError
+from tacit.extras import require_extra
 
 GRID = 1e-4
 _CACHED_STEPS = 256
@@ -33,8 +32,7 @@ _CACHED_STEPS = 256
 
 def require_library() -> None:
     """Raise ``UsageError`` with one line where dp-accounting is not installed."""
-    if importlib.util.find_spec("dp_accounting") is None:
-        raise UsageError("the accountant needs dp-accounting; install it with: pip install 'tacit[accounting]'")
+    require_extra("the accountant", "accounting", "dp_accounting")
 
 
 def epsilon_pld(event: Event, delta: float, relation: Relation) -> float:
@@ -55,10 +53,10 @@ def delta_pld(event: Event, epsilon: float, relation: Relation) -> float:
 
 
 def epsilon_rdp(event: Event, delta: float, relation: Relation) -> float:
-    """As ``epsilon_pld`` by Renyi divergences (Theorem 1 of the SA2 paper).
+    """Return the smallest epsilon at ``delta`` for ``event`` by Renyi divergences (Theorem 1 of the SA2 paper).
 
-    Raises ``ValueError`` for steps that have no Renyi divergence here, such as one of which only (epsilon, delta) is
-    known, or a sampled one by replacement.
+    Raises ``ValueError`` as ``epsilon_pld`` does, and for a step whose Renyi divergence is not known here: one of which
+    only (epsilon, delta) is known, or a sampled one by replacement.
     """
     parameters.failure_probability(delta)
     require_library()
@@ -116,11 +114,12 @@ def _distribution(step: Mechanism | Sampled, relation: Relation) -> Any:
 
 
 def _response(mechanism: RandomisedResponse, rate: float, relation: Relation) -> Any:
-    """A response that an observer sees at all tells that its device took part: only replacement makes sense here."""
+    """Return the distribution of a response in plain view. Its presence shows that the device took part, so only
+    replacement is supported."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     if relation is not Relation.REPLACEMENT or rate < 1:
-        raise ValueError("a visible randomised response is accounted for by replacement, and not sampled")
+        raise ValueError("a visible randomised response is accounted for by replacement only, and without sampling")
     noise = mechanism.categories / (math.expm1(mechanism.epsilon0) + mechanism.categories)
     return pld.from_randomized_response(
         noise, mechanism.categories, value_discretization_interval=GRID, neighboring_relation=_neighbours(relation)
@@ -128,7 +127,7 @@ def _response(mechanism: RandomisedResponse, rate: float, relation: Relation) ->
 
 
 def _library_event(step: Mechanism | Sampled, relation: Relation) -> Any:
-    """The step as the library's event, its sensitivity that of ``relation``."""
+    """Translate the step into the library's event, with the sensitivity of ``relation``."""
     from dp_accounting import dp_event
 
     if isinstance(step, Sampled):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from tacit.accounting.requirements import Alternative, Requirements
@@ -23,7 +24,7 @@ from tacit.vdaf.registry import prio3_named
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 FILL = 0.8
-"""B as a share of the contributions that are expected."""
+"""Batch size B as a share of the expected number of contributions."""
 CENTRAL, AGGREGATION, SAMPLED, SHUFFLED, LOCAL = (
     "central, trusted server",
     "aggregation alone",
@@ -32,17 +33,17 @@ CENTRAL, AGGREGATION, SAMPLED, SHUFFLED, LOCAL = (
     "local",
 )
 ONE_BIT = "one bit"
-"""A value rounded at random to an end of its range, that bit randomised: the local way to sum numbers."""
+"""A value is rounded at random to an end of its range and that bit is randomised: the local way to sum numbers."""
 
 
 def central(needs: Requirements) -> Alternative:
-    """The optimum: everybody's answer in one trusted place, and Gaussian noise once."""
+    """The optimum: all answers in one trusted place, with Gaussian noise added once."""
     noise = needs.of_total(sigma_gaussian(needs.epsilon, needs.delta, needs.step))
     return Alternative(CENTRAL, "Gaussian", 1.0, needs.population, needs.population, noise)
 
 
 def aggregated(needs: Requirements) -> Iterator[Alternative]:
-    """Everyone contributes, with noise shares that half a batch of honest devices make large enough (P17)."""
+    """Everyone contributes, with noise shares large enough even if only half of a batch is honest (P17)."""
     batch = int(FILL * needs.population)
     inner = min(needs.epsilon, needs.max_with_relay, _half(needs, 1.0, batch))
     for method in methods_for(needs.shape):
@@ -51,7 +52,8 @@ def aggregated(needs: Requirements) -> Iterator[Alternative]:
 
 
 def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
-    """Samplable aggregation at every rate that fills a batch; noise shares of everybody are aggregation alone."""
+    """Samplable aggregation at every rate that fills a batch. Noise shares need every device, so they have no sampled
+    variant."""
     for rate in RATES:
         batch = int(FILL * int(rate * needs.population))
         if batch < 2 or (rate == 1.0 and not method.IS_LOCAL):
@@ -64,7 +66,8 @@ def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
 
 
 def shuffled(needs: Requirements) -> Iterator[Alternative]:
-    """All devices through a shuffler, one server: no proofs, and no B that binds anybody. Not known for vectors."""
+    """All devices send through a shuffler to one server: no proofs, and no batch minimum B that binds the server.
+    Vectors are not supported."""
     if needs.kind.is_vector:
         return
     low, high = needs.epsilon, needs.max_epsilon0
@@ -76,7 +79,7 @@ def shuffled(needs: Requirements) -> Iterator[Alternative]:
 
 
 def local(needs: Requirements) -> Iterator[Alternative]:
-    """Nobody is trusted with anything: the whole epsilon is the device's own. A vector is hidden by Gaussian noise
+    """Nobody is trusted: each device spends the whole epsilon on its own report. A vector is hidden by Gaussian noise
     at ``needs.delta``."""
     if needs.kind.is_vector:
         noise = math.sqrt(needs.population) * sigma_gaussian(needs.epsilon, needs.delta, needs.step)
@@ -99,7 +102,7 @@ def _sampled_locally(
 def _summed(
     needs: Requirements, method: type[Method], model: str, rate: float, batch: int, inner: float
 ) -> Iterator[Alternative]:
-    """Nothing where no noise of bounded size does."""
+    """Alternatives that hide a device in the sum; yields nothing where no noise share of bounded size is enough."""
     try:
         made = method.tuned(needs.shape, Decimal(repr(inner)), max(1, batch // 2), needs.delta)
     except ValueError:
@@ -107,9 +110,29 @@ def _summed(
     yield _run(needs, model, made, rate, batch, inner)
 
 
-def _run(needs: Requirements, model: str, made: Method, rate: float, batch: int, inner: float) -> Alternative:
-    """A way that the platform runs."""
-    stderr = made.expected_stderrs([needs.truth], needs.population, SampleDesign(rate), needs.squares)[0]
+def stated(needs: Requirements, made: Method, design: SampleDesign, batch: int, contributions: int) -> Alternative:
+    """The way that a recipe states: ``made`` for ``needs.epsilon`` against an aggregator with the relay, at the rate
+    and with the least batch that the analyst chose."""
+    model = AGGREGATION if design.rate == 1.0 and not made.IS_LOCAL else SAMPLED
+    found = _run(needs, model, made, design.rate, batch, needs.epsilon, design)
+    within = made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, design.rate, batch)
+    within = within and needs.epsilon <= needs.max_with_relay
+    within = within and (not made.IS_LOCAL or made.local_epsilon <= needs.max_epsilon0)
+    return replace(found, contributions=contributions, available=found.available and within)
+
+
+def _run(
+    needs: Requirements,
+    model: str,
+    made: Method,
+    rate: float,
+    batch: int,
+    inner: float,
+    design: SampleDesign | None = None,
+) -> Alternative:
+    """An alternative that the platform can run."""
+    design = SampleDesign(rate) if design is None else design
+    stderr = made.expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
     allowed = made.IS_LOCAL or needs.allow_unbounded_local
     return Alternative(
         model, made.NAME, rate, batch, int(rate * needs.population), stderr,
@@ -119,7 +142,7 @@ def _run(needs: Requirements, model: str, made: Method, rate: float, batch: int,
 
 
 def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alternative]:
-    """Every device sends a report of its own."""
+    """Alternatives in which every device sends its own report with local epsilon ``epsilon0``."""
     bit, span = Shape(COUNT, 1), 1.0 if needs.counts else float(needs.high - needs.low)
     shape = needs.shape if needs.counts else bit
     holders = needs.holders if needs.counts else needs.population / 2
@@ -132,13 +155,14 @@ def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alte
 
 
 def _half(needs: Requirements, rate: float, batch: int) -> float:
-    """What half of a batch may cost before its sampling is counted (P17)."""
+    """The most that half of a batch may cost before sampling is counted (P17)."""
     cap = needs.max_epsilon_half or 2 * max(1.0, needs.epsilon)
     return min(_before_sampling(cap, rate, max(1, batch // 2), needs.delta), needs.max_half_with_relay)
 
 
 def _before_sampling(epsilon: float, rate: float, batch: int, delta: float) -> float:
-    """The epsilon that a batch may cost so that sampling, where it may be claimed (P17b), brings it to ``epsilon``."""
+    """The epsilon that a batch may cost before sampling, so that sampling, where it may be claimed (P17b), lowers it to
+    ``epsilon``."""
     if amplify_visible(epsilon, rate, batch, delta) is None:
         return epsilon
     effective = q_eff(rate, batch, delta / SPLIT)
@@ -146,7 +170,7 @@ def _before_sampling(epsilon: float, rate: float, batch: int, delta: float) -> f
 
 
 def _upload_bytes(made: Method) -> int:
-    """The leader's share of one contribution."""
+    """Size in bytes of the leader's share of one contribution."""
     proof = made.proof
     vdaf = prio3_named(proof.name, proof.length, proof.chunk_length, **proof.bounds)
     return (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE

@@ -1,10 +1,10 @@
 """The ledger's accountant of record: the privacy loss distribution of many different (epsilon_i, delta_i) steps.
 
-Of a recipe the ledger knows claim (a) alone, an (epsilon, delta) by replacement. The worst composition of such claims
-is that of randomised responses with losses +-epsilon_i (see ``tacit.dp.heterogeneous``), so its distribution is a sum
-of two-point distributions: it is kept on a grid, losses rounded up, and composed by shifting and adding, without a
-Fourier transform and its rounding noise. ``tacit.accounting.accountants`` gives the same by dp-accounting, and is the
-tests' oracle; this one takes a thousand different claims in a second.
+The ledger knows only claim (a) of a recipe, an (epsilon, delta) by replacement. The worst composition of such claims is
+that of randomised responses with losses +-epsilon_i (see ``tacit.dp.heterogeneous``), so its distribution is a sum of
+two-point distributions. It is kept on a grid, with losses rounded up, and composed by shifting and adding, without a
+Fourier transform and its rounding noise. ``tacit.accounting.accountants`` computes the same with dp-accounting and
+serves as the tests' oracle; this module composes a thousand different claims in a second.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from tacit.ledger.account import Cost
 from tacit.ledger.budget import Accountant, conservative
 
 GRID = 1e-4
-"""Of losses; doubled until a distribution has at most ``CELLS`` cells, halved while it has few."""
+"""Spacing of the loss grid; doubled until a distribution has at most ``CELLS`` cells, halved while it has few."""
 CELLS = 1 << 17
 FEW = 1 << 15
 FINEST = 8
-"""Halvings of the grid at most."""
+"""The grid is halved at most this often."""
 DEVIATIONS = 9.5
 """The distribution is kept this many standard deviations to both sides of its mean."""
 AT_ONCE = 32
-"""Equal responses that are composed in one step."""
+"""How many equal responses are composed in one step."""
 MOST_EXPONENT = 700.0
-"""Above which e^x is no number."""
+"""The largest x for which e^x is computed; above it the result overflows a double."""
 NEGLIGIBLE = 1e-18
-"""Probability that one composition may cut off; above, it goes to an infinite loss, below, to the smallest one kept."""
+"""Probability that one composition may cut off. What is cut off above counts as an infinite loss; what is cut off below
+counts as the smallest loss kept."""
 
 
 class Losses:
@@ -113,8 +114,9 @@ def accountant_of_record() -> Accountant:
 
 
 def compose(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
-    """``tacit.ledger.budget.Accountant`` by privacy loss distributions: the composition's epsilon at ``delta``, by
-    replacement; infinite where the claims' own deltas exceed it, or one says nothing. Never above the light bound."""
+    """Compute the composition's epsilon at ``delta`` by replacement, from privacy loss distributions (a
+    ``tacit.ledger.budget.Accountant``). Infinite where the claims' own deltas exceed ``delta`` or a claim is unbounded.
+    Never above the light bound."""
     if not all(cost.is_bounded for cost in (*costs, *(() if more is None else (more,)))):
         return math.inf
     return compose_steps([cost.step for cost in costs], delta, None if more is None else more.step)
@@ -131,8 +133,8 @@ def compose_steps(steps: Sequence[Step], delta: float, more: Step | None = None)
 
 
 def _solve(steps: Sequence[Step], more: Step | None, slack: float) -> float:
-    """The smallest epsilon at which the responses' hockey-stick divergence is at most ``slack``, rounded up by at most
-    1e-7; one more response on top of a kept distribution is two evaluations of it."""
+    """Return the smallest epsilon at which the responses' hockey-stick divergence is at most ``slack``, rounded up by
+    at most 1e-7. Adding one more response (``more``) to a kept distribution costs two evaluations of it."""
     counts = Counter(epsilon for epsilon, _ in steps if epsilon > 0)
     losses = _losses(frozenset(counts.items()))
     own = 0.0 if more is None else more[0]

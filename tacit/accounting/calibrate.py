@@ -1,8 +1,8 @@
-"""The accountant backwards, for every mechanism: the parameter with which a wanted epsilon is kept.
+"""The accountant run backwards, for every mechanism: the parameter that keeps a wanted epsilon.
 
-One search for all of them. It asks the mechanism's own answers (``tacit.accounting.mechanisms``), walks from the side
-on which epsilon is small, so that nothing costly is asked about far from the answer, and never returns a value whose
-epsilon was not computed and found to be within the target.
+One search serves all mechanisms. It evaluates the mechanism's own answers (``tacit.accounting.mechanisms``) and starts
+on the side where epsilon is small, so that nothing costly is evaluated far from the answer. It never returns a value
+whose epsilon was not computed and found to be within the target.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tacit.dp import parameters
 from tacit.errors import Refusal
 
 TOLERANCE = 1e-6
-"""Relative distance of a found number from the best one, at most (whole numbers are exact)."""
+"""Largest relative distance between the value found and the best one (whole numbers are exact)."""
 ALIASES = {"B": "n", "epsilon0": "e0", "lambda": "intensity", "slots": "m"}
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Where a parameter is looked for, and where the search begins."""
+    """The interval in which a parameter is searched, and where the search starts."""
 
     low: float
     high: float
@@ -61,7 +61,8 @@ WHOLE = {
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """``solved`` was set to ``value``; ``answer`` is what the mechanism then says, its epsilon within ``target``."""
+    """Result of a calibration: ``solved`` was set to ``value``, and ``answer`` is what the mechanism then reports; its
+    epsilon is within ``target``."""
 
     mechanism: str
     relation: Relation
@@ -74,12 +75,13 @@ class Calibration:
 def calibrate(
     name: str, solve: str, target: float, given: Mapping[str, Any], relation: Relation | None = None
 ) -> Calibration:
-    """The parameter ``solve`` of mechanism ``name`` with which its epsilon is as large as possible within ``target``,
-    the others as ``given``: the largest of one with which epsilon grows, the least of one with which it shrinks.
+    """Find the value of parameter ``solve`` of mechanism ``name`` at which epsilon is as large as possible within
+    ``target``, with the other parameters as ``given``. This is the largest value where epsilon grows with the parameter
+    and the smallest where it shrinks.
 
-    Raises ``Refusal``: as ``explain``; ``calibrate-target``; ``calibrate-parameter`` for one that decides nothing here;
-    ``target-unreachable`` where no value in its range keeps the target (or the mechanism's own refusal, where it has no
-    answer at all).
+    Raises ``Refusal``: those of ``explain``; ``calibrate-target``; ``calibrate-parameter`` for a parameter that has no
+    effect on epsilon here; ``target-unreachable`` where no value in the range keeps the target (or the mechanism's own
+    refusal, where it has no answer at all).
     """
     entry, solved = entry_of(name), ALIASES.get(solve, solve)
     chosen = relation_of(entry, relation)
@@ -112,18 +114,21 @@ def calibrate(
 def _check(entry: MechanismEntry, solved: str, given: Mapping[str, Any]) -> None:
     can = (*entry.rising, *entry.falling)
     if not can:
-        raise Refusal("calibrate-parameter", f"{entry.name} answers no epsilon: it is itself an inverse")
+        raise Refusal(
+            "calibrate-parameter",
+            f"{entry.name} cannot be solved: it computes a parameter from epsilon, not an epsilon",
+        )
     if solved not in can:
-        raise Refusal("calibrate-parameter", f"{entry.name} is solved for {', '.join(can)}, not for {solved}")
+        raise Refusal("calibrate-parameter", f"{entry.name} can be solved for {', '.join(can)}, not for {solved}")
     if solved in given:
-        raise Refusal("calibrate-parameter", f"{solved} is what is to be found; leave it out")
+        raise Refusal("calibrate-parameter", f"{solved} is the parameter to find; leave it out")
 
 
 def _bracket(
     epsilon: Callable[[float], float], target: float, bounds: Range, *, rising: bool
 ) -> tuple[float, float] | None:
-    """(a value that keeps the target, its neighbour by a factor 2 that does not, or the same value at the range's end).
-    None where no value was found that keeps it."""
+    """Return (a value that keeps the target, a value within a factor 2 of it that does not), or the same value twice at
+    the end of the range. None where no value was found that keeps the target."""
     up = rising
     good = bounds.start
     while epsilon(good) > target:

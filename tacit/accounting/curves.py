@@ -25,7 +25,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The total over all tasks."""
+    """The privacy budget of all tasks together."""
 
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -33,7 +33,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One abscissa of one panel. ``rate`` is q of the dense, r of the sparse task; ``nonpriv_imp`` is sparse only."""
+    """One point of one panel. ``rate`` is q for the dense and r for the sparse task; ``nonpriv_imp`` is set for the
+    sparse task only."""
 
     kind: str
     population: int
@@ -51,17 +52,17 @@ class Point:
 
     @property
     def gain(self) -> float:
-        """How many times larger the error of aggregation alone is."""
+        """Factor by which the error of aggregation alone is larger."""
         return self.agg / self.sampagg
 
 
 def sigma_aggregation(budget: Budget, population: int, tasks: int, messages: int) -> float:
-    """Noise where everyone's part in each task is known: a device takes part in ``ceil(T M / N)`` of them."""
+    """Sigma where it is known who takes part in each task: a device takes part in ``ceil(T M / N)`` of them."""
     return sigma_gaussian(budget.epsilon, budget.delta) * math.sqrt(math.ceil(tasks * messages / population))
 
 
 def dense(budget: Budget, population: int, cells: int, tasks: int, messages: int) -> Point:
-    """A histogram whose values are spread over all cells. ``ValueError`` for more messages than devices."""
+    """A histogram whose values are spread over all cells. Raises ``ValueError`` for more messages than devices."""
     _check(population, cells, tasks, messages)
     rate = messages / population
     agg = sigma_aggregation(budget, population, tasks, messages)

@@ -1,4 +1,5 @@
-"""What devices run, as an operator asks about it: local randomizers, their shuffled or summed reports, noise shares.
+"""Mechanisms that devices run, as an operator asks about them: local randomizers, shuffled or summed reports, noise
+shares.
 
 Every answer comes from the function in ``tacit.dp`` that devices and aggregators use themselves.
 """
@@ -22,11 +23,11 @@ from tacit.methods.statistics import HISTOGRAM, Shape
 
 Quantities = dict[str, float]
 _NEVER = 1e-9
-"""The delta for which a method is tuned whose single report is asked about."""
+"""The delta for which a method is tuned when only a single report is considered."""
 
 
 def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Quantities]:
-    """n shuffled reports by one of the clones bounds."""
+    """Make the entry for n shuffled reports from one of the clones bounds."""
 
     def compute(e0: float, n: int, delta: float) -> Quantities:
         return {"epsilon": bound(e0, n, delta)}
@@ -35,7 +36,8 @@ def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Quant
 
 
 def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Quantities:
-    """Example 6: a shuffled batch, sampled, its size hidden; the inner step at delta/q beside it."""
+    """Example 6 of the SA2 paper: a shuffled, sampled batch whose size is hidden, together with its inner step at
+    delta/q."""
     inner = amplification.epsilon_fmt22(e0, n, delta)
     looser = amplification.epsilon_fmt22(e0, n, min(delta / q, 0.5))
     return {
@@ -46,13 +48,14 @@ def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Quantities:
 
 
 def rr_exact_sum(e0: float, n: int, delta: float) -> Quantities:
-    """One count of randomised bits."""
+    """The exact count of n randomised bits."""
     flip = rr_exact.rr_flip(e0)
     return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
 
 
 def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> Quantities:
-    """The counts of RAPPOR vectors; e0 is by ``relation``: two cells change by replacement, one by deletion."""
+    """The counts of n RAPPOR vectors. e0 is stated for ``relation``: two cells change by replacement, one by
+    deletion."""
     if relation is Relation.DELETION:
         return rr_exact_sum(e0, n, delta)
     flip = rr_exact.rappor_flip(e0)
@@ -60,13 +63,13 @@ def rappor_exact_sums(e0: float, n: int, delta: float, relation: Relation) -> Qu
 
 
 def rr_local(e0: float, n: int = 1) -> Quantities:
-    """One randomised bit, and the error of the count that n of them give."""
+    """One randomised bit, and the error of the count over n of them."""
     flip = rr_exact.rr_flip(e0)
     return {"epsilon": e0, "keep": 1 - flip, "flip": flip, **_errors(1 - flip, flip, n)}
 
 
 def krr_local(e0: float, k: int, n: int = 1) -> Quantities:
-    """One of k categories, and the error of one category's count."""
+    """One randomised category out of k, and the error of one category's count."""
     if parameters.reports(k, "k") < 2:
         raise ValueError("k must be at least 2")
     other = 1 / (math.exp(parameters.local_epsilon(e0)) + k - 1)
@@ -75,8 +78,8 @@ def krr_local(e0: float, k: int, n: int = 1) -> Quantities:
 
 
 def one_report(method: type[LocalMethod]) -> Callable[..., Quantities]:
-    """One report of a method of k categories, and the error of one category's count, before outputs that are too heavy
-    are kept back."""
+    """One report of a method for k categories, and the error of one category's count, without the rejection of outputs
+    whose proof is too heavy."""
 
     def compute(e0: float, k: int, n: int = 1) -> Quantities:
         shape = Shape(HISTOGRAM, parameters.reports(k, "k"))
@@ -88,7 +91,7 @@ def one_report(method: type[LocalMethod]) -> Callable[..., Quantities]:
 
 
 def rappor_local(e0: float, relation: Relation, n: int = 1) -> Quantities:
-    """One RAPPOR vector, every cell flipped alike; e0 is by ``relation``."""
+    """One RAPPOR vector with every cell flipped at the same rate; e0 is stated for ``relation``."""
     flip = rr_exact.rr_flip(e0) if relation is Relation.DELETION else rr_exact.rappor_flip(e0)
     one = math.log1p(-flip) - math.log(flip)
     both = {"epsilon_replacement": 2 * one, "epsilon_deletion": one}
@@ -105,8 +108,9 @@ def flips_exact(
     cells: int = 1,
     batch_flips: int = 0,
 ) -> Quantities:
-    """Noise shares in ``cells`` (1: a count, sum or mean; 2: a histogram) that one replaced answer of values 0 to
-    ``maximum`` moves; an answer that becomes all zero moves one. ``batch_flips`` are those of one honest aggregator."""
+    """Noise shares in a sum in which one replaced answer moves ``cells`` cells (1: a count, sum or mean; 2: a
+    histogram) by up to ``maximum``; an answer that becomes all zero moves one cell. ``batch_flips`` are the flips that
+    one honest aggregator adds."""
     moved = 1 if relation is Relation.DELETION else cells
     step = NoiseStep(_positive("scale", scale), _positive("flips", flips), _positive("maximum", maximum), moved,
                      batch_flips=_spare(batch_flips))  # fmt: skip
@@ -125,8 +129,8 @@ def flips_vector(
     signs: int = 2,
     batch_flips: int = 0,
 ) -> Quantities:
-    """Noise shares in ``length`` entries that lie at most ``maximum`` apart, of vectors of L2 norm up to ``norm``;
-    ``signs`` is 1 where no entry may be negative (or none positive)."""
+    """Noise shares in a sum of vectors of ``length`` entries, each at most ``maximum`` apart, with L2 norm up to
+    ``norm``. ``signs`` is 1 where no entry may be negative (or none positive), else 2."""
     if signs not in (1, 2):
         raise ValueError("signs must be 1 or 2")
     for name, value in (("length", length), ("maximum", maximum), ("norm", norm)):
@@ -142,18 +146,19 @@ def flips_vector(
 
 
 def sampled_visibly(epsilon: float, q: float, n: int, delta: float) -> Quantities:
-    """A batch of n in plain view on a sample (P17b)."""
+    """A sampled batch of n whose size is visible (P17b)."""
     amplified = sampling.amplify_visible(epsilon, q, n, delta)
     if amplified is None:
-        raise ValueError("sampling may not be claimed with these q, n and delta (P17b)")
+        raise ValueError("amplification by sampling cannot be claimed with these q, n and delta (P17b)")
     return {"epsilon": amplified, "q_eff": sampling.q_eff(q, n, delta / sampling.SPLIT)}
 
 
 def hidden_count(
     epsilon: float, q: float, n: int, delta: float, q0: float | None = None, intensity: float = 0.0, devices: int = 0
 ) -> Quantities:
-    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` for the default answer) or dummies; under
-    importance sampling with ``devices`` at least (default: one), whether the batch fills or not."""
+    """A pure ``epsilon`` of a batch of n under importance sampling (``q0`` is the rate of the default answer) or
+    dummies. Under importance sampling there are at least ``devices`` devices (default: one), and the bound holds
+    whether the batch fills or not."""
     if intensity and not devices:
         raise ValueError("dummies need the number of devices")
     rates = SendingRates(q, q if q0 is None else q0, intensity / devices if devices else 0.0)
@@ -175,7 +180,7 @@ def _shares(step: NoiseStep, n: int, delta: float) -> Quantities:
 
 
 def _errors(hit: float, noise: float, n: int) -> Quantities:
-    """Exact errors of the count that n reports give where nobody holds the value: standard deviation, and mean absolute
+    """Exact errors of the count over n reports where nobody holds the value: standard deviation, and mean absolute
     error (A. de Moivre: ``E|X - n p| = 2 (m + 1) (1 - p) Pr[X = m + 1]``, ``m = floor(n p)``)."""
     parameters.reports(n)
     m = math.floor(n * noise)

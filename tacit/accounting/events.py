@@ -16,7 +16,7 @@ MAX_COUNT = 10**7
 
 
 class Relation(enum.StrEnum):
-    """Which two data sets must not be told apart."""
+    """The neighbouring relation: which two data sets must not be told apart."""
 
     ADD_REMOVE = "add-remove"
     """One report exists or does not."""
@@ -27,7 +27,7 @@ class Relation(enum.StrEnum):
 
     @property
     def contributions(self) -> int:
-        """How many times one report's largest contribution the statistics of two neighbours lie apart."""
+        """How many times one report's largest contribution separates the statistics of two neighbouring data sets."""
         return 2 if self is Relation.REPLACEMENT else 1
 
 
@@ -83,7 +83,7 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True, slots=True)
 class RandomisedResponse:
-    """k-ary randomised response of one device's category, seen as it is: ``epsilon0`` by replacement."""
+    """k-ary randomised response of one device's category, each response visible: ``epsilon0`` by replacement."""
 
     epsilon0: float
     categories: int = 2
@@ -96,7 +96,7 @@ class RandomisedResponse:
 
 @dataclass(frozen=True, slots=True)
 class Approximate:
-    """Something of which only an (epsilon, delta) is known, such as a shuffled batch (FMT22)."""
+    """A mechanism of which only an (epsilon, delta) is known, such as a shuffled batch (FMT22)."""
 
     epsilon: float
     delta: float

@@ -1,4 +1,4 @@
-"""The worked examples of the SA2 paper and of its appendix, computed: what is true where the paper is not.
+"""The worked examples of the SA2 paper and of its appendix, recomputed, including those where the paper is wrong.
 
 ``ex5_2500_pld`` is 1.02, not the paper's 0.8, which no accountant reproduces; Example 4 needs the bound of 2022.
 """
@@ -14,8 +14,8 @@ from tacit.accounting.mechanisms import MECHANISMS, explain, relation_of
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One number: ``value`` is the member ``answers`` of what ``mechanism`` says about ``parameters``, by ``relation``
-    (none: the mechanism's first)."""
+    """One number of an example: ``value`` is the member ``answers`` of what ``mechanism`` returns for ``parameters``
+    under ``relation`` (None: the mechanism's first relation)."""
 
     id: str
     mechanism: str
@@ -24,7 +24,7 @@ class Example:
     relation: Relation | None = None
 
     def row(self) -> dict[str, object]:
-        """The example, computed."""
+        """Compute the example and return it as a row."""
         return {
             "id": self.id,
             "mechanism": self.mechanism,
@@ -55,6 +55,6 @@ EXAMPLES = (
 
 
 def rows() -> Iterator[dict[str, object]]:
-    """Every example, computed now."""
+    """Yield every example, computed now."""
     for example in EXAMPLES:
         yield example.row()

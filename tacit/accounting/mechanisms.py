@@ -1,7 +1,7 @@
-"""Every mechanism that the platform accounts for, by name: what it takes, under which relations, what it answers.
+"""Every mechanism that the platform accounts for, by name: its parameters, its relations and its answers.
 
-``explain`` computes; nothing here is stored. The functions that cost little come from ``tacit.dp`` and are the ones
-that devices use; compositions come from the PLD accountant.
+``explain`` computes; nothing here is stored. The cheap functions come from ``tacit.dp`` and are the ones that devices
+use; compositions come from the PLD accountant.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ REPLACED, ADDED, DELETED = Relation.REPLACEMENT, Relation.ADD_REMOVE, Relation.D
 
 @dataclass(frozen=True, slots=True)
 class MechanismEntry:
-    """One mechanism of the table: ``compute`` takes the parameters that its signature names, and the relation where the
+    """One mechanism of the table. ``compute`` takes the parameters that its signature names, and the relation where the
     answer depends on it.
 
-    ``relations`` says what neighbours are under each relation that has an answer; the first one is meant where none is
-    given. ``rising`` and ``falling`` name the parameters with which epsilon grows and shrinks.
+    ``relations`` says, for each supported relation, what two neighbouring data sets differ in; the first is the
+    default. ``rising`` and ``falling`` name the parameters with which epsilon grows and shrinks.
     """
 
     name: str
@@ -50,7 +50,7 @@ class MechanismEntry:
 
     @property
     def relation(self) -> Relation:
-        """The relation that is meant where none is given."""
+        """The default relation."""
         return next(iter(self.relations))
 
     def parameters(self) -> dict[str, bool]:
@@ -59,11 +59,12 @@ class MechanismEntry:
         return {name: one.default is one.empty for name, one in found.items() if name != "relation"}
 
     def integral(self, parameter: str) -> bool:
-        """Whether a parameter is a whole number."""
+        """Whether a parameter must be a whole number."""
         return bool(self._signature.parameters[parameter].annotation == "int")
 
     def answers(self, given: Mapping[str, Any], relation: Relation) -> Quantities:
-        """``compute``, whole numbers as integers. ``ValueError`` or ``TypeError`` name what is out of range."""
+        """Call ``compute`` with whole-number parameters as integers. ``ValueError`` or ``TypeError`` names what is out
+        of range."""
         values = {
             name: int(value) if self.integral(name) and isinstance(value, float) and value.is_integer() else value
             for name, value in given.items()
@@ -72,10 +73,11 @@ class MechanismEntry:
 
 
 def explain(name: str, given: Mapping[str, Any], relation: Relation | None = None) -> Quantities:
-    """What mechanism ``name`` costs, or needs, with the parameters ``given``, under ``relation`` (none: its first).
+    """Compute what mechanism ``name`` costs, or needs, with the parameters ``given`` under ``relation`` (None: its
+    first).
 
-    Raises ``Refusal`` whose rule names the mechanism: for an unknown one, a missing or superfluous parameter, a value
-    out of range; and ``mechanism-relation`` for a relation under which it has no answer.
+    Raises ``Refusal`` whose rule names the mechanism: for an unknown mechanism, a missing or superfluous parameter, or
+    a value out of range; and ``mechanism-relation`` for a relation under which it has no answer.
     """
     entry = entry_of(name)
     chosen = relation_of(entry, relation)
@@ -93,7 +95,7 @@ def explain(name: str, given: Mapping[str, Any], relation: Relation | None = Non
 
 
 def entry_of(name: str) -> MechanismEntry:
-    """The mechanism of this name. Refusal ``mechanism-unknown``."""
+    """Return the mechanism of this name. Raises refusal ``mechanism-unknown``."""
     entry = MECHANISMS.get(name)
     if entry is None:
         raise Refusal("mechanism-unknown", f"{name} is not known; choose one of {', '.join(MECHANISMS)}")
@@ -101,11 +103,12 @@ def entry_of(name: str) -> MechanismEntry:
 
 
 def relation_of(entry: MechanismEntry, wanted: Relation | None) -> Relation:
-    """The relation to answer by. Refusal ``mechanism-relation`` names those that the mechanism has."""
+    """Return the relation to use. Raises refusal ``mechanism-relation``, which names the supported ones."""
     if wanted is None or wanted in entry.relations:
         return wanted or entry.relation
     raise Refusal(
-        "mechanism-relation", f"{entry.name} has no answer by {wanted}; it has one by {', '.join(entry.relations)}"
+        "mechanism-relation",
+        f"{entry.name} has no answer for {wanted}; choose one of {', '.join(entry.relations)}",
     )
 
 
@@ -126,7 +129,8 @@ def _composition(epsilon: float, delta: float, rounds: int, total_delta: float) 
 
 
 def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Quantities:
-    """What the operator's accountant says, what devices and aggregators say, and what adding the epsilons would."""
+    """The operator's accountant, the bound that devices and aggregators use, and the plain sum of the epsilons, side by
+    side."""
     if not steps:
         raise ValueError("at least one step is needed")
     light = epsilon_heterogeneous(steps, total_delta)
@@ -139,7 +143,7 @@ def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Quantities:
 
 
 def _further() -> Iterator[MechanismEntry]:
-    """The methods of categories that hide an answer by themselves and have nothing to say beyond that."""
+    """Entries for the categorical methods that hide an answer locally and have no further parameters."""
     for one in METHODS.values():
         if issubclass(one, LocalMethod) and one not in (Rr, Krr, Rappor):
             told = "one report of k categories, randomised by " + one.NAME
@@ -147,8 +151,8 @@ def _further() -> Iterator[MechanismEntry]:
 
 
 _VALUE = {REPLACED: "one device's value becomes any other value"}
-_BIT = {**_VALUE, DELETED: "one device's bit becomes 0, which is the same"}
-_CATEGORY = {**_VALUE, DELETED: "one device's category becomes a fixed one, which is the same at worst"}
+_BIT = {**_VALUE, DELETED: "one device's bit becomes 0, which costs the same"}
+_CATEGORY = {**_VALUE, DELETED: "one device's category becomes a fixed one, which costs the same at worst"}
 _RAPPOR = {
     REPLACED: "one device's category becomes another one: two cells change; e0 is by replacement",
     DELETED: "one device's vector becomes all zero: one cell changes; e0 is by deletion",
@@ -211,10 +215,12 @@ MECHANISMS: dict[str, MechanismEntry] = {
             devices.flips_vector, ("scale", "length", "maximum", "norm"), _SHARES_FALL,
         ),
         MechanismEntry(
-            "gaussian", _CONTRIBUTION, "Gaussian noise, any number of releases",
+            "gaussian", _CONTRIBUTION, "Gaussian noise, one or more releases",
             server.gaussian, _NOISE_RISES, ("sigma", "delta"),
         ),
-        MechanismEntry("gaussian-sigma", _CONTRIBUTION, "the noise that (epsilon, delta) needs", server.gaussian_sigma),
+        MechanismEntry(
+            "gaussian-sigma", _CONTRIBUTION, "the Gaussian noise that (epsilon, delta) needs", server.gaussian_sigma
+        ),
         MechanismEntry(
             "subsampled-gaussian", _CONTRIBUTION, "Poisson-sampled Gaussian rounds, sensitivity 1 (PLD and RDP)",
             server.subsampled, ("q", "rounds"), ("sigma", "delta"),
@@ -242,7 +248,8 @@ MECHANISMS: dict[str, MechanismEntry] = {
         ),
         MechanismEntry("dummies", _SENT, "expected dummies that hide whether one device sent", _dummies),
         MechanismEntry(
-            "dummies-cost", _SENT, "what so many expected dummies leave", _dummies_cost, (), ("intensity", "delta")
+            "dummies-cost", _SENT, "the epsilon that a given number of expected dummies leaves",
+            _dummies_cost, (), ("intensity", "delta"),
         ),
         MechanismEntry(
             "donation", _HIDDEN, "randomised donation time over m slots", server.donation, ("epsilon",), ("m",)

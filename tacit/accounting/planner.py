@@ -1,4 +1,4 @@
-"""Before a recipe exists: what each model and randomizer would cost and how accurate it would be.
+"""Planning before a recipe exists: what each model and randomizer would cost and how accurate it would be.
 
 All alternatives spend the same (epsilon, delta) against one aggregator or the analyst, by replacement, over one
 question. The error is the standard deviation of one number of the answer: a count of devices, a total or a mean.
@@ -13,9 +13,9 @@ from tacit.methods.registry import methods_for
 
 
 def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alternative]:
-    """Every alternative at one sampling rate: the one with the fewest contributions that keeps the error
-    within ``stderr``, or the most accurate one where none does or nothing is wanted. The most accurate one comes first;
-    those that cannot meet the requirements are left out.
+    """Return every alternative, each at one sampling rate: the rate with the fewest contributions that keeps the error
+    within ``stderr``, or the most accurate rate where none does or no ``stderr`` is given. The most accurate
+    alternative comes first; those that cannot meet the requirements are left out.
     """
     found = [central(needs)]
     for some in (aggregated(needs), *(sampled(needs, method) for method in methods_for(needs.shape))):
@@ -31,9 +31,10 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
 
 
 def proposal(found: list[Alternative], stderr: float | None = None) -> Alternative:
-    """Of what ``alternatives`` gave, the one that this platform runs and that is allowed: the one with the fewest
-    contributions within ``stderr``, or the most accurate one. Raises ``Refusal``: ``no-local-guarantee`` where only
-    noise shares would do, ``population-too-small``, ``accuracy-unreachable`` with what can be reached.
+    """Choose, from the result of ``alternatives``, one that this platform runs and policy allows: the one with the
+    fewest contributions within ``stderr``, or the most accurate one without ``stderr``. Raises ``Refusal``:
+    ``no-local-guarantee`` where only noise shares would do, ``population-too-small``, or ``accuracy-unreachable`` with
+    the error that can be reached.
     """
     allowed = [one for one in found if one.available]
     if not allowed:
@@ -44,8 +45,11 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
     if not enough:
         least = allowed[0].stderr
         more = [one for one in found if one.is_summed and one.stderr <= stderr and not one.available]
-        hint = "; noise shares would do, where policy accepts no local guarantee" if more else ""
-        raise Refusal("accuracy-unreachable", f"an error of {stderr:g} is wanted; {least:.4g} can be reached{hint}")
+        hint = "; noise shares would reach it if policy allowed recipes without a local guarantee" if more else ""
+        raise Refusal(
+            "accuracy-unreachable",
+            f"an error of {stderr:g} was requested; the least that can be reached is {least:.4g}{hint}",
+        )
     return min(enough, key=lambda one: (one.contributions, one.stderr))
 
 
@@ -57,6 +61,6 @@ def _nothing(found: list[Alternative]) -> Refusal:
     if run and all(one.is_summed for one in run):
         return Refusal(
             NO_LOCAL_GUARANTEE,
-            "only noise shares answer this here, and policy accepts nothing without a local guarantee",
+            "only noise shares can answer this, and policy requires a local guarantee",
         )
-    return Refusal("population-too-small", "no batch that policy accepts comes out of so few devices")
+    return Refusal("population-too-small", "so few devices cannot fill a batch of the least size that policy allows")

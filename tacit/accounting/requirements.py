@@ -1,4 +1,4 @@
-"""What a planner is asked for, and what it answers with."""
+"""The input and the result of a planner."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ MAX_EPSILON0 = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What is wanted. ``cells`` counts the numbers in the answer; a histogram of 1 is a yes-or-no question. Values of
-    sums, means and vectors lie from ``low`` to ``high`` and are rounded to multiples of ``unit``; ``norm`` bounds a
-    vector's length. The rest is policy: ``max_epsilon0`` caps what one device's report tells, ``allow_unbounded_local``
-    says that it may tell everything, ``min_batch_size`` is the least batch; ``max_epsilon_half`` caps the claim at B/2
-    (0: twice epsilon, at least 2), ``max_with_relay`` and ``max_half_with_relay`` both claims without sampling (P17).
+    """The requirements of one question. ``cells`` counts the numbers in the answer; a histogram of 1 is a yes-or-no
+    question. Values of sums, means and vectors lie from ``low`` to ``high`` and are rounded to multiples of ``unit``;
+    ``norm`` bounds a vector's length. The rest is policy: ``max_epsilon0`` caps the local epsilon of one report,
+    ``allow_unbounded_local`` allows reports without a local guarantee, ``min_batch_size`` is the least batch;
+    ``max_epsilon_half`` caps the claim at B/2 (0: twice epsilon, at least 2), ``max_with_relay`` and
+    ``max_half_with_relay`` cap both claims without sampling (P17).
     """
 
     population: int
@@ -66,12 +67,12 @@ class Requirements:
 
     @property
     def kind(self) -> Statistic:
-        """What is asked; a histogram of one cell is a count."""
+        """The statistic as methods know it; a histogram of one cell is a count."""
         return COUNT if STATISTICS[self.statistic].is_one_hot and self.cells == 1 else STATISTICS[self.statistic]
 
     @property
     def shape(self) -> Shape:
-        """The question as methods see it."""
+        """The question in the form that methods take."""
         return Shape(self.kind, self.cells, self.low, self.high, self.unit, self.norm if self.kind.is_vector else None)
 
     @property
@@ -81,7 +82,7 @@ class Requirements:
 
     @property
     def holders(self) -> float:
-        """Devices whose answer falls into one cell."""
+        """Expected number of devices whose answer falls into one cell."""
         return self.population / max(2, self.cells)
 
     @property
@@ -92,15 +93,15 @@ class Requirements:
 
     @property
     def step(self) -> float:
-        """How far one replaced answer moves the answer, in its own units and by its Euclidean length."""
+        """How far one replaced answer moves the answer: Euclidean length, in the answer's own units."""
         if self.kind.is_vector:
             return self.unit * math.sqrt(self.vector_step.squares)
         return self.unit * self.maximum * math.sqrt(self.shape.moved)
 
     @property
     def truth(self) -> float:
-        """One number of the answer as it is supposed to be: a cell's holders, the total or the mean of values half of
-        which are at either end, 0 in a vector."""
+        """The assumed value of one number of the answer: a cell's holders; the total or the mean when half of the
+        values are at either end; 0 in a vector."""
         if self.counts:
             return self.holders
         if self.kind.is_vector:
@@ -109,32 +110,32 @@ class Requirements:
 
     @property
     def squares(self) -> list[float] | None:
-        """The sum of the squared values of an entry of vectors of full length in no particular direction; None where
-        ``truth`` says all that there is to say."""
+        """The sum of the squared values of one entry, for vectors of full length in no particular direction; None where
+        ``truth`` is all that is needed."""
         if not self.kind.is_vector:
             return None
         return [self.population * float(min(self.norm**2 / self.cells, max(-self.low, self.high) ** 2))]
 
     @property
     def scale(self) -> float:
-        """What an error is a share of: the population, the range of a total, or that of a mean."""
+        """What a relative error refers to: the population, the range of a total, or the range of a mean."""
         span = 1.0 if self.counts else float(self.high - self.low)
         return span if self.kind.is_ratio else self.population * span
 
     def of_total(self, stderr: float) -> float:
-        """The error of the answer whose total has the error ``stderr``: a mean divides by the population."""
+        """Convert the error ``stderr`` of a total into the error of the answer: a mean divides by the population."""
         return stderr / self.population if self.kind.is_ratio else stderr
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to ask. ``stderr`` in units of the answer (devices, for counts); ``contributions`` are expected;
-    ``epsilon0`` is None without a local guarantee; ``inner`` is what a batch may cost where its sampling is not counted
-    (what ``tacit recipe new`` takes); ``available`` says whether it may be proposed: this platform runs it, and what is
-    seen of one device is allowed.
+    """One way to ask. ``stderr`` is in units of the answer (devices, for counts); ``contributions`` is an expectation;
+    ``epsilon0`` is None without a local guarantee; ``inner`` is what a batch may cost before sampling is counted (what
+    ``tacit recipe new`` takes); ``available`` says whether it may be proposed: this platform runs it, and policy allows
+    its local epsilon.
 
-    ``method`` is what devices would run; it, ``chunk_length`` of its proof and ``upload_bytes``, the leader's share of
-    one contribution, are None for ways that the platform does not run.
+    ``method`` is what devices would run. It, the ``chunk_length`` of its proof and ``upload_bytes``, the size of the
+    leader's share of one contribution, are None for ways that the platform does not run.
     """
 
     model: str
@@ -152,7 +153,7 @@ class Alternative:
 
     @property
     def is_summed(self) -> bool:
-        """Whether the platform runs it and only the sum hides a device."""
+        """Whether the platform runs it and a device is hidden by the sum alone."""
         return self.method is not None and not self.method.IS_LOCAL
 
     def relative(self, needs: Requirements) -> float:

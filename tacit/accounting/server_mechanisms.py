@@ -1,7 +1,7 @@
-"""Noise that one trusted place adds to a sum, as an operator asks about it: once, sampled, repeated.
+"""Noise that one trusted party adds to a sum, as an operator asks about it: once, sampled, repeated.
 
-``sensitivity`` bounds the norm (L2 for Gaussians, L1 for Laplace noise) of one report's contribution; by replacement
-two neighbours lie twice that apart.
+``sensitivity`` bounds the norm (L2 for Gaussian, L1 for Laplace noise) of one report's contribution; by replacement two
+neighbours lie twice that apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def gaussian(sigma: float, delta: float, relation: Relation, sensitivity: float 
 
 
 def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity: float = 1.0) -> Quantities:
-    """The noise of one release, and what the textbook's formula would take."""
+    """The noise of one release, beside what the textbook formula would require."""
     moved = sensitivity * relation.contributions
     return {
         "sigma": sigma_gaussian(epsilon, delta, moved),
@@ -33,7 +33,8 @@ def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity
 
 
 def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Quantities:
-    """Poisson-sampled rounds of contributions up to 1; by Renyi divergences too where the relation has them."""
+    """Poisson-sampled rounds of contributions up to 1; also by Renyi divergences where they are known for the
+    relation."""
     event = Repeated(Sampled(Gaussian(sigma), q), rounds)
     answer = {"epsilon": epsilon_pld(event, delta, relation)}
     if relation is not Relation.REPLACEMENT:
@@ -68,9 +69,10 @@ def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Quantiti
 
 
 def donation(epsilon: float, delta: float, m: int) -> Quantities:
-    """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots with probability
-    1/m, the first one taken, batch sizes unseen; the total delta is 2 delta. That a device may never take part bounds
-    both answers; the Gaussian's own distribution, or the composition of steps, may be less."""
+    """Appendix A of the SA2 paper for a Gaussian round calibrated to (epsilon, delta): each of m slots has probability
+    1/m, the first one drawn is taken, batch sizes are unseen; the total delta is 2 delta. Both answers are bounded by
+    the possibility that a device never takes part; the Gaussian's own distribution, or the composition of steps, may
+    give less."""
     slots = parameters.reports(m, "m")
     parameters.failure_probability(delta)
     sigma = sigma_gaussian(epsilon, delta)

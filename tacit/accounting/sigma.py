@@ -1,4 +1,4 @@
-"""The noise that a composition needs, found from the accountant's own answers and never on its unsafe side."""
+"""Find the noise that a composition needs from the accountant's own answers, always erring on the safe side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One SQL database of one service, whatever kind it is: SQLAlchemy 2 Core, async.
+"""One SQL database of one service, of either kind: SQLAlchemy 2 Core, async.
 
 ``tacit.adapters.sql`` opens one by its URL; ``tacit.adapters.sqlite`` and ``tacit.adapters.postgres`` are the kinds.
-Both keep one promise: writers run one after another, also those of other processes, unless a transaction says that it
-may run beside others (``shared``), and what a block did is durable when it ends.
+Both give the same guarantees: writers run one after another, including those of other processes, unless a transaction
+is opened as ``shared``; and what a block did is durable when it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.adapters.migrate import PROBE_TABLE, upgrade_async
 from tacit.adapters.watermark import CREATE, Watermark
 
 ROOM_BYTES = 1 << 18
-"""What a store that was full must take before it counts as having room."""
+"""A store that was full must accept a write of this many bytes before it counts as having room."""
 _PROBE_BYTES = 8
 
 _CREATE_PROBE = f"CREATE TABLE IF NOT EXISTS {PROBE_TABLE} (place INTEGER PRIMARY KEY, bytes {{bytes}} NOT NULL)"
@@ -36,9 +36,9 @@ _PROBE = sa.text(
 class Database(ABC):
     """An open database whose schema is up to date; ``close`` must end it.
 
-    ``dialect``: what it says in words of its own. ``shard``: a small number that tells this process from the others on
-    the database; it says where to write, and nothing may depend on its being unique. ``leading``: what ``leads`` said
-    last.
+    ``dialect``: the statements that differ between the kinds. ``shard``: a small number that tells this process from
+    the others on the database; it says where to write, and nothing may depend on its being unique. ``leading``: the
+    last result of ``leads``.
     """
 
     dialect: ClassVar[Dialect]
@@ -46,7 +46,7 @@ class Database(ABC):
     leading = True
 
     def __init__(self, engine: AsyncEngine, mark: Watermark | None = None) -> None:
-        """``mark``: what tells that the database is from the past."""
+        """``mark``: the watermark that detects a database restored from a backup."""
         self._engine = engine
         self._mark = mark
         self._advanced: tuple[int, int] | None = None
@@ -56,32 +56,35 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self, *, shared: bool = False) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A write transaction: committed when the block ends, rolled back when it raises. It runs alone; ``shared``
-        allows a database that can to run it beside other shared ones. Those of this process queue here.
+        """Open a write transaction: committed when the block ends, rolled back when it raises. It runs alone;
+        ``shared`` lets a database that can do so run it beside other shared ones. Transactions of this process queue
+        here.
 
-        Raises ``Unavailable`` where there is no room or the database does not answer, and ``Fatal`` where it was taken
-        by another process.
+        Raises ``Unavailable`` where there is no room or the database does not answer, and ``Fatal`` where another
+        process has taken it.
         """
 
     @abstractmethod
     def read(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A read transaction: one consistent snapshot, beside any writer. Raises ``Unavailable``."""
+        """Open a read transaction: one consistent snapshot, beside any writer. Raises ``Unavailable``."""
 
     @abstractmethod
     async def checkpoint(self) -> None:
-        """Make bytes that were overwritten in tables vanish from the files too, where that is this process's to do."""
+        """Remove bytes that were overwritten in tables from the files too, where this process is responsible for
+        that."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Give the database free and close every connection."""
+        """Release the database and close every connection."""
 
     async def call(self, function: str, *values: Any) -> list[Any] | None:
-        """The rows of a stored function that is a shared write transaction by itself; ``None`` where the database has
-        no such short way, and nothing was done."""
+        """Call a stored function that is a shared write transaction by itself and return its rows; ``None``, with
+        nothing done, where the database has no such function."""
         return None
 
     async def leads(self) -> bool:
-        """Whether this process coordinates all that have the database open: it does where it has it alone."""
+        """Whether this process coordinates all processes that have the database open; always true where it has the
+        database alone."""
         return True
 
     async def insert_new(
@@ -95,13 +98,13 @@ class Database(ABC):
 
     @property
     def closed_until(self) -> int:
-        """The POSIX second before which everything may have been spent: an operator has accepted a database from the
-        past; 0 where nobody did."""
+        """The POSIX second before which everything may have been spent, because an operator accepted a restored
+        database; 0 where nobody did."""
         return 0 if self._mark is None else self._mark.closed_until
 
     async def spend(self, connection: AsyncConnection) -> None:
-        """Say, as the last thing in a write transaction, that something in it must not happen a second time: it goes
-        into the mark with the commit. Raises ``RolledBack`` where the database is older than its mark."""
+        """Mark a write transaction as one whose effect must not happen twice; call it last. The mark is updated with
+        the commit. Raises ``RolledBack`` where the database is older than its mark."""
         if self._mark is not None:
             shard = self.shard
             count = await self._mark.advance(connection, shard, counts_all=self.dialect.counts_all)
@@ -109,14 +112,17 @@ class Database(ABC):
 
     @property
     def trouble(self) -> str:
-        """What the last writes met with, where the database was away, full or from the past."""
+        """The problem that the last writes met, where the database was unreachable, full or restored from the past."""
         return self.durability.trouble
 
     async def probe(self) -> None:
-        """Write a few bytes durably, in one row of this process; ``ROOM_BYTES`` where the last write found no room.
-        Raises as ``transaction`` does."""
+        """Write a few bytes durably, in one row of this process; ``ROOM_BYTES`` if the last write found no room. Raises
+        as ``transaction`` does."""
         full = self.durability.lacks_room
-        row = {"place": self.shard, "bytes": os.urandom(ROOM_BYTES if full else _PROBE_BYTES)}  # never what was there
+        row = {
+            "place": self.shard,
+            "bytes": os.urandom(ROOM_BYTES if full else _PROBE_BYTES),
+        }  # random, so that the write is never a no-op
         async with self.transaction(shared=True) as connection:
             await connection.execute(_PROBE, row)
         if full:
@@ -141,7 +147,7 @@ class Database(ABC):
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """The lock of writers. A task that waits for itself is a programming error, not a hang."""
+        """Hold the lock of writers. A task that would wait for itself gets an error instead of a deadlock."""
         task = asyncio.current_task()
         if task is not None and self._holder is task:
             raise RuntimeError("this task already has the database's write transaction open")

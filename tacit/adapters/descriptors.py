@@ -1,4 +1,4 @@
-"""How many files a process may have open."""
+"""The limit on open files of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import resource
 
 
 def raise_limit() -> int:
-    """Raise this process's own limit to what it is allowed, for what holds many sockets and files; returns it."""
+    """Raise this process's soft limit on open files to the hard limit, for processes with many sockets and files;
+    return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,6 +1,6 @@
-"""What one kind of database says or does in words of its own: statements, bulk rows, storage, errors.
+"""What differs between the kinds of database: statements, bulk rows, storage, errors.
 
-A store writes SQLAlchemy Core where that means the same everywhere, and asks its database's ``Dialect`` for the rest. A
+A store writes SQLAlchemy Core where that means the same everywhere, and uses its database's ``Dialect`` for the rest. A
 method that takes a connection works within the transaction that is open on it.
 """
 
@@ -18,15 +18,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tacit.adapters.upsert import Upsert
 
 SLICE = 1 << 16
-"""Numbers of one slice of a ``NumberedTable``."""
+"""Sequence numbers in one slice of a ``NumberedTable``."""
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """``columns`` of the rows of one table whose columns are ``equal`` to a value each, and whose ``key`` is one of any
-    number of values."""
+    """A selection of rows of one table: those in which the columns of ``equal`` have the given values and ``key`` is
+    one of any number of values; ``columns`` are the columns to return."""
 
     columns: tuple[sa.Column[Any], ...]
     key: sa.Column[Any]
@@ -35,23 +35,24 @@ class Rows:
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """What ``NumberedTable.scrub`` did: slices dropped, and slices rewritten with the rows that are still needed."""
+    """The result of ``NumberedTable.scrub``: the slices dropped, and the slices rewritten with only the rows still
+    needed."""
 
     dropped: int = 0
     rewritten: int = 0
 
 
 class NumberedTable(ABC):
-    """A table whose rows are numbered as they come (column ``seq``) and deleted soon, so that their bytes must go, too:
-    at once, or with the *slice* of ``SLICE`` numbers that they lie in. Bound to one open transaction."""
+    """A table whose rows are numbered in insertion order (column ``seq``) and deleted soon, with their bytes: at once,
+    or with the *slice* of ``SLICE`` numbers in which they lie. Bound to one open transaction."""
 
     @abstractmethod
     async def take(self, count: int) -> list[int]:
-        """``count`` numbers that no row has had, in order."""
+        """Reserve ``count`` numbers that no row has had, in order."""
 
     @abstractmethod
     async def slices(self) -> set[int]:
-        """Numbers of the slices that there are; none where bytes go at once."""
+        """Numbers of the existing slices; empty where bytes are erased at once."""
 
     @abstractmethod
     async def lacks_room(self) -> bool:
@@ -59,46 +60,46 @@ class NumberedTable(ABC):
 
     @abstractmethod
     async def make_room(self) -> None:
-        """Make the slices that the next rows go to. Alone: it takes the whole table's lock."""
+        """Create the slices for the next rows. Needs a transaction that runs alone: it locks the whole table."""
 
     @abstractmethod
     async def close_slice(self) -> None:
-        """Let the next row begin a new slice, unless the present one is untouched. Alone."""
+        """Let the next row begin a new slice, unless the present one is unused. Needs a transaction that runs alone."""
 
     @abstractmethod
     async def scrub(self, needed: Iterable[int], *, rewrite: bool) -> Scrubbed:
-        """Drop the closed slices that hold no row and none of the numbers ``needed``; with ``rewrite`` those that hold
-        little are written anew without what was deleted. Alone."""
+        """Drop the closed slices that hold no row and none of the numbers ``needed``; with ``rewrite``, also rewrite
+        those that hold few rows, without what was deleted. Needs a transaction that runs alone."""
 
 
 class Dialect(ABC):
-    """One kind of database. ``bytes_type``: what it calls a column of bytes; ``counts_all``: whether several processes,
-    each with a shard of its own, may have a database of this kind open."""
+    """One kind of database. ``bytes_type``: the name of its column type for bytes; ``counts_all``: whether several
+    processes, each with its own shard, may have a database of this kind open."""
 
     bytes_type: ClassVar[str]
     counts_all: ClassVar[bool]
 
     @abstractmethod
     def typed(self) -> AbstractContextManager[None]:
-        """Errors of the database's surroundings (no connection, no room, another writer) become ``Unavailable``; those
-        of a statement (a violated constraint) stay what they are."""
+        """Turn errors of the database's environment (no connection, no room, another writer) into ``Unavailable``;
+        errors of a statement (a violated constraint) pass unchanged."""
 
     @abstractmethod
     def upsert(self, table: sa.Table) -> Upsert:
-        """An INSERT that knows ``on_conflict_do_nothing``, ``on_conflict_do_update`` and ``excluded``."""
+        """An INSERT that supports ``on_conflict_do_nothing``, ``on_conflict_do_update`` and ``excluded``."""
 
     @abstractmethod
     def pieces(self, values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-        """``values`` in as many parts as one statement each can name; none for no values."""
+        """Split ``values`` into parts small enough for one statement each; yields nothing for no values."""
 
     @abstractmethod
     def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
-        """``column`` is one of ``values``, which are one of ``pieces``."""
+        """The condition that ``column`` is one of ``values``; these are one part from ``pieces``."""
 
     @abstractmethod
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
-        """What the ``sources``, whose columns are of the same types, have of ``values``, in the order of the sources;
-        for queries that are hot, or give many rows."""
+        """Select the rows of ``sources`` (whose columns have the same types) that match ``values``, in the order of the
+        sources; for frequent queries or those with many rows."""
 
     @abstractmethod
     async def delete_among(self, connection: AsyncConnection, key: sa.Column[Any], values: Sequence[Any]) -> None:
@@ -122,9 +123,10 @@ class Dialect(ABC):
         *,
         mostly_new: bool = False,
     ) -> list[Any]:
-        """Insert those of ``rows`` that violate no unique constraint; returns the ``key`` column of the ones that were
-        inserted. Waits for other transactions that insert the same. ``mostly_new``: seldom is one of them there."""
+        """Insert those of ``rows`` that violate no unique constraint; returns the ``key`` column of the inserted ones.
+        Waits for other transactions that insert the same rows. ``mostly_new``: few of the rows are expected to exist.
+        """
 
     @abstractmethod
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
-        """``table`` as a ``NumberedTable``, its numbers from ``sequence`` where the database has such."""
+        """``table`` as a ``NumberedTable``; its numbers come from ``sequence`` where the database has sequences."""

@@ -1,4 +1,4 @@
-"""What keeps a store from keeping anything, as its last writes found, until a write proves otherwise."""
+"""What prevents a store from writing durably, as found by its last writes, until a later write succeeds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _PAST, _ROOM, _AWAY = "past", "room", "away"
 
 
 class Durability:
-    """The trouble of one store.
+    """The write problem of one store.
 
-    A store that was away is well again after any write. One without room is not: what is left of the room in its own
-    files takes small writes while larger ones still fail, so ``has_room`` must be said, after a write of some size. One
-    that is from the past, or was taken by another process, needs a restart.
+    After an outage, any successful write clears it. A lack of room is different: the space left in the store's own
+    files takes small writes while larger ones still fail, so ``has_room`` must be called after a write of some size. A
+    database from the past, or one taken by another process, needs a restart.
     """
 
     def __init__(self) -> None:
@@ -25,25 +25,25 @@ class Durability:
 
     @property
     def trouble(self) -> str:
-        """What is wrong; empty where nothing is known to be."""
+        """What is wrong; empty where no problem is known."""
         return next((self._words[kind] for kind in (_PAST, _ROOM, _AWAY) if kind in self._words), "")
 
     @property
     def lacks_room(self) -> bool:
-        """Whether a write found no room, and ``has_room`` was not said since."""
+        """Whether a write found no room and ``has_room`` has not been called since."""
         return _ROOM in self._words
 
     def has_room(self) -> None:
-        """A write that needs more room than the others succeeded."""
+        """Record that a write that needs more room than the others succeeded."""
         self._words.pop(_ROOM, None)
 
     def ended(self, words: str) -> None:
-        """Nothing is written any more until a restart."""
+        """Record that nothing can be written until a restart, for the reason in ``words``."""
         self._words[_PAST] = words
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Around every durable write: what it raises goes on, and is remembered."""
+        """Wrap every durable write: its exceptions are recorded and re-raised."""
         try:
             yield
         except RolledBack as error:

@@ -1,4 +1,4 @@
-"""A log's resources in a folder, under the paths that they have over HTTP: reading a copy of a log, and making one."""
+"""A log's resources in a folder, under the same paths as over HTTP: reading a copy of a log, and making one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FolderTransport:
 
 
 class SavingTransport:
-    """Another transport, whose successful GET answers are written below a folder."""
+    """A transport that also saves the bodies of successful GET answers below a folder."""
 
     def __init__(self, transport: Transport, folder: Path) -> None:
         self._transport = transport

@@ -1,4 +1,5 @@
-"""One process at a time in a folder: an advisory lock that ends with its holder, and names him."""
+"""One process at a time in a folder: an advisory lock that is released when its holder ends, and that names the
+holder."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _LONGEST_NAME = 32
 
 @contextlib.contextmanager
 def alone_in(folder: Path, lock: str, taken: str) -> Iterator[None]:
-    """Hold the file ``lock`` of ``folder``, which is made with mode 0700 where it is missing, until the block ends.
+    """Hold the lock file ``lock`` in ``folder`` (made with mode 0700 where missing) until the block ends.
 
     Raises ``UsageError`` where the folder cannot be used, and where another process holds the lock: ``taken`` says what
     that means, and the process id is added.
@@ -29,6 +30,21 @@ def alone_in(folder: Path, lock: str, taken: str) -> Iterator[None]:
         _take(descriptor, folder, taken)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def turn_in(folder: Path, lock: str) -> Iterator[None]:
+    """Hold the file ``lock`` of ``folder`` until the block ends, once whoever holds it lets it go. Raises
+    ``UsageError`` where the folder cannot be used."""
+    try:
+        descriptor = os.open(folder / lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror or 'cannot be used'}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

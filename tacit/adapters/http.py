@@ -1,17 +1,18 @@
-"""HTTP between parties, and between a device and them: a pool of plain HTTP/1.1 connections per origin.
+"""HTTP between parties, and between devices and parties: a pool of plain HTTP/1.1 connections per origin.
 
-No redirect, no cookie, no content coding, no proxy settings, no header that tells which software speaks, bounds on all
-that is read. It spends a fifth of the processor time of aiohttp's client per exchange, which is most of what a relay
-costs.
+No redirects, cookies, content coding or proxy settings; no header that identifies the software; everything that is read
+is bounded. An exchange takes a fifth of the processor time of aiohttp's client, which is most of what a relay costs.
 
-A kept connection that its peer has just closed shows only when the next request fails. Whether that request may be
-sent again on a fresh connection is a question of what it does twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1):
+A kept connection that its peer has just closed shows only when the next request fails. Whether that request may be sent
+again on a fresh connection depends on what a second copy would do (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1):
 
 * nothing of it was written: it is sent again;
 * an idempotent method, or a POST whose sender says that its peers are idempotent by content (``repeat_posts``: DAP
-  uploads and aggregation jobs are), on a connection that was used before and closed without a byte of an answer: once;
-* everything else, a relay's messages above all (RFC 9458 section 6.2 asks for a positive sign that the request was not
-  processed, and a gateway answers a second copy with a refusal): never. The client is told 502 and sends afresh.
+  uploads and aggregation jobs are), on a connection that was used before and closed without a byte of an answer: it is
+  sent again once;
+* everything else, above all a relay's messages (RFC 9458 section 6.2 asks for a positive sign that the request was not
+  processed, and a gateway answers a second copy with a refusal): never. The client gets a 502 and sends a fresh
+  request.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 
 IDLE_SECONDS = 15.0
-"""A connection that idled for longer is not used again; below the 75 s after which our servers close one."""
+"""A connection that has been idle for longer is not reused; below the 75 s after which our servers close one."""
 AGE_SECONDS = 300.0
-"""Connections retire, so that peers behind one name or one port get their share again."""
+"""Connections are closed at this age, so that load spreads again over peers behind one name or port."""
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _FIXED = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"})
@@ -46,7 +47,7 @@ _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a URL points to; ``target`` and ``host`` as they stand in a request."""
+    """The address in a URL; ``target`` and ``host`` as they appear in a request."""
 
     origin: str
     name: str
@@ -59,13 +60,13 @@ class _Place:
 class HttpTransport:
     """A ``Transport`` over real HTTP. Close it (or use ``async with``) in the loop that used it.
 
-    * ``timeout``: seconds for a whole exchange, waiting for a connection included; ``connect_timeout`` for making one.
+    * ``timeout``: seconds for a whole exchange, including waiting for a connection; ``connect_timeout`` for making one.
     * ``max_response``, ``max_head``: bytes of a response's body and of its head.
-    * ``connections``: per origin; above it requests wait in order of arrival.
-    * ``origin_headers``: from an origin (any URL of it) to headers that go to that origin only, such as
+    * ``connections``: per origin; further requests wait in order of arrival.
+    * ``origin_headers``: maps an origin (any URL of it) to headers that go to that origin only, such as
       ``{"Authorization": "Bearer ..."}``.
-    * ``tls``: whom we trust and what we show; ``insecure_http``: plain HTTP off loopback is allowed.
-    * ``repeat_posts``: see above.
+    * ``tls``: the trusted authorities and our certificate; ``insecure_http``: plain HTTP off loopback is allowed.
+    * ``repeat_posts``: see the module's docstring.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class HttpTransport:
             raise TransportError(f"{method} failed: {tls_reason(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
-        """Close all connections and fail what waits. The transport may be used again afterwards."""
+        """Close all connections and fail waiting requests. The transport may be used again afterwards."""
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             await pool.close()
@@ -167,9 +168,8 @@ class _Pool:
         self._ended = asyncio.Event()
 
     async def acquire(self, deadline: float) -> tuple[ClientConnection, bool]:
-        """A connection of one's own, and whether it was used before. Raises ``TransportError``, ``TimeoutError`` or
-        ``OSError``.
-        """
+        """Return a connection for exclusive use, and whether it was used before. Raises ``TransportError``,
+        ``TimeoutError`` or ``OSError``."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.popleft()
@@ -193,7 +193,7 @@ class _Pool:
             raise
 
     def release(self, connection: ClientConnection) -> None:
-        """Give back what ``acquire`` gave: to whoever waits longest, to the pool, or to nobody."""
+        """Return a connection from ``acquire``: it goes to the longest waiting request, into the pool, or is closed."""
         now = asyncio.get_running_loop().time()
         if self._closed or not connection.usable or now - connection.opened_at > AGE_SECONDS:
             connection.abort()
@@ -203,13 +203,13 @@ class _Pool:
             self._idle.append(connection)
 
     def drop_idle(self) -> None:
-        """Close what idles: the peer has closed a connection, probably all of them."""
+        """Close idle connections: the peer has closed one, so probably all."""
         while self._idle:
             self._idle.popleft().abort()
             self._give_up_place()
 
     async def close(self) -> None:
-        """Close everything and wait until it is closed."""
+        """Close every connection and wait until all are closed."""
         self._closed = True
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -223,7 +223,7 @@ class _Pool:
         await asyncio.sleep(0)
 
     async def _wait(self, deadline: float) -> ClientConnection | None:
-        """Wait for a connection, or for a place to make one (None)."""
+        """Wait for a connection, or for a free place to make one (None)."""
         waiter: asyncio.Future[ClientConnection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -304,7 +304,7 @@ def _head(method: str, place: _Place, headers: Mapping[str, str] | None, length:
 
 @lru_cache(maxsize=256)
 def _fields(headers: tuple[tuple[str, str], ...]) -> str:
-    """Header lines; a service sends few different ones."""
+    """Header lines, cached because a service sends few different ones."""
     lines = []
     for name, value in headers:
         line = f"{name}: {value}"

@@ -1,8 +1,8 @@
 """One client connection of HTTP/1.1 (RFC 9112): a request goes out, a bounded response comes back.
 
-The parser is llhttp (through httptools) in its strict mode. What it leaves to its user is decided here: how much
-is read, which responses have no body, which end with the connection, and whether the connection may carry
-another exchange. A connection that saw anything odd never does.
+The parser is llhttp (through httptools) in its strict mode. What it leaves to its user is decided here: how much is
+read, which responses have no body, which end with the connection, and whether the connection may carry another
+exchange. A connection on which anything unexpected happened is never reused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_BODY = (204, 304)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of a response is read: bytes of its head (with all interim responses), bytes of its body."""
+    """Limits on a response in bytes: its head (with all interim responses), and its body."""
 
     head: int = 32_768
     body: int = 16 << 20
@@ -100,17 +100,19 @@ class ClientConnection(asyncio.Protocol):
             timer.cancel()
 
     def abort(self) -> None:
-        """Drop the connection now, what is unsent with it."""
+        """Drop the connection now, together with unsent data."""
         self._reusable = False
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is open."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods and not the base class
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transport has the methods but not the base class
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes of a response, or of something that nobody asked for."""
+        """asyncio: received bytes of a response, or unexpected bytes."""
         if self._waiter is None:
             self.abort()
             return
@@ -137,7 +139,7 @@ class ClientConnection(asyncio.Protocol):
         self._lost(self)
 
     def on_message_begin(self) -> None:
-        """Parser: a response starts. After the one that was asked for, it is one too many."""
+        """Parser: a response starts. A second response to one request is an error."""
         if self._waiter is None:
             self._reusable = False
 
@@ -153,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
-        """Parser: the head is there. Decides how the response ends."""
+        """Parser: the head is complete. Decides how the response ends."""
         if self._waiter is None:
             return
         self._status = self._parser.get_status_code()
@@ -163,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
             if self._head_size > self._bounds.head:
                 self._fail(_head_too_large())
             elif self._status == 101 or length is not None or coding is not None:
-                self._fail(TransportError("an interim response that nobody asked for"))
+                self._fail(TransportError("an unexpected interim response"))
             return
         self._in_body = True
         self._reusable = self._parser.should_keep_alive()
@@ -188,7 +190,7 @@ class ClientConnection(asyncio.Protocol):
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        """Parser: the response is whole; an interim one is forgotten."""
+        """Parser: the response is complete; an interim one is discarded."""
         if self._waiter is None:
             return
         if self._in_body:

@@ -1,7 +1,7 @@
-"""Answers that go on: read piece by piece, where ``tacit.adapters.http`` waits for the whole.
+"""Streaming responses, read piece by piece (``tacit.adapters.http`` waits for the whole response).
 
-The same rules: plain HTTP on loopback alone, no redirect, no cookie, no content coding, no proxy settings, no header
-that tells which software speaks, a bound on silence.
+The same rules apply: plain HTTP on loopback only, no redirects, cookies, content coding or proxy settings, no header
+that identifies the software, and a limit on silence.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tacit.ports import HttpResponse, TransportError
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
-"""Without a byte, after which a stream is over; servers say something every 15 s."""
+"""Seconds without a byte after which a stream counts as ended; servers send something every 15 s."""
 MOST_WHOLE = 1 << 20
 _SILENT_HEADERS = ("User-Agent", "Accept-Encoding", "Accept")
 
 
 @dataclass(frozen=True)
 class Stream:
-    """An answer that has begun; headers by lower-case name."""
+    """A response that has begun; headers by lower-case name."""
 
     status: int
     headers: Mapping[str, str]
     _response: aiohttp.ClientResponse = field(repr=False)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """What comes, until the answer ends. Raises ``TransportError``."""
+        """Yield data as it arrives, until the response ends. Raises ``TransportError``."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -41,7 +41,7 @@ class Stream:
             raise TransportError(f"the stream broke off: {type(error).__name__}") from error
 
     async def whole(self) -> HttpResponse:
-        """The answer, where it is a short one after all. Raises ``TransportError``."""
+        """Read the whole response, where it is a short one. Raises ``TransportError``."""
         body = bytearray()
         async for chunk in self.chunks():
             body += chunk
@@ -51,7 +51,7 @@ class Stream:
 
 
 class Streams:
-    """Begins streams; each has a connection of its own, which ends with it."""
+    """Opens streams; each has its own connection, which ends with it."""
 
     def __init__(self, tls: ClientTls | None = None, *, insecure_http: bool = False) -> None:
         self._tls = (tls or ClientTls()).live()
@@ -59,7 +59,8 @@ class Streams:
 
     @asynccontextmanager
     async def get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
-        """Ask for ``url``. Raises ``UsageError`` for a URL that P7 forbids, and ``TransportError``."""
+        """Request ``url`` and yield the response. Raises ``UsageError`` for a URL that P7 forbids, and
+        ``TransportError``."""
         encrypted = require_secure_url(url, insecure_http=self._insecure_http).startswith("https://")
         context: ssl.SSLContext | bool = self._tls.current() if encrypted else True
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)

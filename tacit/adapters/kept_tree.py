@@ -1,9 +1,10 @@
-"""A log's tree in a folder, for a reader of logs that are larger than its memory, as ``tacit.tlog.log.MemoryTree``.
+"""A log's tree in a folder, for readers of logs that are larger than memory; same interface as
+``tacit.tlog.log.MemoryTree``.
 
-Entries stand in one file one after another, where each ends in a second one, and the hashes of every level in one of
-their own: all of fixed width, so that a place is a number. Nothing in the folder is believed. What is opened again must
-lead to the root that its reader verified, an entry is hashed again whenever it is read, and files that do not fit are
-emptied: everything can be read from the log anew.
+One file holds the entries one after another, a second one the offset where each ends, and one file per level the hashes
+of that level; all records have a fixed width, so an index gives the offset. Nothing in the folder is trusted. A tree
+that is opened again must lead to the root that its reader verified, an entry is hashed again whenever it is read, and
+files that do not fit are emptied: everything can be read again from the log.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import HASH_SIZE, leaf_hash, root_hash
 
 WAITING_BYTES: Final = 1 << 18
-"""Of a file, in memory before they are written."""
+"""Bytes of one file kept in memory before they are written."""
 _PLACE: Final = 8
 LEVELS: Final = 48
 
 
 class FileTree:
-    """The tree in ``folder``, of one process. ``close`` it."""
+    """The tree in ``folder``, used by one process. ``close`` it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ class FileTree:
         return self._ends.count
 
     def read(self, level: int, index: int) -> bytes:
-        """Hash of a perfect subtree that the tree has."""
+        """Hash of a perfect subtree that is in the tree."""
         return self._levels[level].at(index)
 
     def root(self, size: int | None = None) -> bytes:
@@ -65,7 +66,7 @@ class FileTree:
         start = self._end(index - 1) if index else 0
         found = self._text.span(start, max(0, self._end(index) - start))
         if leaf_hash(found) != self.read(0, index):
-            raise Fatal("the log as it was kept has changed on the disk; remove the folder and start again")
+            raise Fatal("the stored copy of the log has changed on the disk; remove the folder and start again")
         return found
 
     def clear(self) -> None:
@@ -73,7 +74,7 @@ class FileTree:
         self.cut(0)
 
     def cut(self, size: int) -> None:
-        """Forget what comes after ``size`` entries; all of it where there are not so many."""
+        """Forget everything after ``size`` entries; everything where there are fewer entries than that."""
         if size > self.size or any(one.count < size >> level for level, one in enumerate(self._levels)):
             size = 0
         length = self._end(size - 1) if size else 0
@@ -85,7 +86,7 @@ class FileTree:
             one.cut(size >> level)
 
     def sync(self) -> None:
-        """Have everything on the disk; what was not is forgotten when the folder is opened again."""
+        """Make everything durable on the disk; what is not synced is discarded when the folder is opened again."""
         for one in (self._text, self._ends, *self._levels):
             one.sync()
         self._durable.cut(0)
@@ -93,7 +94,7 @@ class FileTree:
         self._durable.sync()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for one in (self._text, self._ends, *self._levels, self._durable):
             one.close()
 
@@ -102,7 +103,7 @@ class FileTree:
 
 
 class _Entries(Sequence[bytes]):
-    """The entries of a tree, read when they are asked for."""
+    """The entries of a tree, read on demand."""
 
     def __init__(self, tree: FileTree) -> None:
         self._tree = tree
@@ -124,8 +125,8 @@ class _Entries(Sequence[bytes]):
 
 
 class _File:
-    """Records of one width, one after another, of which the newest are in memory until there are enough to write.
-    Threads may read beside the one that writes."""
+    """Records of one width, one after another; the newest stay in memory until there are enough to write. Threads may
+    read while one writes."""
 
     def __init__(self, path: Path, width: int) -> None:
         self._width = width
@@ -134,16 +135,16 @@ class _File:
         self._waiting = bytearray()
         self._dirty = False
         self._moving = threading.Lock()
-        """Held by whoever looks at both what is written and what waits."""
+        """Held by whoever reads both the written and the waiting records."""
 
     @property
     def count(self) -> int:
-        """How many whole records there are."""
+        """Number of whole records."""
         with self._moving:
             return (self._written + len(self._waiting)) // self._width
 
     def append(self, record: bytes) -> None:
-        """One more; of width 1, several."""
+        """Append a record; with width 1, several."""
         with self._moving:
             self._waiting += record
             self._dirty = True
@@ -168,7 +169,7 @@ class _File:
             return found + self._waiting[begin : begin + length] if length else found
 
     def cut(self, count: int) -> None:
-        """Keep the first ``count`` records."""
+        """Keep only the first ``count`` records."""
         if count == self.count:
             return
         with self._moving:
@@ -178,7 +179,7 @@ class _File:
             self._dirty = True
 
     def sync(self) -> None:
-        """Have it on the disk."""
+        """Make the file durable."""
         with self._moving:
             if not self._dirty:
                 return
@@ -191,7 +192,7 @@ class _File:
             raise
 
     def close(self) -> None:
-        """Let go of the file, with what was not written yet."""
+        """Close the file and discard what was not written yet."""
         os.close(self._file)
 
     def _flush(self) -> None:

@@ -13,21 +13,22 @@ BOUND = 100_000
 
 
 def checked_ids(ids: Sequence[bytes]) -> Sequence[bytes]:
-    """``ids``, if a queue carries them; raises ``ValueError``."""
+    """Return ``ids`` if a queue can carry them; raises ``ValueError``."""
     if any(not 0 < len(one) <= MAX_JOB_ID for one in ids):
-        raise ValueError(f"an id has 1 to {MAX_JOB_ID} bytes")
+        raise ValueError(f"an id must have 1 to {MAX_JOB_ID} bytes")
     return ids
 
 
 def checked_announcement(topic: str, payload: bytes) -> Announcement:
-    """An announcement that fits; raises ``ValueError``."""
+    """Make an announcement of a valid size; raises ``ValueError``."""
     if not topic or len(payload) > MAX_ANNOUNCEMENT:
-        raise ValueError(f"an announcement has a topic and at most {MAX_ANNOUNCEMENT} bytes")
+        raise ValueError(f"an announcement needs a topic and at most {MAX_ANNOUNCEMENT} bytes")
     return Announcement(topic, payload)
 
 
 class MemoryJobQueue:
-    """``JobQueue`` of one process; holds ``bound`` ids and then forgets the oldest. What is taken is gone."""
+    """``JobQueue`` within one process; holds ``bound`` ids and then drops the oldest. A taken id is never delivered
+    again."""
 
     def __init__(self, clock: Clock, bound: int = BOUND) -> None:
         self._clock = clock
@@ -36,22 +37,22 @@ class MemoryJobQueue:
         self._closed = False
 
     async def put(self, ids: Sequence[bytes]) -> None:
-        """Keep ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``) and wake who waits for one."""
+        """Queue ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``) and wake a waiting ``take``."""
         self._ids.extend(checked_ids(ids))
         self._changed.set()
 
     async def take(self, seconds: float) -> Delivery | None:
-        """The oldest id; None when none came within ``seconds``, or after ``close``."""
+        """Take the oldest id; None when none came within ``seconds``, or after ``close``."""
         if not self._ids and not self._closed and seconds > 0:
             self._changed.clear()
             await first_of(self._clock.sleep(seconds), self._changed.wait())
         return Delivery(self._ids.popleft(), None) if self._ids and not self._closed else None
 
     async def done(self, receipt: object) -> None:
-        """Nothing is left to do: what was taken is never delivered again."""
+        """Do nothing: a taken id is never delivered again."""
 
     async def close(self) -> None:
-        """Take nothing any more, and wake who waits."""
+        """Stop all deliveries and wake every waiting ``take``."""
         self._closed = True
         self._changed.set()
 
@@ -66,7 +67,7 @@ class Latest:
         self._closed = False
 
     def offer(self, announcement: Announcement) -> None:
-        """Take note, if it is of one of our topics."""
+        """Keep the announcement if this subscription has its topic."""
         if announcement.topic in self.topics and not self._closed:
             self._waiting[announcement.topic] = announcement
             self._changed.set()
@@ -83,26 +84,26 @@ class Latest:
         return self._waiting.pop(next(iter(self._waiting)))
 
     def close(self) -> None:
-        """Forget what waits and end the iteration."""
+        """Discard pending announcements and end the iteration."""
         self._closed = True
         self._waiting.clear()
         self._changed.set()
 
     @property
     def closed(self) -> bool:
-        """Whether nobody reads any more."""
+        """Whether the subscription has been closed."""
         return self._closed
 
 
 class MemoryAnnouncer:
-    """``Announcer`` of one process."""
+    """``Announcer`` within one process."""
 
     def __init__(self) -> None:
         self._newest: dict[str, Announcement] = {}
         self._subscriptions: list[Latest] = []
 
     async def open(self) -> None:
-        """Nothing has to be begun in one process."""
+        """Do nothing: within one process nothing has to be connected."""
 
     async def close(self) -> None:
         """End every subscription."""
@@ -111,14 +112,14 @@ class MemoryAnnouncer:
         self._subscriptions.clear()
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Hand the announcement to everyone who listens to ``topic``, and keep it for who will."""
+        """Deliver the announcement to every subscriber of ``topic``, and keep it for later subscribers."""
         announcement = self._newest[topic] = checked_announcement(topic, payload)
         self._subscriptions = [one for one in self._subscriptions if not one.closed]
         for subscription in self._subscriptions:
             subscription.offer(announcement)
 
     def subscribe(self, *topics: str) -> Latest:
-        """Listen from now on; the newest announcements of before come first."""
+        """Subscribe to ``topics``; the newest earlier announcements come first."""
         subscription = Latest(topics)
         self._subscriptions.append(subscription)
         for announcement in self._newest.values():

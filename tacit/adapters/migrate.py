@@ -30,18 +30,18 @@ from tacit.adapters.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal, UsageError
 
 MARKER_TABLE = "tacit_database"
-"""The table by which ``tacit.adapters.postgres`` knows whose a database is; no migration makes it."""
+"""The table by which ``tacit.adapters.postgres`` knows which service a database belongs to; no migration creates it."""
 
 PROBE_TABLE = "tacit_probe"
-"""The table by which a process finds that it can write, a row for each; no migration makes it."""
+"""The table with which a process tests that it can write, with a row for each process; no migration creates it."""
 
 SLICE_NAME = re.compile(r"[a-z_]+_slice_[0-9]+")
-"""What a partition of a declared table is called; partitions come and go without migrations."""
+"""The name of a partition of a declared table; partitions are created and dropped without migrations."""
 
 _CONNECTION = "connection"
 _METADATA = "metadata"
-# Alembic keeps the running environment in module globals, and an upgrade gives way to the loop between
-# statements: one runs at a time per loop, and one loop per process opens databases.
+# Alembic keeps the running environment in module globals, and an upgrade yields to the event loop between
+# statements, so only one upgrade runs at a time per loop, and only one loop per process opens databases.
 _LOCKS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
 
@@ -51,7 +51,7 @@ def migration_config(migrations: str) -> Config:
     """
     spec = importlib.util.find_spec(migrations)
     if spec is None or not spec.submodule_search_locations:
-        raise Fatal(f"no migrations package {migrations}")
+        raise Fatal(f"there is no migrations package {migrations}")
     config = Config()
     config.set_main_option("script_location", next(iter(spec.submodule_search_locations)).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
@@ -60,7 +60,7 @@ def migration_config(migrations: str) -> Config:
 
 def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> None:
     """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction. Raises
-    ``UsageError`` for a schema that no migration here leads to: a newer version made it."""
+    ``UsageError`` for a schema from which no migration here leads on: a newer version made it."""
     config = migration_config(migrations)
     config.attributes[_METADATA] = metadata
 
@@ -69,7 +69,9 @@ def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> N
         try:
             command.upgrade(config, "head")
         except CommandError as error:
-            raise UsageError(f"the database was made by a newer version of Tacit ({error}); start that one") from error
+            raise UsageError(
+                f"the database was made by a newer version of Tacit ({error}); start that version"
+            ) from error
 
     if connection.dialect.name == "sqlite":
         location = Path(str(config.get_main_option("script_location")))
@@ -85,9 +87,9 @@ async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: 
 
 
 def run_environment() -> None:
-    """What every ``env.py`` calls: run the migrations on the connection handed over by ``upgrade``.
+    """Run the migrations on the connection handed over by ``upgrade``; called by every ``env.py``.
 
-    Touches no logging configuration.
+    Leaves the logging configuration alone.
     """
     attributes: dict[str, Any] = context.config.attributes
     context.configure(
@@ -101,7 +103,8 @@ def run_environment() -> None:
 
 
 def keep_out_of_line(connection: Connection, table: str, *columns: str) -> None:
-    """On PostgreSQL: never compress ``columns`` (random bytes do not shrink). Elsewhere nothing. For migrations."""
+    """On PostgreSQL, never compress ``columns`` (random bytes do not shrink); does nothing on SQLite. For
+    migrations."""
     if connection.dialect.name != "postgresql":
         return
     for column in columns:
@@ -109,7 +112,7 @@ def keep_out_of_line(connection: Connection, table: str, *columns: str) -> None:
 
 
 def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
-    """What the schema behind ``connection`` has that ``metadata`` lacks, and the other way round."""
+    """The differences between the schema behind ``connection`` and ``metadata``, in both directions."""
     options = {"compare_type": True, "include_name": _is_compared}
     return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 

@@ -1,8 +1,8 @@
 """``Announcer`` on an MQTT 5 broker.
 
-One connection per announcer, in the background: a new random client id each time, a clean session, nothing kept for us
-while we are away. What was published is retained by the broker (the newest per topic) and sent again after each
-reconnection, since a broker may have forgotten it.
+One connection per announcer, in the background: a new random client id each time, a clean session, no messages queued
+for us while we are disconnected. The broker retains the newest publication per topic; it is sent again after each
+reconnection, since a broker may have lost it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AT_LEAST_ONCE = 1
 
 @dataclass(frozen=True)
 class Broker:
-    """Where a broker is, and how to enter; without a name as anybody."""
+    """The address of a broker and the credentials for it; anonymous without a user name."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class Broker:
 
 
 class MqttAnnouncer:
-    """Announcements over one broker. Connects once it is opened, and again whenever the broker is back."""
+    """Announcements through one broker. Connects when opened, and reconnects whenever the broker is back."""
 
     def __init__(self, broker: Broker, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
         self.outage = Outage(clock, entropy, report)
@@ -62,7 +62,8 @@ class MqttAnnouncer:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Send what is unsent if the broker takes it within ``CLOSE_SECONDS``, disconnect, end every subscription."""
+        """Send what is pending if the broker accepts it within ``CLOSE_SECONDS``, disconnect, and end every
+        subscription."""
         self._stopping.set()
         self._changed.set()
         task, self._task = self._task, None
@@ -80,7 +81,7 @@ class MqttAnnouncer:
         self._changed.set()
 
     def subscribe(self, *topics: str) -> Latest:
-        """Listen from now on; the newest announcements that were heard before come first."""
+        """Subscribe to ``topics``; the newest announcements heard earlier come first."""
         subscription = Latest(topics)
         self._subscriptions = [one for one in self._subscriptions if not one.closed]
         self._subscriptions.append(subscription)
@@ -119,7 +120,7 @@ class MqttAnnouncer:
         )
 
     async def _session(self, client: aiomqtt.Client) -> None:
-        """Until the connection is lost (raises) or we are to stop."""
+        """Run one session: until the connection is lost (raises) or the announcer is closed."""
         tasks = {asyncio.create_task(self._send(client)), asyncio.create_task(self._listen(client))}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -131,7 +132,7 @@ class MqttAnnouncer:
             task.result()
 
     async def _send(self, client: aiomqtt.Client) -> None:
-        """Say what there is to say and ask for what is wanted, each time something changed."""
+        """Send pending publications and subscriptions, each time something has changed."""
         self._unsent = dict(self._published)
         asked: set[str] = set()
         while True:
@@ -164,7 +165,8 @@ class MqttAnnouncer:
 
 
 def _quiet_logger() -> logging.Logger:
-    """For the client library: its lines hold addresses, so none is written; outages are reported by us."""
+    """A logger that writes nothing, for the client library, whose lines contain addresses; outages are reported by this
+    module."""
     logger = logging.getLogger("tacit.mqtt")
     logger.propagate = False
     if not logger.handlers:

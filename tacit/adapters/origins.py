@@ -28,7 +28,7 @@ def origin_of(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError("not a URL: its port is no number to 65535, or its address none") from error
+        raise UsageError("not a URL: its port must be a number up to 65535 and its address must be valid") from error
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username is not None:
         raise UsageError("a URL must be http:// or https:// with a host and without credentials")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

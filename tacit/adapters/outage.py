@@ -1,4 +1,5 @@
-"""How an adapter behaves while its server is away: it counts, says so once, and asks again after growing pauses."""
+"""How an adapter behaves while its server is unreachable: it counts failures, reports the outage once, and retries
+after growing pauses."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from tacit.ports import Clock, Entropy
 PAUSES = Backoff(0.25, 15.0)
 
 TellOutage = Callable[[Exception | None], None]
-"""Told when an outage begins (with the error) and when it is over (None)."""
+"""Called when an outage begins (with the error) and when it is over (with None)."""
 
 
 def unreported(_error: Exception | None) -> None:
-    """The report of an adapter whose owner does not want to know."""
+    """Ignore reports of outages; for adapters whose owner does not need them."""
 
 
 class Outage:
-    """Whether the server answers. ``total`` counts every failure since the start."""
+    """Whether the server answers. ``total`` counts every failure since the start of the process."""
 
     def __init__(self, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
         self.total = 0
@@ -34,7 +35,7 @@ class Outage:
         return self._row > 0
 
     def failed(self, error: Exception) -> None:
-        """An attempt failed; reported if it is the first in a row."""
+        """Record a failed attempt; the first one in a row is reported."""
         self.total += 1
         self._until = self._clock.now() + PAUSES.pause(self._row, self._entropy)
         self._row += 1
@@ -42,11 +43,11 @@ class Outage:
             self._report(error)
 
     def over(self) -> None:
-        """An attempt succeeded."""
+        """Record a successful attempt; the end of an outage is reported."""
         if self._row:
             self._row, self._until = 0, 0.0
             self._report(None)
 
     def pause(self) -> float:
-        """Seconds for which nothing should be attempted; 0 when it is time."""
+        """Seconds to wait before the next attempt; 0 when it is due."""
         return max(0.0, self._until - self._clock.now())

@@ -1,26 +1,24 @@
-"""One PostgreSQL database of one service, behind the same ``Database`` as SQLite.
+"""One PostgreSQL database of one service, behind the same ``Database`` interface as SQLite.
 
-The guarantee is SQLite's: writers run one after another, so that a transaction that read something can write it
-without a conflict in between. Each write transaction (READ COMMITTED) begins with a row lock on the one row of
-``tacit_database``; every later statement of it sees what the writers before it committed, and nothing can fail to
-serialise or deadlock. Readers (REPEATABLE READ, READ ONLY) have one snapshot and wait for nobody.
+The guarantee is SQLite's: writers run one after another, so a transaction that has read something can write it without
+a conflict in between. Each write transaction (READ COMMITTED) begins with a row lock on the one row of
+``tacit_database``; every later statement sees what earlier writers committed, and there are no serialisation failures
+or deadlocks. Readers (REPEATABLE READ, READ ONLY) have one snapshot and wait for nobody.
 
 One process has the database at a time: it holds a session advisory lock, under which it also migrates, and a second
-process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again
-before its next write; the holder in ``tacit_database`` tells it when another process was there in between, whatever its
-own connections still believe; then it writes nothing more. Databases that several processes have open are
-``tacit.adapters.postgres_shared``.
+process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again before
+its next write. If another process had the database in the meantime, the ``holder`` in ``tacit_database`` shows it,
+whatever the process's own connections suggest; the process then writes nothing more. Databases that several processes
+have open are handled by ``tacit.adapters.postgres_shared``.
 
-A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a
-power cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not
-overwritten here (they go with VACUUM or with their table, and from the WAL when it is recycled): ``checkpoint`` does
-nothing.
+A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a power
+cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not overwritten
+here (they go with VACUUM or with their table, and from the WAL when it is recycled): ``checkpoint`` does nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -39,6 +37,7 @@ from tacit.adapters.postgres_driver import is_closed, reason, typed
 from tacit.adapters.postgres_tls import protection_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import Fatal, UsageError
+from tacit.extras import require_extra
 
 CONNECTIONS = 5
 CONNECT_SECONDS = 10
@@ -52,8 +51,8 @@ SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "60s",
     "jit": "off",
-    "plan_cache_mode": "force_custom_plan",  # a plan for few keys and rows must not meet a thousand of each
-    "tcp_keepalives_idle": "30",  # a machine that vanished must not keep its lock for hours
+    "plan_cache_mode": "force_custom_plan",  # a plan made for few keys and rows must not serve a thousand of each
+    "tcp_keepalives_idle": "30",  # a machine that has vanished must not hold its lock for hours
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
@@ -70,24 +69,24 @@ _BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
 
 
 class PostgresReader(Database):
-    """What every PostgreSQL database reads alike, whoever may write it."""
+    """Reads that are alike in every PostgreSQL database, whoever may write to it."""
 
     dialect: ClassVar[Dialect] = PostgresDialect()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction: one consistent snapshot, beside any writer."""
+        """Open a read transaction: one consistent snapshot, beside any writer."""
         with typed():
             async with self._engine.connect() as connection:
                 await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
                 yield connection
 
     async def checkpoint(self) -> None:
-        """Nothing: deleted rows are not overwritten, and the server decides when its log is recycled."""
+        """Do nothing: deleted rows are not overwritten, and the server decides when its log is recycled."""
 
 
 class PostgresDatabase(PostgresReader):
-    """An open PostgreSQL database, its schema up to date, taken for this process."""
+    """An open PostgreSQL database with an up-to-date schema, reserved for this process."""
 
     def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
         super().__init__(engine, mark)
@@ -120,8 +119,8 @@ class PostgresDatabase(PostgresReader):
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
-        """A write transaction: committed when the block ends, rolled back when it raises. It runs alone in any case:
-        nobody else may write here.
+        """Open a write transaction: committed when the block ends, rolled back when it raises. It always runs alone: no
+        other process may write here.
 
         Raises ``Fatal`` when the database does not answer, or was taken by another process.
         """
@@ -137,11 +136,11 @@ class PostgresDatabase(PostgresReader):
                             yield connection
 
     async def close(self) -> None:
-        """Give the database free and close every connection."""
+        """Release the database and close every connection."""
         await self._release()
 
     async def _own(self) -> None:
-        """Take the database again if the connection that holds its lock has gone, as far as this side knows."""
+        """Take the database again if the connection that holds its lock is known to be lost."""
         self._check(not self._lost)
         if self._owner is not None and not self._owner.invalidated:
             raw = await self._owner.get_raw_connection()
@@ -150,14 +149,16 @@ class PostgresDatabase(PostgresReader):
         await self._acquire()
 
     def _check(self, alone: bool) -> None:
-        """What this process holds in memory follows from the database only while nobody else writes there."""
+        """Raise where another process had the database: in-memory state matches the database only while nobody else
+        writes to it."""
         if not alone:
             self._lost = True
-            self.durability.ended("another process has had the database meanwhile; start this one again")
+            self.durability.ended("another process used the database in the meantime; restart this process")
             raise Fatal(self.durability.trouble)
 
     async def _acquire(self) -> None:
-        """Take the advisory lock, waiting a little for a process that just died, and write down that it is ours."""
+        """Take the advisory lock, waiting a little for a process that has just died, and record this process as the
+        holder."""
         await self._drop_owner()
         owner = await self._engine.connect()
         try:
@@ -175,14 +176,14 @@ class PostgresDatabase(PostgresReader):
             if (await owner.execute(statement)).scalar_one():
                 return
             await asyncio.sleep(OWNER_PAUSE_SECONDS)
-        raise Fatal("another process of this service uses the database; one process per database is allowed")
+        raise Fatal("another process of this service uses the database; only one process per database is allowed")
 
     async def _sign(self, owner: AsyncConnection) -> None:
         await owner.execute(sa.text(MARKER))
         await owner.execute(sa.text(_FIRST_MARKER), {"service": self._service, "holder": self._holder_id})
         found = (await owner.execute(sa.text("SELECT service, holder FROM tacit_database"))).one()
         if found.service != self._service:
-            raise Fatal(f"this is the database of {found.service}, not of {self._service}")
+            raise Fatal(f"this database belongs to {found.service}, not to {self._service}")
         self._check(not self._taken or found.holder == self._holder_id)
         await owner.execute(sa.text("UPDATE tacit_database SET holder = :holder"), {"holder": self._holder_id})
         self._taken = True
@@ -198,7 +199,7 @@ class PostgresDatabase(PostgresReader):
 
 
 async def discard(connection: AsyncConnection) -> None:
-    """End the session behind ``connection`` (and with it its advisory lock) instead of giving it back."""
+    """End the session behind ``connection`` (and with it its advisory lock) instead of returning it to the pool."""
     with suppress(sa.exc.SQLAlchemyError, OSError):
         await connection.invalidate()
     with suppress(sa.exc.SQLAlchemyError, OSError):
@@ -207,7 +208,8 @@ async def discard(connection: AsyncConnection) -> None:
 
 @contextmanager
 def for_a_person(url: URL) -> Iterator[None]:
-    """``Fatal`` at the start is a matter of configuration: one line that says where, without the password."""
+    """Turn a ``Fatal`` at start, which is a matter of configuration, into one line that names the server without the
+    password."""
     try:
         with typed():
             yield
@@ -232,13 +234,12 @@ async def administer(url: URL, statements: Sequence[str]) -> None:
 
 def require_driver() -> None:
     """Raise ``UsageError`` with one line where asyncpg is not installed."""
-    if importlib.util.find_spec("asyncpg") is None:
-        raise UsageError("PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'")
+    require_extra("PostgreSQL", "postgres", "asyncpg")
 
 
 def make_engine(url: URL) -> AsyncEngine:
-    """Connections that are durable, protected as ``tacit.adapters.postgres_tls`` says, give up in time, and are
-    replaced when the server has gone. Raises ``UsageError`` for a URL that is not safe."""
+    """An engine whose connections are durable, protected as in ``tacit.adapters.postgres_tls``, time out, and are
+    replaced when the server is gone. Raises ``UsageError`` for a URL that is not safe."""
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
@@ -259,6 +260,6 @@ def make_engine(url: URL) -> AsyncEngine:
 
 
 def _refuse_closed(dbapi_connection: Any, _record: object, _proxy: object) -> None:
-    """A connection whose server has gone is replaced before it is used."""
+    """Replace a connection whose server is gone before it is used."""
     if is_closed(dbapi_connection.driver_connection):
         raise sa.exc.DisconnectionError

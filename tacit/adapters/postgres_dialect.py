@@ -1,4 +1,4 @@
-"""PostgreSQL, where a statement is a round trip: COPY through the driver's own connection (inside the same
+"""PostgreSQL statements, each of which costs a round trip: COPY through the driver's own connection (inside the same
 transaction), arrays instead of lists of parameters, and unnest with ON CONFLICT DO NOTHING."""
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from tacit.adapters.postgres_slices import PostgresSlices
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 _Columns = tuple[sa.Column[Any], ...]
 _Source = tuple[_Columns, sa.Column[Any], _Columns]
-"""Of ``Rows``: the columns, the key, and the columns that are equal to something."""
+"""From ``Rows``: the columns, the key, and the columns that must equal a value."""
 
 
 class PostgresDialect(Dialect):
-    """The words of PostgreSQL. See ``Dialect`` for what each means."""
+    """``Dialect`` for PostgreSQL; see there for what each method means."""
 
     bytes_type: ClassVar[str] = "BYTEA"
     counts_all: ClassVar[bool] = True
 
     def typed(self) -> AbstractContextManager[None]:
-        """By the class of SQLSTATE."""
+        """Classifies errors by the class of their SQLSTATE."""
         return typed()
 
     def upsert(self, table: sa.Table) -> postgresql.Insert:
-        """Of SQLAlchemy's PostgreSQL."""
+        """SQLAlchemy's INSERT for PostgreSQL."""
         return postgresql.insert(table)
 
     def pieces(self, values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-        """All in one: an array is one parameter."""
+        """Yields all values as one part, because an array is one parameter."""
         if values:
             yield values
 
     def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
-        """By an array."""
+        """Compares with an array."""
         array = postgresql.ARRAY(column.type)
         return column == sa.any_(sa.bindparam(None, list(values), type_=array, unique=True))
 
@@ -60,7 +60,7 @@ class PostgresDialect(Dialect):
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """By COPY."""
+        """Uses COPY."""
         if rows:
             driver = await driver_of(connection)
             with constraints(f"COPY {table.name}"):
@@ -76,7 +76,7 @@ class PostgresDialect(Dialect):
         *,
         mostly_new: bool = False,
     ) -> list[Any]:
-        """By unnest; where they are mostly new, by COPY up to a savepoint first."""
+        """Uses unnest; where the rows are mostly new, first tries COPY within a savepoint."""
         if not rows:
             return []
         if mostly_new:
@@ -97,7 +97,7 @@ class PostgresDialect(Dialect):
         return [record[0] for record in found]
 
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
-        """Partitions by ranges of the sequence."""
+        """A table of partitions by ranges of the sequence."""
         return PostgresSlices(connection, table, sequence)
 
 

@@ -1,5 +1,5 @@
-"""Statements on asyncpg's own connection, for those that are run so often, or give so many rows, that what SQLAlchemy
-adds would show; and what its errors mean."""
+"""Statements on asyncpg's own connection, for those that run so often, or return so many rows, that SQLAlchemy's
+overhead would matter; and the classification of its errors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
 
 _FIRST = sa.text("SELECT 1")
 _VIOLATION = "23"
-"""The class of SQLSTATE of a violated constraint, a missing partition among them."""
+"""The class of SQLSTATE for a violated constraint, including a missing partition."""
 _DISK_FULL = "53100"
 _REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
-"""Classes of SQLSTATE that are about the server or its disk, our right to be there or other writers, not about a
-statement."""
+"""Classes of SQLSTATE that concern the server or its disk, our access or other writers, not a statement."""
 
 
 async def driver_of(connection: AsyncConnection) -> Any:
@@ -29,7 +28,7 @@ async def driver_of(connection: AsyncConnection) -> Any:
 
 
 async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
-    """The rows of a statement within the open transaction, with $1 for the first of ``values``. Raises
+    """Run a statement within the open transaction and return its rows; $1 is the first of ``values``. Raises
     ``IntegrityError`` for a violated constraint."""
     driver = await driver_of(connection)
     if not driver.is_in_transaction():  # SQLAlchemy begins with the first statement of its own
@@ -38,7 +37,7 @@ async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> li
 
 
 async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:
-    """``fetch`` on an asyncpg connection, in whatever transaction it is or in none."""
+    """``fetch`` on an asyncpg connection, whether or not it has a transaction."""
     with constraints(statement):
         found: list[Any] = await driver.fetch(statement, *values)
     return found
@@ -46,7 +45,7 @@ async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:
 
 @contextmanager
 def constraints(statement: str) -> Iterator[None]:
-    """What the driver says of a violated constraint, as SQLAlchemy says it; no values."""
+    """Turn the driver's error for a violated constraint into SQLAlchemy's, without values."""
     try:
         yield
     except Exception as error:
@@ -56,14 +55,14 @@ def constraints(statement: str) -> Iterator[None]:
 
 
 def is_closed(driver_connection: Any) -> bool:
-    """Whether a connection has ended, as far as this side knows."""
+    """Whether a connection is known to have ended."""
     return bool(driver_connection is None or driver_connection.is_closed())
 
 
 @contextmanager
 def typed() -> Iterator[None]:
-    """Errors of the connection or the server become ``Unavailable``; those of a statement (a violated constraint) stay
-    what they are."""
+    """Turn errors of the connection or the server into ``Unavailable``; errors of a statement (a violated constraint)
+    pass unchanged."""
     try:
         yield
     except TacitError:
@@ -76,7 +75,7 @@ def typed() -> Iterator[None]:
         if _sqlstate(error.orig)[:2] in _REFUSALS:
             raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
         raise
-    except sa.exc.PendingRollbackError as error:  # what was rolled back went with its connection
+    except sa.exc.PendingRollbackError as error:  # the transaction was rolled back when its connection broke
         raise Fatal("the database does not answer: the connection broke within a transaction") from error
     except sa.exc.TimeoutError as error:
         raise Unavailable("every connection to the database is busy") from error
@@ -95,7 +94,8 @@ def _sqlstate(error: BaseException | None) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """The kind of an error: its text may quote rows, addresses or statements. What is wrong with TLS in full."""
+    """Describe an error by its kind: its text may quote rows, addresses or statements. TLS errors are described in
+    full."""
     known = "it does not speak TLS" if speaks_no_tls(error) else tls_reason(error)
     if known is not None:
         return known

@@ -1,13 +1,14 @@
 """A PostgreSQL database that any number of processes of one service have open at once.
 
 Each write transaction (READ COMMITTED) begins with one advisory lock; every later statement of it sees what those
-before it committed. Taken exclusively, the transaction runs alone, so that what it read cannot change before it
-writes. Taken *shared*, it runs beside other shared ones, of other processes, and is safe against them by unique
-constraints and row locks alone. The lock's queue is fair: whoever wants to run alone gets its turn.
+before it committed. If the lock is taken exclusively, the transaction runs alone, so what it has read cannot change
+before it writes. If it is taken *shared*, the transaction runs beside other shared ones, also of other processes, and
+is safe against them by unique constraints and row locks alone. The lock's queue is fair, so an exclusive transaction
+gets its turn.
 
-One process at a time ``leads``: it holds a session lock, which the server frees when that process dies. Two that
-believe to lead for a moment do no harm as long as each transaction reads again what it decides on. A second session
-lock gives each process the smallest number that is free, its ``shard``.
+One process at a time ``leads``: it holds a session lock, which the server releases when that process dies. Two
+processes that both believe for a moment that they lead do no harm as long as each transaction reads again what it
+decides on. A second session lock gives each process the smallest free number, its ``shard``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tacit.errors import Fatal
 WRITE_LOCK = OWNER_LOCK + 1
 LEADER_LOCK = OWNER_LOCK + 2
 SHARD_LOCK = 0x7461
-"""The first half of a key whose second half is the shard."""
+"""The first half of an advisory lock key whose second half is the shard."""
 SHARDS = 1024
 
 _ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
@@ -41,7 +42,7 @@ _FIRST = sa.text("INSERT INTO tacit_database (service, holder) VALUES (:service,
 
 
 class SharedPostgresDatabase(PostgresReader):
-    """An open PostgreSQL database, its schema up to date, beside other processes of the same service."""
+    """An open PostgreSQL database with an up-to-date schema, shared with other processes of the same service."""
 
     def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
         super().__init__(engine, mark)
@@ -80,14 +81,14 @@ class SharedPostgresDatabase(PostgresReader):
         await connection.execute(_FIRST, {"service": self._service})
         found = (await connection.execute(_SERVICE)).scalar_one()
         if found != self._service:
-            raise Fatal(f"this is the database of {found}, not of {self._service}")
+            raise Fatal(f"this database belongs to {found}, not to {self._service}")
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
-        """A write transaction, alone or beside other shared ones: committed when the block ends, rolled back when it
-        raises. Those of this process queue here.
+        """Open a write transaction, alone or beside other shared ones: committed when the block ends, rolled back when
+        it raises. Transactions of this process queue here.
 
-        Raises ``Fatal`` when the database does not answer, or ends the transaction in favour of another.
+        Raises ``Fatal`` when the database does not answer, or aborts the transaction in favour of another.
         """
         with self.durability.noting():
             async with self._alone():
@@ -97,9 +98,9 @@ class SharedPostgresDatabase(PostgresReader):
                         yield connection
 
     async def call(self, function: str, *values: Any) -> list[Any]:
-        """The rows of a function, on a connection kept for such: one round trip, beside this process's other
-        transactions. Its first argument is the lock that it takes shared itself. Raises ``IntegrityError`` and
-        ``Fatal``."""
+        """Call a stored function and return its rows, on a connection reserved for such calls: one round trip, beside
+        this process's other transactions. The function's first argument is the lock that it takes shared by itself.
+        Raises ``IntegrityError`` and ``Fatal``."""
         places = ", ".join(f"${place}" for place in range(1, len(values) + 2))
         statement = f"SELECT {function}({places})"
         with self.durability.noting(), typed():
@@ -169,7 +170,7 @@ class SharedPostgresDatabase(PostgresReader):
             await discard(session)
 
     async def close(self) -> None:
-        """Give the locks free and close every connection."""
+        """Release the locks and close every connection."""
         await self._detach()
         await self._drop_direct()
         await self._dispose()

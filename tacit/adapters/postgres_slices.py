@@ -1,8 +1,8 @@
-"""A ``NumberedTable`` of PostgreSQL: partitions by sequence number, of which each goes as a whole.
+"""A ``NumberedTable`` of PostgreSQL: partitions by sequence number, each dropped as a whole.
 
-Bytes of deleted rows stay in a table's file until VACUUM, and are never overwritten; so a partition whose rows are all
-dealt with is dropped, and one in which little is left may be written anew. Write-ahead logs and backups hold what they
-hold until they are recycled.
+The bytes of deleted rows stay in a table's file until VACUUM, and are never overwritten; so a partition whose rows have
+all been processed is dropped, and one with few rows left may be rewritten. Write-ahead logs and backups keep their
+content until they are recycled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tacit.adapters.dialect import SLICE, NumberedTable, Scrubbed
 from tacit.adapters.postgres_driver import fetch
 
 AHEAD = 2
-"""Partitions that are made before they are needed."""
+"""Number of partitions created before they are needed."""
 
 _LIST = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = '{table}'::regclass
@@ -27,7 +27,7 @@ _TAKE = "SELECT nextval('{sequence}') FROM generate_series(1, $1::int)"
 
 
 class PostgresSlices(NumberedTable):
-    """The partitions of ``table``, whose names are its own with ``_slice_`` and a number."""
+    """The partitions of ``table``, named after it with ``_slice_`` and a number."""
 
     def __init__(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> None:
         self._connection = connection
@@ -36,20 +36,20 @@ class PostgresSlices(NumberedTable):
         self._prefix = f"{table.name}_slice_"
 
     async def take(self, count: int) -> list[int]:
-        """From the sequence, which gives no number twice even where a transaction is rolled back."""
+        """Take the numbers from the sequence, which gives no number twice even where a transaction is rolled back."""
         return [row[0] for row in await fetch(self._connection, _TAKE.format(sequence=self._sequence), count)]
 
     async def slices(self) -> set[int]:
-        """By the system's catalogue."""
+        """Read the partitions from the system catalogue."""
         rows = await self._connection.exec_driver_sql(_LIST.format(table=self._table))
         return {int(name.removeprefix(self._prefix)) for name in rows.scalars()}
 
     async def lacks_room(self) -> bool:
-        """Whether fewer than ``AHEAD`` partitions are there for what comes."""
+        """Whether fewer than ``AHEAD`` partitions exist for the rows to come."""
         return await self._next_slice() + AHEAD - 1 not in await self.slices()
 
     async def make_room(self) -> None:
-        """``AHEAD`` partitions; their rows are dropped with them and need no VACUUM."""
+        """Create ``AHEAD`` partitions; their rows are dropped with them and need no VACUUM."""
         known = await self.slices()
         first = await self._next_slice()
         for number in range(first, first + AHEAD):
@@ -68,7 +68,7 @@ class PostgresSlices(NumberedTable):
             await self.make_room()
 
     async def scrub(self, needed: Iterable[int], *, rewrite: bool) -> Scrubbed:
-        """Of the partitions before the present one."""
+        """Scrub the partitions before the present one."""
         in_use = {number // SLICE for number in needed}
         dropped = rewritten = 0
         current = await self._next_slice()
@@ -86,7 +86,7 @@ class PostgresSlices(NumberedTable):
         return rows.first() is None
 
     async def _rewrite(self, name: str) -> int:
-        """Move what is left of a partition into a new file, if it is little: no byte of a deleted row comes along."""
+        """Move the rows left in a partition into a new file, if they are few: no byte of a deleted row is copied."""
         left = (await self._connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()  # noqa: S608
         if left > SLICE // 8:
             return 0

@@ -1,14 +1,14 @@
-"""How a connection to PostgreSQL is protected: what its URL says, by libpq's names, and what is assumed otherwise.
+"""How a connection to PostgreSQL is protected: by the options in its URL, named as in libpq, and by defaults.
 
 A URL may carry ``sslmode``, ``sslrootcert`` (a PEM file of authorities; without it the system's), ``sslcert`` and
-``sslkey`` (0600), and nothing else but ``host`` with the folder of a Unix socket. Every connection made with it is
-bound by them: sessions, migrations, advisory locks, and the cancellation of a statement. The files are read again when
-they change. Environment variables (PGSSLMODE, PGHOST, ...) and files in home directories decide nothing.
+``sslkey`` (0600), and nothing else but ``host`` with the folder of a Unix socket. They apply to every connection made
+with the URL: sessions, migrations, advisory locks, and the cancellation of a statement. The files are read again when
+they change. Environment variables (PGSSLMODE, PGHOST, ...) and files in home directories are ignored.
 
 * To another machine ``verify-full`` is the default: the certificate must be signed by a trusted authority and name the
   host. A weaker mode checks less, or falls back to plain text, so it is refused there unless the URL also says
   ``insecure_tls=true``.
-* On loopback the default is ``prefer``, with ``sslrootcert`` ``verify-full``; a Unix socket is never encrypted.
+* On loopback the default is ``prefer``, or ``verify-full`` with ``sslrootcert``; a Unix socket is never encrypted.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Argument = ssl.SSLContext | str | Literal[False]
 
 @dataclass(frozen=True)
 class Protection:
-    """What asyncpg is told for each new connection: the ``host`` where it is a socket's folder, and ``ssl``."""
+    """The arguments for each new asyncpg connection: the ``host`` where it is a socket's folder, and ``ssl``."""
 
     mode: str
     socket: str | None = None
     context: LiveContext | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """Of ``asyncpg.connect``."""
+        """Keyword arguments of ``asyncpg.connect``."""
         found: dict[str, Any] = {"ssl": self._ssl()}
         return found if self.socket is None else {**found, "host": self.socket}
 
@@ -53,19 +53,21 @@ class Protection:
 
 
 def protection_of(url: URL) -> tuple[URL, Protection]:
-    """``url`` without what is said about TLS, and how its connections are protected. Raises ``UsageError`` for what it
-    does not know, for a mode that is not safe there, and for files that cannot be used."""
+    """Return ``url`` without its TLS options, and the protection of its connections. Raises ``UsageError`` for an
+    unknown option, a mode that is not safe for that host, and files that cannot be used."""
     query = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
     unknown = sorted(set(query) - _KNOWN)
     if unknown:
-        raise UsageError(f"the database's URL: {unknown[0]} is not known; it may have {', '.join(sorted(_KNOWN))}")
+        raise UsageError(
+            f"the database's URL: {unknown[0]} is not a known option; it may have {', '.join(sorted(_KNOWN))}"
+        )
     socket, files = query.get("host"), {name: query.get(name) for name in _FILES}
     if (url.host is None) == (socket is None) or (socket is not None and not socket.startswith("/")):
         raise UsageError("the database's URL must name one host, or the folder of a Unix socket: ?host=/FOLDER")
     away = socket is None and not is_loopback(url.host or "")
     mode = query.get("sslmode") or ("verify-full" if away or files["sslrootcert"] else "prefer")
     if mode not in MODES or query.get(INSECURE, "false") not in {"true", "false"}:
-        raise UsageError(f"the database's URL: sslmode is one of {', '.join(MODES)}, {INSECURE} true or false")
+        raise UsageError(f"the database's URL: sslmode must be one of {', '.join(MODES)}, and {INSECURE} true or false")
     if away and mode != "verify-full" and query.get(INSECURE) != "true":
         raise UsageError(
             f"the database is on another machine, and sslmode={mode} does not make sure who answers there; use "
@@ -96,7 +98,7 @@ def _context(mode: str, files: dict[str, str | None]) -> LiveContext | None:
 
 
 def speaks_no_tls(error: BaseException | None) -> bool:
-    """Whether a server said that it does not encrypt."""
+    """Whether a server answered that it does not support encryption."""
     while error is not None:
         if isinstance(error, ConnectionError) and _NO_TLS in str(error):
             return True

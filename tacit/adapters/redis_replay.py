@@ -1,7 +1,7 @@
-"""A window of keys that were seen, on Redis: SET NX with an expiry, one pipeline per group.
+"""A replay window on Redis, the set of keys seen recently: SET NX with an expiry, one pipeline per group.
 
-It remembers what it answered for as long as the server keeps its data. A server with an append-only file synced every
-second may forget about one second of it in a crash; one that evicts for want of room is refused.
+It remembers keys for as long as the server keeps its data. A server with an append-only file synced every second may
+lose about one second of it in a crash; a server that evicts keys when it is full is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RedisSeen:
         self._durability = Durability()
 
     async def open(self) -> None:
-        """Raises ``UsageError`` where the server does not answer or may evict what it should remember."""
+        """Connect. Raises ``UsageError`` where the server does not answer or may evict keys."""
         try:
             memory = await self._redis.info("memory")
         except (RedisError, OSError) as error:
@@ -37,14 +37,14 @@ class RedisSeen:
             raise UsageError(f"Redis does not answer: {tls_reason(error) or type(error).__name__}") from error
         if memory["maxmemory"] and memory["maxmemory_policy"] != _SAFE_POLICY:
             await self.close()
-            raise UsageError("Redis evicts keys, and a replay window must not; set maxmemory-policy noeviction")
+            raise UsageError("Redis may evict keys, which a replay window must keep; set maxmemory-policy noeviction")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
 
     async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:
-        """Remember each key for its number of seconds (at least one); per entry whether it is new.
+        """Remember each key for its number of seconds (at least one); return for each entry whether it is new.
 
         Raises ``Unavailable`` where the server does not take them all; those that it took stay taken.
         """
@@ -56,7 +56,7 @@ class RedisSeen:
 
     @property
     def trouble(self) -> str:
-        """What the last write met with, where the server was away or full."""
+        """The problem that the last write met, where the server was unreachable or full."""
         return self._durability.trouble
 
     async def probe(self) -> None:

@@ -1,9 +1,9 @@
 """``JobQueue`` on a Redis Stream with one consumer group (XADD, XREADGROUP, XACK, XAUTOCLAIM).
 
-One stream per service instance, ``{prefix}:{name}:jobs``, read by that service's processes only. A delivery that is
-not done within ``visibility`` seconds goes to whoever asks next. The stream holds about ``bound`` entries; the oldest
-go first. A stream or group that vanished (a flush, a restart without its file) is made again, empty: the database
-knows what is due.
+One stream per service instance, ``{prefix}:{name}:jobs``, read by that service's processes only. A delivery that is not
+done within ``visibility`` seconds goes to the next ``take``. The stream holds about ``bound`` entries; the oldest are
+dropped first. A stream or group that vanished (a flush, a restart without its file) is created again, empty: the
+database knows which jobs are due.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 10.0
 LONGEST_BLOCK = 5.0
 VISIBILITY = 60.0
 CONSUMERS_KEPT = 20
-"""Visibility times for which a consumer that is not heard of any more stays in the group."""
+"""A consumer that is not heard of any more stays in the group for this many visibility times."""
 _NO_GROUP = ("NOGROUP", "UNBLOCKED")
 _GROUP_EXISTS = "BUSYGROUP"
 _START = "0-0"
 
 
 class _TlsConnection(SSLConnection):
-    """A connection whose context is the newest one of its files."""
+    """A connection that uses the newest TLS context of its files."""
 
     def __init__(self, *, live: LiveContext, **options: Any) -> None:
         super().__init__(**options)
@@ -51,8 +51,8 @@ class _TlsConnection(SSLConnection):
 
 
 def connect(url: str) -> Redis:
-    """A client that connects when it is first used, answers or fails in bounded time, and never sends a command twice
-    by itself.
+    """Make a client that connects on first use, answers or fails in bounded time, and never sends a command twice by
+    itself.
 
     A ``rediss://`` server must show a certificate for its host, signed by an authority of ``ssl_ca_certs`` (without it
     by one of the system's); ``ssl_certfile`` and ``ssl_keyfile`` (0600) are shown to it. Raises ``UsageError`` for any
@@ -120,8 +120,8 @@ class RedisJobQueue:
             self.outage.over()
 
     async def take(self, seconds: float) -> Delivery | None:
-        """The next id, or one that its taker has held for too long; None when none came within ``seconds``, or the
-        server is away."""
+        """Take the next id, or one that its taker has held for too long; None when none came within ``seconds``, or the
+        server is unreachable."""
         if self._closed:
             return None
         pause = self.outage.pause()
@@ -137,7 +137,8 @@ class RedisJobQueue:
         return found
 
     async def done(self, receipt: object) -> None:
-        """Acknowledge the delivery and delete it; dropped during an outage, after which it comes a second time."""
+        """Acknowledge the delivery and delete it; during an outage this is dropped, and the id is delivered a second
+        time."""
         if self._closed or self.outage.pause():
             return
         pipeline = self._redis.pipeline(transaction=False)
@@ -154,7 +155,7 @@ class RedisJobQueue:
         await self._redis.aclose()
 
     def _failed(self, error: Exception) -> None:
-        """A group that is gone is made again at the next take; everything else is an outage."""
+        """Handle an error: a missing group is created again at the next take; everything else is an outage."""
         if isinstance(error, ResponseError) and str(error).startswith(_NO_GROUP):
             self._grouped = False
         elif not self._closed:
@@ -181,7 +182,7 @@ class RedisJobQueue:
         self._grouped = True
 
     async def _claimed(self) -> Delivery | None:
-        """A delivery that another consumer, or this one, did not finish in time; now and then."""
+        """Now and then, a delivery that another consumer, or this one, did not finish in time."""
         if self._clock.now() < self._next_claim:
             return None
         answer = await self._redis.xautoclaim(
@@ -201,7 +202,7 @@ class RedisJobQueue:
                 await self._redis.xgroup_delconsumer(self._stream, GROUP, consumer["name"])
 
     async def _delivery(self, entries: Sequence[Any]) -> Delivery | None:
-        """The first entry; one that is not ours to read is removed."""
+        """The first entry; an entry that this service cannot read is removed."""
         for entry_id, fields in entries:
             found = (fields or {}).get(FIELD, b"")
             if 0 < len(found) <= MAX_JOB_ID:

@@ -25,8 +25,8 @@ async def open_database(
     brief: bool = False,
 ) -> Database:
     """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the package
-    ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: what tells that
-    the database is from the past. ``brief``: a file of SQLite is open during transactions alone.
+    ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: detects a
+    database restored from the past. ``brief``: an SQLite file is open only during transactions.
 
     Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
     mark, and ``Fatal`` when it is not a database of this service.
@@ -45,12 +45,12 @@ async def open_database(
 
 
 def glance_at(url: str) -> Database:
-    """A look at the database file of another process; see ``Glance``. Raises ``UsageError``."""
+    """Open the database file of another process for reading; see ``Glance``. Raises ``UsageError``."""
     return Glance(_parsed(url))
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """Connections for a look at a database whose tables another opened, protected as its own are. Raises
+    """An engine for reading a database that another process migrated, with the same protection. Raises
     ``UsageError``."""
     parsed = _parsed(url)
     if parsed.drivername == _POSTGRES:

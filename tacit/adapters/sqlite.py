@@ -1,13 +1,11 @@
 """One SQLite database of one service, in a file or in memory.
 
-A commit here is durable (WAL with synchronous=FULL: one fsync per write transaction), deleted rows are
-overwritten (secure_delete; gone from the files once ``close`` has truncated the log), and writers take their
-lock at BEGIN, so that a transaction that read something can write it without a conflict in between. Every writer runs
-alone.
+A commit here is durable (WAL with synchronous=FULL: one fsync per write transaction), deleted rows are overwritten
+(secure_delete; gone from the files once ``close`` has truncated the log), and writers take their lock at BEGIN, so a
+transaction that has read something can write it without a conflict in between. Every writer runs alone.
 
-Throughput follows the rows per transaction, not the number of statements: with 3 kB rows about 15 µs per row
-at 256 rows in a transaction, and about ten times that at one row (the fsync alone is 0.1 to 1 ms on a common
-disk).
+Throughput follows the rows per transaction, not the number of statements: with 3 kB rows about 15 µs per row at 256
+rows in a transaction, and about ten times that at one row (the fsync alone is 0.1 to 1 ms on a common disk).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _PRAGMAS = "; ".join(
 
 
 class SqliteDatabase(Database):
-    """An open SQLite database, its schema up to date. ``path``: its file; ``None`` in memory."""
+    """An open SQLite database with an up-to-date schema. ``path``: its file; ``None`` in memory."""
 
     dialect: ClassVar[Dialect] = SqliteDialect()
 
@@ -84,17 +82,17 @@ class SqliteDatabase(Database):
 
     @classmethod
     def _engine_of(cls, url: URL) -> AsyncEngine:
-        """What connections to ``url`` are made by."""
+        """The engine for connections to ``url``."""
         return _engine(url, in_memory=url.database in IN_MEMORY)
 
     def _connected(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection to the database while a block runs."""
+        """Yield a connection to the database for the duration of a block."""
         return self._engine.connect()
 
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
-        """A write transaction (BEGIN IMMEDIATE), alone in any case. Writers of this process queue here; writers of
-        other processes wait on the file up to ``BUSY_TIMEOUT_MS``."""
+        """Open a write transaction (BEGIN IMMEDIATE), which always runs alone. Writers of this process queue here;
+        writers of other processes wait on the file for up to ``BUSY_TIMEOUT_MS``."""
         with self.durability.noting():
             async with self._alone():
                 with self.dialect.typed():
@@ -105,7 +103,7 @@ class SqliteDatabase(Database):
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
+        """Open a read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
         with self.dialect.typed():
             if self._path is None:
                 async with self._alone(), self._connected() as connection:
@@ -117,7 +115,7 @@ class SqliteDatabase(Database):
     async def insert_new(
         self, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str
     ) -> list[Any]:
-        """On a file: beside the other transactions of this process, on a connection kept for it."""
+        """On a file, runs beside the other transactions of this process, on a connection reserved for it."""
         if self._path is None:
             return await super().insert_new(table, columns, rows, key)
         if self._writer is None:
@@ -126,14 +124,14 @@ class SqliteDatabase(Database):
             return await self._writer.insert_new(table, columns, rows, key)
 
     async def probe(self) -> None:
-        """Find out whether the file can be written; in memory there is nothing to find out."""
+        """Test whether the file can be written; does nothing in memory."""
         if self._path is not None:
             await super().probe()
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file and empty it, so that deleted bytes are gone from both.
 
-        Readers that are at work keep it from being emptied; then the next call does it.
+        Active readers prevent it from being emptied; then a later call does it.
         """
         if self._path is not None:
             async with self._alone(), self._connected() as connection:
@@ -150,15 +148,15 @@ class SqliteDatabase(Database):
 
 
 class Glance(SqliteDatabase):
-    """A look at the database file of another process, as it is: nothing is made, migrated, written or waited for.
-    ``close`` ends it."""
+    """Read access to the database file of another process, as it is: nothing is created, migrated, written or waited
+    for. ``close`` ends it."""
 
     def __init__(self, url: URL) -> None:
         super().__init__(create_async_engine(url, hide_parameters=True), Path(str(url.database)))
         event.listen(self._engine.sync_engine, "connect", _only_read)
 
     async def checkpoint(self) -> None:
-        """Nothing: that is for its own process."""
+        """Do nothing: that is left to the process that owns the file."""
 
 
 async def _execute(raw: Any, statement: str) -> None:
@@ -181,7 +179,7 @@ def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:
 
 
 def configure(engine: AsyncEngine) -> None:
-    """Have every connection of ``engine`` set as this module says, and its transactions begun so."""
+    """Configure every connection of ``engine`` as described in this module, and begin its transactions accordingly."""
     event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)
 
@@ -203,12 +201,13 @@ def _begin(connection: Connection) -> None:
 
 
 def _keep_connection(context: sa.engine.ExceptionContext) -> None:
-    """A cancelled statement must not cost the one connection that is the database; its rollback follows anyway."""
+    """Keep the connection when a statement is cancelled: in memory it is the only one that holds the database. A
+    rollback follows in any case."""
     context.is_disconnect = False
 
 
 def _place_of(path: Path | None) -> tuple[int, int] | None:
-    """Which file stands under a name."""
+    """The identity (device and inode) of the file at a path."""
     if path is None:
         return None
     found = path.stat()
@@ -217,15 +216,15 @@ def _place_of(path: Path | None) -> tuple[int, int] | None:
 
 @contextmanager
 def _still_there(path: Path | None) -> Iterator[None]:
-    """Raises ``UsageError`` where another file is in the place of ``path`` when the block ends: a restore had it locked
-    while this waited, and what is open has another name now."""
+    """Raise ``UsageError`` where ``path`` is another file when the block ends: a restore replaced it while this process
+    waited for its lock, so that the open file no longer has that name."""
     before, trouble = _place_of(path), None
     try:
         yield
-    except Unavailable as error:  # what SQLite makes of it where it notices
+    except Unavailable as error:  # SQLite's own error, where it notices
         trouble = error
     if _place_of(path) != before:
-        raise UsageError(f"{path}: it was replaced while it was opened; start again") from trouble
+        raise UsageError(f"{path}: it was replaced while it was being opened; start again") from trouble
     if trouble is not None:
         raise trouble
 

@@ -1,8 +1,8 @@
-"""SQLite files that are written now and then, many of them in one process: a connection lasts as long as a transaction.
+"""SQLite files that are written rarely, many of them in one process: a connection lasts only as long as a transaction.
 
-A connection that is kept costs a thread, three file descriptors and its caches, an engine its compiled statements. Here
-all files share one engine, and nothing is open between transactions. The last connection to a file that is closed moves
-the write-ahead log into it, so that deleted bytes are gone from the disk with each transaction.
+A connection that is kept costs a thread, three file descriptors and its caches; an engine costs its compiled
+statements. Here all files share one engine, and nothing is open between transactions. Closing the last connection to a
+file moves the write-ahead log into it, so that deleted bytes are gone from the disk after each transaction.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from sqlalchemy.pool import NullPool
 from tacit.adapters.sqlite import SqliteDatabase, configure
 
 _FILE: ContextVar[Path | None] = ContextVar("file")
-"""Of the connection that is being made."""
+"""The file of the connection that is being made."""
 CONNECTIONS = 32
-"""At a time, in a process: each has a thread, and a disk that is busy would have hundreds of them wait for it."""
+"""Most connections at a time in a process: each has a thread, and hundreds of threads could wait for a busy disk."""
 _TURNS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
 class BriefSqliteDatabase(SqliteDatabase):
-    """An ``SqliteDatabase`` that has its file open during transactions alone."""
+    """An ``SqliteDatabase`` that has its file open only during transactions."""
 
     @classmethod
     def _engine_of(cls, url: URL) -> AsyncEngine:
@@ -49,10 +49,10 @@ class BriefSqliteDatabase(SqliteDatabase):
             yield connection
 
     async def checkpoint(self) -> None:
-        """Nothing: no connection is left, and the last one did it."""
+        """Do nothing: no connection is left, and closing the last one emptied the write-ahead log."""
 
     async def _dispose(self) -> None:
-        """Close the mark; the engine is that of all."""
+        """Close the mark; the engine is shared and stays open."""
         if self._mark is not None:
             self._mark.close()
 
@@ -66,7 +66,7 @@ def _engine_of_all() -> AsyncEngine:
 
 
 def _name_file(_dialect: object, _record: object, arguments: list[Any], named: dict[str, Any]) -> None:
-    """The file of this moment; one that has gone is not made again."""
+    """Set the file of the connection being made; a file that has been removed is not created again."""
     file = _FILE.get()
     if file is None:
         raise RuntimeError("an engine of many files was asked for a connection to none")

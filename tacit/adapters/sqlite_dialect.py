@@ -1,5 +1,5 @@
-"""SQLite, where a statement costs microseconds, parameters are bounded and every writer runs alone: executemany, and
-lists of parameters in pieces. Deleted rows are overwritten at once (secure_delete)."""
+"""SQLite statements, each of which costs microseconds: executemany, and lists of parameters in parts, because the
+number of parameters is bounded. Every writer runs alone. Deleted rows are overwritten at once (secure_delete)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.adapters.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
 from tacit.errors import NoRoom, Unavailable
 
 MAX_PARAMETERS = 10_000
-"""Values in one list of parameters; SQLite takes 32,766."""
+"""Most values in one list of parameters; SQLite allows 32,766."""
 
 _PASSING = {
     sqlite3.SQLITE_BUSY: "the database is busy",
@@ -27,18 +27,18 @@ _PASSING = {
     sqlite3.SQLITE_FULL: "there is no room for the database",
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
 }
-"""Primary result codes of SQLite that are about its surroundings, not about a statement or the file's content."""
+"""Primary result codes of SQLite that concern its environment, not a statement or the file's content."""
 
 
 class SqliteDialect(Dialect):
-    """The words of SQLite. See ``Dialect`` for what each means."""
+    """``Dialect`` for SQLite; see there for what each method means."""
 
     bytes_type: ClassVar[str] = "BLOB"
     counts_all: ClassVar[bool] = False
 
     @contextmanager
     def typed(self) -> Iterator[None]:
-        """By the primary result code, whether SQLAlchemy or the driver raised it."""
+        """Classifies errors by the primary result code, whether SQLAlchemy or the driver raised them."""
         try:
             yield
         except sa.exc.TimeoutError as error:
@@ -51,16 +51,16 @@ class SqliteDialect(Dialect):
             raise (NoRoom if code == sqlite3.SQLITE_FULL else Unavailable)(_PASSING[code]) from error
 
     def upsert(self, table: sa.Table) -> sqlite.Insert:
-        """Of SQLAlchemy's SQLite."""
+        """SQLAlchemy's INSERT for SQLite."""
         return sqlite.insert(table)
 
     def pieces(self, values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-        """Of ``MAX_PARAMETERS``."""
+        """Yields parts of at most ``MAX_PARAMETERS`` values."""
         for start in range(0, len(values), MAX_PARAMETERS):
             yield values[start : start + MAX_PARAMETERS]
 
     def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
-        """By a list of parameters."""
+        """Compares with a list of parameters."""
         return column.in_(values)
 
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
@@ -80,7 +80,7 @@ class SqliteDialect(Dialect):
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """By executemany."""
+        """Uses executemany."""
         if rows:
             await connection.execute(sa.insert(table), _named(columns, rows))
 
@@ -94,45 +94,45 @@ class SqliteDialect(Dialect):
         *,
         mostly_new: bool = False,
     ) -> list[Any]:
-        """By INSERT ... ON CONFLICT DO NOTHING RETURNING."""
+        """Uses INSERT ... ON CONFLICT DO NOTHING RETURNING."""
         if not rows:
             return []
         statement = sqlite.insert(table).on_conflict_do_nothing().returning(table.c[key])
         return list((await connection.execute(statement, _named(columns, rows))).scalars())
 
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
-        """Without slices, and without a sequence."""
+        """A numbered table without slices and without a sequence."""
         return _Numbered(connection, table)
 
 
 class _Numbered(NumberedTable):
-    """The numbers follow the largest that the table has: nobody else takes any before this transaction ends."""
+    """Numbers continue after the largest in the table: nobody else takes any before this transaction ends."""
 
     def __init__(self, connection: AsyncConnection, table: sa.Table) -> None:
         self._connection = connection
         self._seq = table.c.seq
 
     async def take(self, count: int) -> list[int]:
-        """From the largest on."""
+        """Return the numbers after the largest one."""
         last = (await self._connection.execute(sa.select(sa.func.max(self._seq)))).scalar_one() or 0
         return list(range(last + 1, last + 1 + count))
 
     async def slices(self) -> set[int]:
-        """None."""
+        """Always empty: there are no slices."""
         return set()
 
     async def lacks_room(self) -> bool:
-        """Never."""
+        """Always false: there are no slices."""
         return False
 
     async def make_room(self) -> None:
-        """There is always room."""
+        """Do nothing: there are no slices."""
 
     async def close_slice(self) -> None:
-        """There is none."""
+        """Do nothing: there are no slices."""
 
     async def scrub(self, needed: Iterable[int], *, rewrite: bool) -> Scrubbed:
-        """Nothing is left to scrub."""
+        """Do nothing: deleted rows are already overwritten."""
         return Scrubbed()
 
 

@@ -1,8 +1,8 @@
-"""The schema of an SQLite database without a run of its migrations, where the outcome of one is known.
+"""Bring an SQLite schema up to date without running its migrations, where the outcome is known.
 
-A run of Alembic costs a quarter of a second of processor time. A database that stands at the newest revision needs
-none; an empty one is given what a run on an empty database in memory made, once in a process, word for word. Any other
-is left to the migrations. What is known holds as long as the files of the migrations stay as they are.
+A run of Alembic costs a quarter of a second of processor time. A database at the newest revision needs none; an empty
+one gets exactly the statements that a run on an empty in-memory database produced, computed once per process. Any other
+database is left to the migrations. The outcome is cached for as long as the migration files stay the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Files = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a run on an empty database makes: tables, their rows, and then all else."""
+    """The outcome of a run on an empty database: tables, their rows, and then everything else."""
 
     files: _Files
     revisions: frozenset[str]
@@ -41,8 +41,8 @@ _KNOWN: dict[Path, _Outcome] = {}
 
 
 def brought_up(connection: Connection, location: Path, run: Callable[[Connection], None]) -> bool:
-    """Bring the schema behind ``connection`` up to the newest revision of the migrations below ``location``, if that
-    takes no run of them; whether it did. ``run`` does one."""
+    """Bring the schema behind ``connection`` to the newest revision of the migrations below ``location`` if that is
+    possible without running them on it; return whether it was. ``run`` runs the migrations."""
     if connection.scalar(_ANY_OBJECT) is None:
         _replay(connection, _outcome_of(location, run))
         return True
@@ -60,7 +60,7 @@ def _outcome_of(location: Path, run: Callable[[Connection], None]) -> _Outcome:
 
 
 def _files_of(location: Path) -> _Files:
-    """What tells that migrations were added or changed."""
+    """A fingerprint of the migration files: it changes when one is added or changed."""
     found = ((path.name, path.stat()) for path in (location / "versions").glob("*.py"))
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in found))
 

@@ -21,10 +21,10 @@ BUSY_TIMEOUT_MS = 10_000
 
 
 class FileWriter:
-    """Inserts into a file whose schema is up to date; it connects with the first. ``close`` after the last."""
+    """Inserts into a file whose schema is up to date; connects with the first insert. Call ``close`` after the last."""
 
     def __init__(self, path: Path, mark: Watermark | None = None) -> None:
-        """``mark``: the open one of the database, if it has one."""
+        """``mark``: the open watermark of the database, if it has one."""
         self._path = path
         self._mark = mark
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="file-writer")
@@ -38,8 +38,8 @@ class FileWriter:
     async def insert_new(
         self, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str
     ) -> list[Any]:
-        """Insert those of ``rows`` that violate no unique constraint in one durable transaction that spends; returns
-        the ``key`` column of the ones that were inserted. Raises ``sqlite3.Error``."""
+        """Insert those of ``rows`` that violate no unique constraint, in one durable transaction that counts as
+        spending (``Database.spend``); return the ``key`` column of the inserted ones. Raises ``sqlite3.Error``."""
         statement = (
             f"INSERT INTO {table.name} ({', '.join(columns)}) "  # noqa: S608 - own names
             f"VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"

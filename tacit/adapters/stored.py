@@ -1,4 +1,4 @@
-"""A service's store over one database: opening, closing, and what it says of itself."""
+"""A service's store over one database: opening, closing, and access to the open database."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tacit.errors import Fatal
 
 
 class DatabaseStore:
-    """``open`` before use, ``close`` at the end."""
+    """Call ``open`` before use and ``close`` at the end."""
 
     def __init__(
         self, url: str, metadata: sa.MetaData, migrations: str, mark: Watermark | None = None, *, shared: bool = False
     ) -> None:
-        """As of ``open_database``."""
+        """Takes the arguments of ``open_database``."""
         self._url = url
         self._metadata = metadata
         self._migrations = migrations
@@ -31,7 +31,7 @@ class DatabaseStore:
         )
 
     async def close(self) -> None:
-        """Close the database, where it is open."""
+        """Close the database if it is open."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
@@ -43,7 +43,7 @@ class DatabaseStore:
 
     @property
     def closed_until(self) -> int:
-        """As of ``Database``, which must be open."""
+        """``Database.closed_until``; the database must be open."""
         return self._database.closed_until
 
     @property

@@ -24,8 +24,8 @@ class SystemClock:
 class ShiftedClock:
     """A clock that starts at ``start`` when it is made and runs ``rate`` times as fast as ``base``.
 
-    The demo lives through a whole reporting interval in a minute with it; ``jump`` moves it forward at once
-    (sleepers that already wait are not woken early).
+    The demo uses it to pass a whole reporting interval in a minute; ``jump`` moves it forward at once (sleepers that
+    already wait are not woken early).
     """
 
     def __init__(self, base: Clock, start: float | None = None, rate: float = 1.0) -> None:
@@ -47,12 +47,12 @@ class ShiftedClock:
     def jump(self, seconds: float) -> None:
         """Move the time forward by ``seconds`` >= 0."""
         if seconds < 0:
-            raise ValueError("time does not run backwards")
+            raise ValueError("a jump must not go backwards")
         self._start += seconds
 
 
 class OsEntropy:
-    """Random bytes of the operating system; the only source of randomness in production."""
+    """Random bytes from the operating system; the only source of randomness in production."""
 
     def __call__(self, length: int, /) -> bytes:
         """``length`` uniform bytes."""

@@ -1,4 +1,4 @@
-"""Reading a log's entries over HTTP (C2SP tlog-tiles), for whoever reads all of them: witnesses and monitors."""
+"""Reading a log's entries over HTTP (C2SP tlog-tiles), for those that read all of them: witnesses and monitors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.tlog.tiles import MAX_ENTRY_SIZE, TILE_WIDTH, Tile, decode_bundle
 
 MAX_BUNDLE = TILE_WIDTH * (2 + MAX_ENTRY_SIZE)
-"""Bytes of the longest entry bundle: a little more than the 16 MiB that transports usually take."""
+"""Bytes of the longest entry bundle: a little more than the 16 MiB limit of most transports."""
 
 
 async def read_entries(transport: Transport, url: str, start: int, end: int) -> AsyncIterator[list[bytes]]:
-    """The entries ``[start, end)`` of the log at ``url``, in order, one tile at a time; nothing of them is verified.
+    """Yield the entries ``[start, end)`` of the log at ``url``, in order, one tile at a time; nothing is verified.
 
-    Raises ``TransportError`` where the log does not give them, ``DecodeError`` where a bundle is malformed.
+    Raises ``TransportError`` where the log does not deliver them, ``DecodeError`` where a bundle is malformed.
     """
     for index in range(start // TILE_WIDTH, -(-end // TILE_WIDTH) if start < end else 0):
         first = index * TILE_WIDTH

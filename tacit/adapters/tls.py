@@ -1,13 +1,13 @@
-"""TLS of clients and listeners: contexts made of files, and made anew when the files change (P7).
+"""TLS of clients and listeners: contexts made from files, and made again when the files change (P7).
 
-Nothing here is timed: whoever needs a context for a new connection (or is asked how it is) looks whether the files are
-still the same, by inode, size and times. New files take effect as a whole: the certificate, its key and the
-authorities are loaded into a fresh context, which takes the old one's place only when all of it could be loaded. Files
-that cannot be used leave the old context where it is, are said once in the log, and show in the health check until
-they are mended. Connections that exist go on.
+There is no timer: each use of a context (a new connection, a health check) tests whether the files are still the same,
+by inode, size and times. New files take effect as a whole: the certificate, its key and the authorities are loaded into
+a fresh context, which replaces the old one only when all of it could be loaded. Files that cannot be used leave the old
+context in place, are reported once in the log, and show in the health check until they are repaired. Existing
+connections continue.
 
-TLS 1.2 is the least that is spoken, 1.3 where a listener asks for certificates; there no session is resumed, so that a
-certificate is always checked against the authorities of that moment.
+The minimum is TLS 1.2, or 1.3 where a listener asks for certificates; there, no session is resumed, so a certificate is
+always checked against the current authorities.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tacit.adapters.files import is_private
 from tacit.errors import UsageError
 
 LOGGER = "tacit.tls"
-"""Its lines are for a service's log: words about files, never what they hold."""
+"""Logger for a service's log: its lines are about files and never contain what they hold."""
 _KEY_SIZE = 1 << 16
 _NAME_MISMATCH = (62, 64)
 """OpenSSL's verify codes for a certificate of another host name or address."""
 
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""What comes of a server that answers in plain text, or hangs up."""
+"""OpenSSL's reasons for a server that answers in plain text, or hangs up."""
 
 Make = Callable[[], ssl.SSLContext]
 _State = tuple[tuple[int, ...] | None, ...]
@@ -39,7 +39,7 @@ _live: weakref.WeakSet[LiveContext] = weakref.WeakSet()
 
 
 class LiveContext:
-    """What ``make`` gives for ``files`` as they are now. ``what`` names it to a person."""
+    """The context that ``make`` builds from the present ``files``. ``what`` names it in messages."""
 
     def __init__(self, what: str, files: Sequence[Path | None], make: Make) -> None:
         self.trouble = ""
@@ -61,17 +61,17 @@ class LiveContext:
             if self._context is None:
                 raise
             self._seen = state
-            self.trouble = f"{self._what}: new files are not used, the old ones are: {error}"
+            self.trouble = f"{self._what}: the new files cannot be used, the old ones stay in use: {error}"
             logging.getLogger(LOGGER).warning(self.trouble)
             return self._context
         if self._context is not None:
-            logging.getLogger(LOGGER).info("%s: new files are used", self._what)
+            logging.getLogger(LOGGER).info("%s: the new files are in use", self._what)
         self._seen, self._context, self.trouble = state, fresh, ""
         return fresh
 
 
 def troubles() -> list[str]:
-    """What is wrong with the files of this process's TLS contexts, after another look at them."""
+    """The problems with the files of this process's TLS contexts, after checking them again."""
     found = []
     for one in tuple(_live):
         try:
@@ -85,7 +85,7 @@ def troubles() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """Trust and identity of a client: an extra CA file, and a certificate with its key for mutual TLS."""
+    """Trust and identity of a client: an additional CA file, and a certificate with its key for mutual TLS."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -97,7 +97,7 @@ class ClientTls:
         return _loaded(context, "client", self.ca, self.certificate, self.key)
 
     def live(self) -> LiveContext:
-        """The same, made anew when the files change. Raises ``UsageError`` for files that cannot be loaded now."""
+        """The same, made again when the files change. Raises ``UsageError`` for files that cannot be loaded now."""
         found = LiveContext("TLS of outgoing connections", (self.ca, self.certificate, self.key), self.context)
         if self.ca is not None or self.certificate is not None:
             found.current()
@@ -105,15 +105,15 @@ class ClientTls:
 
 
 def private_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """A verifying client context for a server of one's own: it trusts ``ca`` alone, the system's authorities only where
-    there is none. Raises ``UsageError``."""
+    """A verifying client context for a server that the operator runs: it trusts ``ca`` alone, or the system's
+    authorities without ``ca``. Raises ``UsageError``."""
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return _loaded(context, "server's CA", ca, certificate, key)
 
 
 def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """A listener's context, which follows its files. With ``client_ca`` clients may show a certificate, which must then
-    be good; who needs one is decided per resource (``tacit.service.callers``). Raises ``UsageError``."""
+    """A listener's context, which follows its files. With ``client_ca``, clients may show a certificate, which must
+    then be valid; which resources need one is decided in ``tacit.service.callers``. Raises ``UsageError``."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -135,9 +135,8 @@ def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ss
 
 
 def tls_reason(error: BaseException | None) -> str | None:
-    """Why TLS did not come about, in a few words for a person: of ``error`` or what led to it; None where that was
-    something else."""
-    while error is not None:  # an HTTP library's own errors may be subclasses of these, without what they hold
+    """Describe in a few words why TLS failed, from ``error`` or its causes; None where the cause was something else."""
+    while error is not None:  # an HTTP library's own errors may be subclasses of these, without their attributes
         if isinstance(error, ssl.SSLCertVerificationError) and hasattr(error, "verify_code"):
             if error.verify_code in _NAME_MISMATCH:
                 return "its certificate is for another host"
@@ -155,7 +154,9 @@ def _loaded(
     for path in (certificate, key):
         _require_private(path, what)
     for path in (ca, certificate, key):
-        if path is not None and path.exists() and not path.is_file():  # OpenSSL waits for whoever writes into a FIFO
+        if (
+            path is not None and path.exists() and not path.is_file()
+        ):  # OpenSSL would block on a FIFO until a writer comes
             raise UsageError(f"{what}: {path} is not a regular file")
     try:
         if ca is not None:
@@ -171,7 +172,7 @@ def _loaded(
 
 
 def _no_password() -> str:
-    """Instead of a prompt on the terminal that a service does not have: keys lie unencrypted in 0600 files."""
+    """Fail instead of prompting on a terminal that a service does not have: keys lie unencrypted in 0600 files."""
     raise ValueError("the key is encrypted")
 
 
@@ -184,9 +185,9 @@ def _require_private(path: Path | None, what: str) -> None:
             is_key = b"PRIVATE KEY-----" in file.read(_KEY_SIZE)
             private = is_private(os.fstat(file.fileno()))
     except OSError:
-        return  # whoever loads it says so
+        return  # loading it reports the error
     if is_key and not private:
-        raise UsageError(f"{what}: {path}: a private key readable by others; run: chmod 600 {path}")
+        raise UsageError(f"{what}: {path}: this private key is readable by others; run: chmod 600 {path}")
 
 
 def _state_of(path: Path) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def first_of(*waits: Awaitable[Any]) -> None:
-    """Return when the first of ``waits`` is done, the others cancelled and awaited."""
+    """Return when the first of ``waits`` is done; the others are cancelled and awaited."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,16 +1,17 @@
-"""The high-water mark beside a database, by which one that was restored from the past is noticed (P32).
+"""The high-water mark beside a database, which detects a database restored from the past (P32).
 
-A database counts, per shard, the transactions that spend something: ``tacit_marks``. The mark is a small file outside
-it, in the service's state folder, that holds the counts as this folder's processes last saw them committed. It is
-written after every commit and before the answer, so that in honest operation the mark is never ahead of the database,
-wherever a process dies; a database from a backup is behind its mark, and is refused before it takes anything again.
+A database counts, per shard, the transactions that spend something (table ``tacit_marks``). The mark is a small file
+outside the database, in the service's state folder, that holds the counts as this folder's processes last saw them
+committed. It is written after every commit and before the answer, so in honest operation the mark is never ahead of the
+database, wherever a process dies. A database from a backup is behind its mark, and is refused before it accepts
+anything again.
 
-The file is written, not synced: it survives the process, and after a power cut it may be some seconds behind, which
-hides a backup of these seconds and raises no false alarm. Several processes on one PostgreSQL database have a shard
-each; those of one folder share its file, and one that has a folder of its own knows what it saw itself.
+The file is written, not synced: it survives the process, but after a power cut it may be some seconds behind, which
+hides a backup from these seconds and raises no false alarm. Several processes on one PostgreSQL database have a shard
+each; processes with the same folder share its file, and a process with its own folder only knows what it saw itself.
 
-What an operator accepts is kept in the database: until when (``closed_until``) everything may have been spent. What
-follows from it is the service's to say.
+An operator's acceptance of a restored database is kept in the database: the time (``closed_until``) before which
+everything may have been spent. The service decides what follows from that.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tacit.adapters.files import read_bounded, sync_folder
 from tacit.errors import Fatal, RolledBack, UsageError
 
-if TYPE_CHECKING:  # a service without a database imports this, and no driver
+if TYPE_CHECKING:  # services without a database import this module, so it must not import a driver
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 TABLE = "tacit_marks"
-"""No migration makes it: every database has it, before and after any of them."""
+"""No migration creates it: every database has it, before and after each migration."""
 CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (shard integer PRIMARY KEY, number bigint NOT NULL)"
 
 IDENTITY, GENERATION, CLOSED, DOUBT = -1, -2, -3, -4
-"""What stands in the place of a shard beside the counts: which database this is, how often an operator has accepted a
-rollback, until which POSIX second everything may have been spent, and that something else shows a rollback."""
+"""Rows that use a negative number in place of a shard: the identity of the database, how often an operator has accepted
+a rollback, until which POSIX second everything may have been spent, and whether something else shows a rollback."""
 FOR_EVER = 1 << 62
 
 MOST_BYTES = 1 << 20
@@ -67,17 +68,17 @@ _MISSING = (
 
 
 class Recovery(enum.StrEnum):
-    """What the operator says at a start about a database that does not fit its mark."""
+    """The operator's decision, at start, about a database that does not fit its mark."""
 
     REFUSE = "refuse"
     ACCEPT = "accept-rollback"
-    """It is, or may be, from the past: close whatever may have been spent, and go on."""
+    """The database is, or may be, from the past: close whatever may have been spent, and continue."""
     NEW_MARK = "new-mark"
-    """It is complete, and only the mark is missing: begin one."""
+    """The database is complete and only the mark is missing: create one."""
 
 
 class Time(Protocol):
-    """As much of a clock as is needed here."""
+    """The part of a clock that is needed here."""
 
     def now(self) -> float:
         """POSIX seconds."""
@@ -86,7 +87,7 @@ class Time(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """What the file says. ``slots``: per shard the count and the POSIX second in which it was written."""
+    """The content of the file. ``slots``: per shard, the count and the POSIX second in which it was written."""
 
     identity: int
     generation: int
@@ -94,18 +95,18 @@ class Kept:
 
     @property
     def total(self) -> int:
-        """The transactions that it knows of."""
+        """The number of transactions that the file knows of."""
         return sum(number for number, _ in self.slots)
 
     @property
     def written(self) -> int:
-        """The last second in which it was written."""
+        """The last second in which the file was written."""
         return max((time for _, time in self.slots), default=0)
 
 
 class Watermark:
-    """The mark in the file ``path``, made where there is none. ``check`` and ``settle`` at the start, then ``advance``
-    in each transaction that spends and ``note`` after its commit."""
+    """The mark in the file ``path``, created where there is none. Call ``check`` and ``settle`` at start, then
+    ``advance`` in each transaction that spends and ``note`` after its commit."""
 
     def __init__(self, path: Path, clock: Time, recovery: Recovery = Recovery.REFUSE) -> None:
         self._path = path
@@ -138,7 +139,7 @@ class Watermark:
         self._found = (kept, rows)
 
     def settle(self) -> None:
-        """Once what ``check`` wrote is committed: have the file say the same."""
+        """Bring the file up to date, once what ``check`` wrote is committed."""
         kept, rows = self._found
         identity, generation = rows[IDENTITY], rows.get(GENERATION, 0)
         if kept is None:
@@ -150,7 +151,7 @@ class Watermark:
         os.fsync(self._file)
 
     def _make(self, header: bytes) -> None:
-        """The file, at once whole; another process may have been first."""
+        """Create the file atomically; another process may have been first."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.new")
         try:
@@ -182,16 +183,16 @@ class Watermark:
         return Kept(identity, generation, _slots(data[_HEADER.size :]))
 
     async def advance(self, connection: AsyncConnection, shard: int, *, counts_all: bool) -> int:
-        """Count the transaction, as the last thing that it does; returns the count for ``note``. ``counts_all``: other
-        processes have the database too, so that the counts of all shards are compared. Raises ``RolledBack`` where the
+        """Count the transaction; must be its last statement. Returns the count for ``note``. ``counts_all``: other
+        processes have the database too, so the counts of all shards are compared. Raises ``RolledBack`` where the
         database is behind the mark: it was replaced while this process ran."""
-        kept = self._seen()  # before the statement: what it holds is committed, so the statement sees it
+        kept = self._seen()  # read before the statement: what the file holds is committed, so the statement sees it
         statement = (_COUNT_ALL if counts_all else _COUNT_ONE) % shard
         row: Any = (await connection.exec_driver_sql(statement)).one()
         return _require(kept, shard, int(row[0]), int(row[1]))
 
     def advance_file(self, connection: sqlite3.Connection) -> int:
-        """The same on a database file's own connection."""
+        """``advance`` on a database file's own connection."""
         kept = self._seen()
         number, total = connection.execute(_COUNT_ONE % 0).fetchone()
         return _require(kept, 0, number, total)
@@ -206,7 +207,7 @@ class Watermark:
         return self._file
 
     def note(self, shard: int, number: int) -> None:
-        """The transaction that ``advance`` counted is committed."""
+        """Record in the file that the transaction counted by ``advance`` is committed."""
         os.pwrite(self._descriptor, _SLOT.pack(number, int(self._clock.now())), _HEADER.size + shard * _SLOT.size)
 
     def close(self) -> None:
@@ -218,8 +219,8 @@ class Watermark:
 
 
 async def doubt(connection: AsyncConnection) -> None:
-    """Something outside shows that the database is older than it should be: it takes nothing more, in no process and
-    after no restart, until an operator accepts that."""
+    """Record evidence from outside that the database is older than it should be: no process accepts anything more, also
+    after a restart, until an operator accepts the rollback."""
     await _put(connection, {DOUBT: FOR_EVER})
 
 
@@ -230,19 +231,19 @@ async def _put(connection: AsyncConnection, rows: Mapping[int, int]) -> None:
 
 
 def _objection(kept: Kept | None, rows: Mapping[int, int]) -> str:
-    """What does not fit; empty where everything does."""
+    """Describe what does not fit; empty where everything does."""
     if DOUBT in rows:
-        return f"the log holds leaves of ours that the database lost, so that it is from the past; {_ACCEPT}"
+        return f"the log holds leaves of ours that the database does not know, so it is from the past; {_ACCEPT}"
     if kept is None:
         used = any(shard >= 0 for shard in rows)
-        return f"the mark of a database that was used is missing; {_MISSING}" if used else ""
+        return f"the mark of a database that has been used is missing; {_MISSING}" if used else ""
     if rows.get(GENERATION, 0) > kept.generation:
-        return ""  # an operator accepted the database as it is, since this file was written
+        return ""  # since this file was written, an operator has accepted the database as it is
     if IDENTITY not in rows or (rows[IDENTITY] != kept.identity and rows.get(GENERATION, 0) == kept.generation):
-        return f"the database is new or another one, older than its mark; {_ACCEPT}" if kept.total else ""
+        return f"the database is new or a different one than its mark; {_ACCEPT}" if kept.total else ""
     behind = any(number > rows.get(shard, 0) for shard, (number, _) in enumerate(kept.slots))
     if behind or rows.get(GENERATION, 0) < kept.generation:
-        return f"the database is older than what this service has done since; {_ACCEPT}"
+        return f"the database is older than the last state of this service; {_ACCEPT}"
     return ""
 
 
@@ -252,8 +253,9 @@ def _slots(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def _require(kept: tuple[tuple[int, int], ...], shard: int, number: int, total: int) -> int:
-    """``number``, unless it or all counts together are behind what was committed before; ``total`` 0 is not known."""
+    """Return ``number``, unless it or the sum of all counts is behind what was committed before; a ``total`` of 0 means
+    unknown."""
     before = kept[shard][0] if shard < len(kept) else 0
     if number <= before or (total and total < sum(one for one, _ in kept)):
-        raise RolledBack("the database is older than what this service has done since; restart it to hear what to do")
+        raise RolledBack("the database is older than the last state of this service; restart it to see what to do")
     return number

@@ -1,8 +1,9 @@
-"""Census shares: what this aggregator released of a census, published so that anybody can add up both shares (SA2 5.5).
+"""Census shares: the aggregate share that this aggregator released for a census, published so that anybody can add up
+both shares (SA2 5.5).
 
-In this order: the transaction that releases the batch keeps the aggregate share, the very bytes that it seals to the
-collector (noise of the aggregator included); only then is it signed and sent, until the log has it. A crash in between
-loses nothing, and what is kept never changes, so that the leaf has the same bytes however often it is sent.
+The transaction that releases the batch keeps the aggregate share, exactly the bytes that it seals to the collector
+(including the aggregator's noise). Only after that is it signed and sent, repeatedly, until the log has it. A crash in
+between loses nothing, and the kept share never changes, so the leaf has the same bytes however often it is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Kept = tuple[bytes, int, bytes]
 
 
 class CensusShares:
-    """Sends what was kept until the log has it."""
+    """Sends the kept shares until the log has them."""
 
     def __init__(self, store: Transactions[CensusTx], identity: Signatory, log: LogConfig, deps: Deps) -> None:
         self._store = store
@@ -31,13 +32,13 @@ class CensusShares:
         self._url = f"{log.url}/v1/leaves"
         self._deps = deps
         self._settled: set[bytes] = set()
-        """Tasks of which this process has nothing more to say."""
+        """Tasks for which this process has nothing left to send."""
         self._refused: set[bytes] = set()
-        """Tasks whose share the log has refused: perhaps its clock is behind ours, so it is sent again."""
+        """Tasks whose share the log has refused; it is sent again, because the log's clock may be behind ours."""
         self._log = get_logger(identity.role_name)
 
     async def due(self) -> list[Kept]:
-        """The shares that ``step`` has to look at now."""
+        """The shares that ``step`` has to consider now."""
         async with self._store.read() as tx:
             return [kept for kept in await tx.census_shares() if kept[0] not in self._settled]
 
@@ -64,7 +65,7 @@ class CensusShares:
         return sign_leaf(LeafType.CENSUS_SHARE, body, self._identity.operator, self._identity.signing_key)
 
     async def _send(self, task_id: bytes, leaf: SignedLeaf) -> bool:
-        """Whether the log has it."""
+        """Send the leaf; return whether the log has it."""
         headers = {"Content-Type": media_types.JSON}
         answer = await self._deps.transport.request("POST", self._url, headers=headers, body=leaf.encode())
         if 400 <= answer.status < 500 and task_id not in self._refused:

@@ -19,7 +19,7 @@ from tacit.service.live_tokens import Accepted
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys, and bearer tokens by role: the collector's and the operator's, where there are such."""
+    """Keys, and bearer tokens by role: the collector's and the operator's, where they are configured."""
 
     identity: Identity
     hpke_keys: LiveHpkeKeys = field(repr=False)
@@ -27,13 +27,13 @@ class Credentials:
 
 
 def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
-    """Read every secret file that ``config`` names; raises ``UsageError``, also where its policy does not say whom a
-    credential may go to."""
+    """Read every secret file that ``config`` names. Raises ``UsageError``, also where the policy does not name the
+    parties to which a credential may be sent."""
     config.policy.require_aggregators()
     hpke_keys = LiveHpkeKeys(config.hpke_keys)
     peers = tuple(read_peer_file(path) for path in (config.peer_file, *config.old_peer_files))
     if len({peer.seed_id for peer in peers}) != len(peers):
-        raise UsageError("old_peer_files: two peer files have one seed_id")
+        raise UsageError("old_peer_files: two peer files have the same seed_id")
     tokens = tokens_of({"collector": config.collector_token, "operator": config.operator_token})
     state_keys = read_state_keys(config.state_keys)
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)

@@ -1,15 +1,15 @@
-"""What a server tells the collector of a batch that fills: seldom, coarsely, and with noise.
+"""What a server tells the collector about a batch that is filling: rarely, coarsely, and with noise.
 
-A claim against the analyst counts on nothing that a count would give away: the size of a batch is told with its
-release, and devices send at times that depend on nothing (P17b, P28). An exact live count tells more than that all the
-same. Polled often, it says *when* each report came, and whoever sees one device's connection (its network, its relay)
-reads from that whether it took part, which sampling was to hide; and of a batch that never fills, which is refunded
-because nothing was released, it says how many devices there were.
+The claim against the analyst does not rely on hiding a count: the size of a batch is published with its release, and
+devices send at times that depend on nothing (P17b, P28). An exact live count still reveals more. Polled often, it shows
+*when* each report arrived, and an observer of one device's connection (its network, its relay) can tell from that
+whether the device took part, which sampling was to hide. For a batch that never fills, which is refunded because
+nothing was released, it would reveal how many devices there were.
 
-So a count is looked at ``LOOKS`` times, in equal parts of the time in which devices send; a look is noted once, by
-whichever process is asked first, and never changes. It says how many tenths of B were counted, with two-sided geometric
-noise of scale B/10. One report more or less changes the odds of all that is ever told of a recipe by at most
-e^(``LOOKS * STEPS`` / B), whoever sends all others, so that nobody learns much by bringing the count near a tenth.
+So a count is read ``LOOKS`` times, in equal parts of the time in which devices send. A look is recorded once, by
+whichever process is asked first, and never changes. It gives the count in tenths of B, with two-sided geometric noise
+of scale B/10. One report more or less changes the odds of everything that is ever told about a recipe by at most
+e^(``LOOKS * STEPS`` / B), whoever sends all others, so little is gained by bringing the count near a tenth.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from tacit.ports import Clock, Entropy
 from tacit.recipe.asking import DECIDING_SHARE
 
 LOOKS = 5
-"""How often a count is looked at."""
+"""How often a count is read."""
 STEPS = 10
-"""In how many parts of B it is told."""
+"""The number of parts of B in which a count is given."""
 MAX_BATCH = 10**10
-"""Largest B of which anything is told; the noise can be drawn exactly for it."""
+"""Largest B for which looks are given; the noise can be drawn exactly for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The ``number``-th look, from 1, at POSIX second ``at``: so many ``tenths`` of B, with noise; 10: at least B."""
+    """The ``number``-th look, from 1, at POSIX second ``at``: the count in ``tenths`` of B, with noise; 10 means at
+    least B."""
 
     number: int
     at: int
@@ -46,8 +47,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Of a recipe's batch of at least ``min_batch_size``, B: the looks so far, and the POSIX second from which the next
-    one may be had (None: there is no further one)."""
+    """How far a recipe's batch of at least ``min_batch_size`` (B) is filled: the looks so far, and the POSIX second
+    from which the next one is available (None: there is no further one)."""
 
     task_id: str
     min_batch_size: int
@@ -56,7 +57,7 @@ class Filling:
 
     @property
     def epsilon(self) -> Fraction:
-        """What all looks together tell, at most, about whether one device's report was counted."""
+        """Upper bound on what all looks together reveal about whether one device's report was counted."""
         return Fraction(LOOKS * STEPS, self.min_batch_size)
 
     def document(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Filling:
 
 
 class FillingTask(ServedTask, Protocol):
-    """What is asked of a task of any model."""
+    """What is required of a task, whatever its model."""
 
     @property
     def min_batch_size(self) -> int:
@@ -88,19 +89,19 @@ class FillingParty(Served, Protocol):
 
 
 class LookTx(OpenTx, CountingTx, Protocol):
-    """What noting a look asks of a transaction."""
+    """What recording a look requires of a transaction."""
 
     async def looks(self, task_id: bytes) -> list[Look]:
-        """The looks at a task's count, in their order."""
+        """The looks at a task's count, in order."""
         ...
 
     async def keep_look(self, task_id: bytes, look: Look) -> None:
-        """Note a look; one that is noted already stays as it is."""
+        """Record a look; one that is already recorded stays as it is."""
         ...
 
 
 class Fillings:
-    """Tells of tasks how far they are filled."""
+    """Gives out how far tasks are filled."""
 
     def __init__(self, store: SharedStore[LookTx], clock: Clock, entropy: Entropy) -> None:
         self._store = store
@@ -108,11 +109,13 @@ class Fillings:
         self._entropy = entropy
 
     async def of(self, party: FillingParty) -> Filling:
-        """How far a task is filled by the looks that were due. Raises ``DapAbort`` (404) where it has ended, and
-        ``Abort`` (404) where B is beyond ``MAX_BATCH``, as only a foreign task's may be."""
+        """Return how far a task is filled, from the looks that were due. Raises ``DapAbort`` (404) where it has ended,
+        and ``Abort`` (404) where B is above ``MAX_BATCH``, which is possible for tasks of other systems only."""
         task, now = party.task, self._clock.now()
         if task.min_batch_size > MAX_BATCH:
-            raise Abort("about:blank", f"nothing is told of a batch of more than {MAX_BATCH}", status=404)
+            raise Abort(
+                "about:blank", f"the fill level is not available for a batch of more than {MAX_BATCH}", status=404
+            )
         due = looks_due(task.start_seconds, task.end_seconds, now)
         async with self._store.read() as tx:
             await tx.demand_open(party, now)
@@ -132,37 +135,37 @@ class Fillings:
 
 
 def look_at(start: int, end: int, number: int) -> int:
-    """The POSIX second from which the ``number``-th look at the count of an interval may be had, the last one at its
-    end: in equal parts of the time in which devices send."""
+    """The POSIX second from which the ``number``-th look at the count of an interval is available: equal parts of the
+    time in which devices send, the last one at its end."""
     deciding = Fraction(DECIDING_SHARE)
     share = deciding + (1 - deciding) * Fraction(number, LOOKS)
     return start + -(-share.numerator * (end - start) // share.denominator)
 
 
 def looks_due(start: int, end: int, now: float) -> int:
-    """How many looks may have been had by ``now``: 0 to ``LOOKS``."""
+    """How many looks are due by ``now``: 0 to ``LOOKS``."""
     return sum(look_at(start, end, number) <= now for number in range(1, LOOKS + 1))
 
 
 def tenths(count: int, batch_size: int, entropy: Entropy) -> int:
-    """How many tenths of B a count is, 0 to 10, with two-sided geometric noise of scale B/10."""
+    """The count in tenths of B, 0 to 10, with two-sided geometric noise of scale B/10."""
     noisy = count + discrete_laplace(batch_size, STEPS, entropy)
     return min(STEPS, max(0, noisy * STEPS // batch_size))
 
 
 def read_filling(body: bytes) -> Filling:
-    """What a server told. Raises ``DecodeError``."""
+    """Parse a server's answer. Raises ``DecodeError``."""
     try:
         found: Any = json.loads(body)
         looks = tuple(_read_look(one) for one in found["looks"])
         size, following = found["min_batch_size"], found["next_at"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise DecodeError("what the server tells of the batch is malformed") from error
+        raise DecodeError("the server's answer about the batch is malformed") from error
     numbers = [one.number for one in looks]
     if numbers != sorted(set(numbers)) or not _whole(size, 1, MAX_BATCH) or not isinstance(found.get("task_id"), str):
-        raise DecodeError("what the server tells of the batch is malformed")
+        raise DecodeError("the server's answer about the batch is malformed")
     if following is not None and not _whole(following, 0, 1 << 53):
-        raise DecodeError("what the server tells of the batch is malformed")
+        raise DecodeError("the server's answer about the batch is malformed")
     return Filling(found["task_id"], size, looks, following)
 
 

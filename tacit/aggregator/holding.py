@@ -1,4 +1,4 @@
-"""The keys of a party that takes reports, by the names that recipes and opt-ins call them."""
+"""The keys of a party that takes reports, by their names in recipes and opt-ins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tacit.signing import SigningKey
 
 
 def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
-    """Those that reports or aggregate shares are sealed to. Recipes name them; they last until none does."""
+    """The keys to which reports or aggregate shares are sealed. Recipes name them, so each is needed until no recipe
+    names it."""
     configs = [one.config for one in hpke_keys]
     return tuple(HeldKey("hpke", f"{one.id}:{b64url(one.public_key)}") for one in configs)
 
@@ -21,6 +22,6 @@ def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
 def held_keys(
     signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[PrivateKey]
 ) -> tuple[HeldKey, ...]:
-    """All of an aggregator's, or of the analyzer's."""
+    """All keys of an aggregator, or of the analyzer."""
     states = (HeldKey("state", state_key_text(one)) for one in state_keys)
     return (signing_key("opt-ins", signing), *report_keys(hpke_keys), *states)

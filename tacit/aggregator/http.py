@@ -1,4 +1,4 @@
-"""DAP over HTTP as both aggregators serve it: messages in, problem documents out, credentials first."""
+"""DAP over HTTP as both aggregators serve it: messages in, problem documents out, credentials checked first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def read_message(request: web.Request, name: str, limit: int) -> bytes:
 
 @web.middleware
 async def name_task(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every problem document of a task's resource names the task (DAP-18 section 3.6)."""
+    """Add the task to every problem document of a task's resource (DAP-18 section 3.6)."""
     try:
         return await handler(request)
     except Abort as abort:
@@ -35,7 +35,7 @@ async def name_task(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def known_task_id(text: str) -> str | None:
-    """``text``, where it is the base64url of a task id: what is none is not echoed as one."""
+    """Return ``text`` where it is the base64url of a task id; any other text is not echoed."""
     try:
         unb64url(text, length=TASK_ID_SIZE, what="task id")
     except DecodeError:
@@ -44,7 +44,7 @@ def known_task_id(text: str) -> str | None:
 
 
 def decode(read: Callable[[bytes], Message], body: bytes) -> Message:
-    """``read(body)``; malformed bytes are ``invalidMessage``."""
+    """Return ``read(body)``; malformed bytes raise ``invalidMessage``."""
     try:
         return read(body)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Who an aggregator is, and the secrets that it holds outside of recipes."""
+"""Who an aggregator is, and the secrets that it holds independently of recipes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RoleName = Literal["leader", "helper"]
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this aggregator is, and the secrets that it holds outside of recipes."""
+    """Who this aggregator is, and the secrets that it holds independently of recipes."""
 
     role: Role
     operator: str
@@ -31,5 +31,5 @@ class Identity:
         return "leader" if self.role is Role.LEADER else "helper"
 
     def seed(self, seed_id: str | None) -> bytes | None:
-        """The verify key seed with this id, if we hold it."""
+        """The verify key seed with this id; None where this aggregator does not hold it."""
         return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)

@@ -1,7 +1,8 @@
-"""What an aggregator holds outside the recipe (P2, P4): HPKE keys, the peer file, its signing key, bearer tokens.
+"""The keys that an aggregator holds independently of recipes (P2, P4): HPKE keys, the peer file, its signing key,
+bearer tokens.
 
-Each file is readable by its owner only. A recipe names the HPKE key that its reports are sealed to, so an
-aggregator keeps every key whose recipes still run.
+Each file is readable by its owner only. A recipe names the HPKE key that its reports are sealed to, so an aggregator
+keeps every key whose recipes still run.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class HpkeKey:
 
 @dataclass(frozen=True)
 class PeerSecrets:
-    """The peer file of P4: what Leader and Helper share. ``token`` is the Leader's bearer token at the Helper, which
-    takes ``further`` ones too while the token is replaced."""
+    """The peer file of P4, shared by Leader and Helper. ``token`` is the Leader's bearer token at the Helper, which
+    also accepts ``further`` ones while the token is being replaced."""
 
     seed_id: str
     verify_key_seed: bytes = field(repr=False)
@@ -49,7 +50,7 @@ class PeerSecrets:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All that the Helper takes."""
+        """All tokens that the Helper accepts."""
         return (self.token, *self.further)
 
 
@@ -80,7 +81,7 @@ def read_hpke_key(path: Path) -> HpkeKey:
 
 
 def read_hpke_keys(paths: Iterable[Path]) -> tuple[HpkeKey, ...]:
-    """Every key, the preferred one first; ids must differ."""
+    """Read every key, the preferred one first; ids must differ."""
     keys = tuple(read_hpke_key(path) for path in paths)
     if len({key.config.id for key in keys}) != len(keys) or not keys:
         raise UsageError("hpke_keys: at least one key is needed, with distinct ids")
@@ -88,7 +89,7 @@ def read_hpke_keys(paths: Iterable[Path]) -> tuple[HpkeKey, ...]:
 
 
 def find_key(keys: Sequence[HpkeKey], config: HpkeConfig) -> HpkeKey | None:
-    """The private key to a recipe's configuration, compared in full."""
+    """The private key for a recipe's configuration, compared in full; None where it is not held."""
     return next((key for key in keys if key.config == config), None)
 
 
@@ -125,7 +126,7 @@ def read_peer_file(path: Path) -> PeerSecrets:
 
 
 def read_peer_tokens(path: Path) -> tuple[str, ...]:
-    """The Leader's tokens at the Helper, of a peer file that is whole. Raises ``UsageError``."""
+    """The Leader's tokens at the Helper, from a complete peer file. Raises ``UsageError``."""
     return read_peer_file(path).tokens
 
 
@@ -151,4 +152,4 @@ def _members(path: Path, members: Sequence[str]) -> dict[str, Any]:
 
 def _require_texts(path: Path, values: Iterable[Any]) -> None:
     if not all(isinstance(value, str) and value for value in values):
-        raise UsageError(f"{path}: every member must be a text that is not empty")
+        raise UsageError(f"{path}: every member must be a non-empty string")

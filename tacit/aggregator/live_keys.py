@@ -1,9 +1,9 @@
-"""The HPKE keys of a party that runs, from files that are read again when they change: a new key beside the old ones is
-taken up without a restart.
+"""The HPKE keys of a running party, from files that are read again when they change: a new key beside the old ones is
+adopted without a restart.
 
-Whoever needs a key looks whether the files are still the same, by name, inode, size and times. Files that cannot be
-used leave the keys as they were; the health check says why until they are mended. A key whose file is gone opens
-nothing new; tasks that were taken up with it keep it until the process ends.
+Each use of a key tests whether the files are still the same, by name, inode, size and times. Files that cannot be used
+leave the keys as they were; the health check shows the reason until they are repaired. A key whose file was removed
+opens nothing new; tasks that started with it keep it until the process ends.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _State = tuple[tuple[str, int, int, int] | None, ...]
 
 class LiveHpkeKeys(Sequence[HpkeKey]):
     """The keys of ``paths``, each a file, or a folder of files of which the last by name is the preferred one; names
-    that begin with a dot do not count. The preferred one of all comes first. Raises ``UsageError`` where they cannot be
-    used at first."""
+    that begin with a dot are ignored. The preferred key of all comes first. Raises ``UsageError`` where they cannot be
+    used at start."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = tuple(paths)
@@ -39,11 +39,11 @@ class LiveHpkeKeys(Sequence[HpkeKey]):
                 self._keys, self._trouble = read_hpke_keys(self._files()), ""
             except (UsageError, OSError) as error:
                 why = error if isinstance(error, UsageError) else f"{error.filename}: {error.strerror}"
-                self._trouble = f"HPKE keys: new files are not used, the old ones are: {why}"
+                self._trouble = f"HPKE keys: the new files cannot be used, the old ones stay in use: {why}"
         return self._keys
 
     def trouble(self) -> str:
-        """What is wrong with the files, after another look at them."""
+        """The problem with the files, after checking them again."""
         self.current()
         return self._trouble
 

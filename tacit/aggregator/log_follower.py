@@ -1,9 +1,9 @@
-"""Following the log: recipes in, opt-ins, void leaves and census shares out (P4, P5, P22).
+"""Following the log: recipes in; opt-ins, void leaves and census shares out (P4, P5, P22).
 
-Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and looks again at each
-recipe that names this party. State is persisted before anything is said: an opt-in is stored before it is sent
-and sent until the log holds it; a task serves once all opt-ins are in the log and equal. An opt-in of ours
-that we do not remember means that the records of spent tokens and released batches are lost: that recipe is refused.
+Every step fetches what is new, verifies it against the pinned key and the last checkpoint, and reviews each recipe that
+names this party. State is persisted before anything is sent: an opt-in is stored before it is sent, and sent until the
+log holds it; a task is served once all opt-ins are in the log and equal. An opt-in of ours in the log that the database
+does not know means that the records of spent tokens and released batches are lost: that recipe is refused.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 
 REFRESH_SECONDS = 1.0
-"""Between two looks at the database for a task that nobody here knows."""
+"""Seconds between two queries of the database for a task that is unknown here."""
 
 UNUSABLE = "recipe-unusable"
-"""The rule of a recipe that raises what no rule foresees."""
+"""The rule of a recipe that raises an error that no rule foresees."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
-"""Rules whose refusal the log may still lift."""
+"""Rules whose refusal later leaves of the log may lift."""
 
 
 class LogFollower(Generic[P]):
-    """Keeps a party's tasks in step with the log, in the one process that leads; the others (``coordinates``
-    False, or another one leads) keep in step with the database."""
+    """Keeps a party's tasks in step with the log, in the one process that leads; the others (``coordinates`` False, or
+    another process leads) keep in step with the database."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LogFollower(Generic[P]):
         coordinates: bool = True,
         void_after: float | None = None,
     ) -> None:
-        """``void_after``: seconds behind a recipe's end in which a release may still come (default and most:
+        """``void_after``: seconds after a recipe's end in which a release may still come (default and maximum:
         ``retention``)."""
         self.store = store
         self._parties = parties
@@ -89,7 +89,7 @@ class LogFollower(Generic[P]):
         self._log = get_logger(identity.role_name)
 
     async def load(self) -> None:
-        """Take up the active tasks of an earlier run, or of another process."""
+        """Load the active tasks of an earlier run, or of another process."""
         async with self.store.read() as tx:
             rows, closed = await tx.tasks(), await tx.closed_until()
         if any(is_lost(row, closed) for row in rows):
@@ -106,8 +106,8 @@ class LogFollower(Generic[P]):
                 self._parties.remove(row.task_id or b"")
 
     def _serve(self, row: TaskRow) -> None:
-        """Take up one task. One whose row cannot be used any more (an older version may have accepted what this one
-        refuses) is left alone, and the others are served. Raises ``Fatal`` for a key of ours that is missing."""
+        """Serve one task. A task whose row cannot be used any more (an older version may have accepted what this one
+        refuses) is skipped, and the others are served. Raises ``Fatal`` for a missing key of ours."""
         try:
             if self._trusted(row):
                 self._parties.add(self._seat.party(Recipe.decode(row.recipe), row, self._retention))
@@ -119,8 +119,8 @@ class LogFollower(Generic[P]):
                 self._log.error("task_unusable", recipe=b64url(row.recipe_hash), error=error)
 
     def _trusted(self, row: TaskRow) -> bool:
-        """Whether the policy still names both aggregators of a task that was taken up before: the Leader's credential
-        goes to the Helper's address."""
+        """Whether the policy still names both aggregators of a task that was accepted before: the Leader's credential
+        is sent to the Helper's address."""
         recipe = Recipe.decode(row.recipe)
         if self._policy.trusts_aggregators(recipe.parties):
             return True
@@ -136,7 +136,7 @@ class LogFollower(Generic[P]):
             await self.load()
 
     async def step(self) -> int:
-        """Fetch, review, opt in. Returns how many recipes changed their state."""
+        """Fetch, review and opt in. Returns how many recipes changed their state."""
         if not (self._coordinates and await self.store.leads()):
             await self.load()
             return 0
@@ -158,7 +158,7 @@ class LogFollower(Generic[P]):
         state, entries = await self._reader.fetch(saved, LeafSigners(self._policy, known), self._keep, known)
         if state == saved:
             return
-        self._reviewed = False  # before the commit: if its answer is lost, the leaves may be there all the same
+        self._reviewed = False  # before the commit: if its answer is lost, the leaves may still have been stored
         async with self.store.transaction() as tx:
             lost = await shows_rollback(tx, self._identity, entries, self._leaves, self._deps.clock.now())
             if lost:
@@ -167,7 +167,7 @@ class LogFollower(Generic[P]):
                 await tx.put_log_state(state)
                 await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
         if lost:
-            self.store.doubtful = "the database is from the past; restart to hear what to do"
+            self.store.doubtful = "the database is from the past; restart the service to see what to do"
             raise RolledBack(self.store.doubtful)
 
     async def _keep(self, state: bytes) -> None:
@@ -179,8 +179,8 @@ class LogFollower(Generic[P]):
         return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
 
     async def _review(self) -> int:
-        """Look at every recipe again. The accountant takes its time in a thread; a row that another process, which
-        leads by now, has changed meanwhile stays as it is, and is looked at again."""
+        """Review every recipe again. The accountant runs in a thread. A row that was meanwhile changed by another
+        process, which now leads, stays as it is and is reviewed again."""
         async with self.store.read() as tx:
             live = await self._live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
@@ -225,7 +225,7 @@ class LogFollower(Generic[P]):
         return own is not None and own.operator == self._identity.operator
 
     def _context(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], stage: Stage) -> Context:
-        """What is checked against: the log, and what this aggregator has itself opted in to (P22)."""
+        """The context of a check: the log, and what this aggregator has itself opted in to (P22)."""
         now = self._deps.clock.now()
         charges: tuple[Charge, ...] | None = None
         if self._policy.accounts is not None:
@@ -233,7 +233,8 @@ class LogFollower(Generic[P]):
         return replace(live.context(item, now, stage), charges=charges)
 
     def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
-        """``_decide``; a recipe that breaks it is refused, and looked at again with every new leaf."""
+        """``_decide``; a recipe for which it raises an unexpected error is refused, and reviewed again with every new
+        leaf."""
         try:
             return self._decide(live, item, rows, closed)
         except Exception as error:
@@ -241,14 +242,14 @@ class LogFollower(Generic[P]):
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
     def _activated(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
-        """``_activate``; a recipe that breaks it stays as it is, and says why."""
+        """``_activate``; a recipe for which it raises an unexpected error stays as it is, with the reason."""
         try:
             return self._activate(live, item, row, rows)
         except Exception as error:
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
     def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
-        """Take part in a recipe, wait, or refuse it, by the rule table and our own keys."""
+        """Accept a recipe, wait, or refuse it, by the rule table and our own keys."""
         recipe = item.recipe
         row = TaskRow(recipe.hash, TaskState.REFUSED, recipe.encode())
         context = self._context(live, item, rows, Stage.LOGGED)
@@ -290,8 +291,8 @@ class LogFollower(Generic[P]):
         return replace(row, state=TaskState.ACTIVE, rule="", detail="")
 
     async def end_tasks(self) -> int:
-        """Forget tasks whose time, retention included, is over: nobody can spend their tokens any more. What is said
-        of each here is said for good, see ``CommonTx.is_open``."""
+        """Forget tasks whose time, including retention, is over: nobody can spend their tokens any more. Ending a task
+        is final, see ``CommonTx.is_open``."""
         now = self._deps.clock.now()
         over = {party.task.recipe_hash: party.task.task_id for party in self._parties.active() if now >= party.closes}
         for recipe_hash, task_id in over.items():
@@ -304,14 +305,14 @@ class LogFollower(Generic[P]):
         return len(over)
 
     async def _close_unreleased(self) -> None:
-        """Say of what was never released that it never will be."""
+        """Close tasks without a release for good and publish their void leaves."""
         async with self.store.read() as tx:
             due = self._voids.due(await tx.tasks())
             live = await self._live(tx) if due else LiveLog()
         await self._voids.step(live, due)
 
     async def _publish_census_shares(self) -> None:
-        """Put what was released of censuses into the log."""
+        """Publish the released shares of censuses in the log."""
         due = await self._census_shares.due()
         if due:
             async with self.store.read() as tx:
@@ -353,8 +354,9 @@ def follow_log(
     coordinates: bool = True,
     void_after: float | None = None,
 ) -> None:
-    """Have ``parties`` be those of the log's recipes: take up the tasks of earlier runs when the app starts, and follow
-    the log while it runs. Call it after what opens the store. ``void_after``: by default ``config.void_seconds``."""
+    """Fill ``parties`` with the tasks of the log's recipes: load the tasks of earlier runs when the app starts, and
+    follow the log while it runs. Call it after the store is opened. ``void_after``: by default ``config.void_seconds``.
+    """
     grace = config.void_seconds if void_after is None else void_after
     follower = app[FOLLOWER] = LogFollower(
         store,

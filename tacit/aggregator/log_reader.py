@@ -1,4 +1,4 @@
-"""What every service with a database does to learn what is new in the log: fetch, verify, remember."""
+"""How every service with a database learns what is new in the log: fetch, verify, remember."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tacit.tlog.pages import PagedReader
 
 
 class LogReader:
-    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` demands by ``clock``.
-    ``UsageError`` where that key is none."""
+    """Fetches from one log under its pinned key, and under the cosignatures that ``policy`` requires at the time of
+    ``clock``. ``UsageError`` where that key is malformed."""
 
     def __init__(self, config: LogConfig, policy: Policy, transport: Transport, clock: Clock) -> None:
         self._url = config.url
@@ -32,11 +32,11 @@ class LogReader:
         keep: Callable[[bytes], Awaitable[None]],
         known: Sequence[SignedLeaf] = (),
     ) -> tuple[bytes, list[VerifiedEntry]]:
-        """What the log has beyond ``saved`` (the state that the last fetch returned; None: from the beginning),
-        verified, and the state to store with it; ``known`` are the leaves that earlier fetches returned.
+        """Return what the log has beyond ``saved`` (the state that the last fetch returned; None: from the beginning),
+        verified, and the new state to store. ``known`` are the leaves that earlier fetches returned.
 
-        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves; a log that showed two
-        histories, or two leaves in one place, is refused for good, by the state that ``keep`` stores before this
+        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` where the log misbehaves. A log that showed two
+        histories, or two leaves in one place, is refused permanently, by the state that ``keep`` stores before this
         raises.
         """
         view = LogView(self._policy, None if saved is None else LogState.decode(saved))

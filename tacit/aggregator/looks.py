@@ -1,4 +1,4 @@
-"""The looks at counts of batches that fill, in SQL: what ``tacit.aggregator.filling`` asks of a transaction."""
+"""The looks at counts of filling batches, in SQL: what ``tacit.aggregator.filling`` requires of a transaction."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class LooksTx(OutcomesTx):
         return [Look(*row) for row in await self.connection.execute(query.order_by(table.c.number))]
 
     async def keep_look(self, task_id: bytes, look: Look) -> None:
-        self.spends = True  # noise must not be drawn again for a count that was told
+        self.spends = True  # noise must not be drawn again for a count that was already given out
         values = {"task_id": task_id, "number": look.number, "at": look.at, "tenths": look.tenths}
         await self.connection.execute(self.dialect.upsert(self.LOOKS).values(**values).on_conflict_do_nothing())

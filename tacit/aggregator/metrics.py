@@ -1,6 +1,6 @@
-"""What every aggregator shows of its reports and recipes, over all tasks together.
+"""Metrics of every aggregator about its reports and recipes, over all tasks together.
 
-They are the database's: of several processes on one, one shows them (``Metrics.only_own``).
+They come from the database: of several processes on one database, one shows them (``Metrics.only_own``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.service.store import Transactions
 
 
 def add_aggregator_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
-    """Have ``app`` show what ``store`` counts."""
+    """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def counted() -> Reading:
         async with store.read() as tx:

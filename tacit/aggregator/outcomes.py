@@ -1,8 +1,8 @@
-"""What became of each report, and the buckets in which reports count: the part of a transaction that is hot.
+"""The outcome of each report, and the buckets in which reports count: the hot part of a transaction.
 
-Everything here is safe in a *shared* transaction, beside those of other processes: report ids and nullifiers are
-unique by the database's own constraints, and a bucket's row is merged under its lock. Rows are inserted in the order
-of their nullifiers, so that two transactions that want the same tokens wait for each other in one order only.
+Everything here is safe in a *shared* transaction, beside those of other processes: report ids and nullifiers are unique
+by the database's own constraints, and a bucket's row is merged under its lock. Rows are inserted in the order of their
+nullifiers, so that two transactions that want the same tokens wait for each other in one order only.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
 class OutcomesTx:
-    """One transaction on outcomes and buckets, as ``tacit.aggregator.ports`` asks.
+    """One transaction on outcomes and buckets; implements ``tacit.aggregator.ports``.
 
     ``shard``: the number under which this process keeps its buckets.
     """
 
     shard: int = 0
     spends: bool = False
-    """Whether something was written that must not happen a second time: it goes into the database's mark."""
+    """Whether something was written that must not happen a second time; the database's mark then counts the
+    transaction."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect, tables: CommonTables) -> None:
         self.connection = connection
@@ -69,7 +70,7 @@ class OutcomesTx:
                 )
 
     def counts(self) -> ColumnElement[bool]:
-        """Which outcomes count: the accepted ones."""
+        """The condition that an outcome counts: the report was accepted."""
         return self.common.outcomes.c.code == ACCEPTED
 
     async def accepted_count(self, task_id: bytes, batch: Batch = None) -> int:
@@ -145,7 +146,7 @@ class OutcomesTx:
 
 
 def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:
-    """What a bucket's key must be."""
+    """The conditions on a bucket's key."""
     if batch is None:
         return []
     if isinstance(batch, Interval):
@@ -154,7 +155,7 @@ def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]
 
 
 def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:
-    """The rows that want no report id and no nullifier of an earlier one, and the report ids of those that do."""
+    """The rows that use no report id and no nullifier of an earlier row, and the report ids of the other rows."""
     report_ids = {row.report_id for row in rows}
     nullifiers = {row.nullifier for row in rows if row.nullifier is not None}
     if len(report_ids) == len(rows) == len(nullifiers) + sum(row.nullifier is None for row in rows):

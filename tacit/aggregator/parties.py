@@ -14,7 +14,7 @@ from tacit.roles.aggregator import Party
 
 
 class ServedTask(Protocol):
-    """What following the log asks of any task, whatever its model."""
+    """What following the log requires of any task, whatever its model."""
 
     @property
     def recipe_hash(self) -> bytes:
@@ -28,7 +28,7 @@ class ServedTask(Protocol):
 
     @property
     def task_id_text(self) -> str:
-        """The id as URLs and problem documents write it."""
+        """The id as written in URLs and problem documents."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Served(Protocol):
 
     @property
     def closes(self) -> float:
-        """POSIX time from which on the party counts and releases nothing of it any more."""
+        """POSIX time from which the party counts and releases nothing more of the task."""
         ...
 
 
@@ -65,14 +65,14 @@ class PartyTable(Generic[P]):
     def __init__(self, parties: Iterable[P] = ()) -> None:
         self._parties = {party.task.task_id: party for party in parties}
         self.refresh: Callable[[], Awaitable[None]] | None = None
-        """Takes up tasks that another process of this aggregator has taken part in meanwhile, at most so often."""
+        """Loads tasks that another process of this aggregator has started meanwhile; rate-limited."""
 
     def add(self, party: P) -> None:
-        """Take part in a task from now on."""
+        """Start serving a task."""
         self._parties[party.task.task_id] = party
 
     def remove(self, task_id: bytes) -> None:
-        """Take part in a task no longer."""
+        """Stop serving a task."""
         self._parties.pop(task_id, None)
 
     def find(self, task_id: bytes) -> P | None:
@@ -84,7 +84,7 @@ class PartyTable(Generic[P]):
         return list(self._parties.values())
 
     async def look_up(self, task_id: bytes) -> P | None:
-        """``find``, and again after ``refresh``."""
+        """Like ``find``, and if that finds nothing, once more after ``refresh``."""
         party = self._parties.get(task_id)
         if party is None and self.refresh is not None:
             await self.refresh()
@@ -104,5 +104,5 @@ class PartyTable(Generic[P]):
 
 
 Parties = PartyTable[Party]
-"""Those of leader and helper."""
+"""The tasks of leader and helper."""
 PARTIES = web.AppKey("parties", Parties)

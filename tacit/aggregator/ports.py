@@ -1,6 +1,6 @@
-"""What an aggregator's common parts ask of the store of either aggregator.
+"""What the common parts of an aggregator require of the store of either aggregator.
 
-``tacit.aggregator.store`` is the one over a database; a transaction there offers each of these.
+``tacit.aggregator.store`` is the implementation over a database; its transactions offer each of these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SharedStore(Transactions[Tx_co], Protocol[Tx_co]):
     """A store that several processes may have open, one of which leads."""
 
     def transaction(self, *, shared: bool = False) -> AbstractAsyncContextManager[Tx_co]:
-        """Commit everything in the block, or nothing; alone, or beside other processes' shared transactions."""
+        """Commit everything in the block, or nothing; runs alone, or beside other processes' shared transactions."""
         ...
 
     async def leads(self) -> bool:
@@ -30,23 +30,23 @@ class SharedStore(Transactions[Tx_co], Protocol[Tx_co]):
         ...
 
     async def checkpoint(self) -> None:
-        """Make bytes that were overwritten vanish from the files too; see ``Database.checkpoint``."""
+        """Remove overwritten bytes from the files too; see ``Database.checkpoint``."""
         ...
 
 
 class FollowedStore(SharedStore["LogTx"], Protocol):
-    """What ``LogFollower`` asks."""
+    """What ``LogFollower`` requires of a store."""
 
     doubtful: str
-    """What shows that the database is from the past."""
+    """The evidence that the database is from the past; empty without any."""
 
 
 class OpenTx(Protocol):
-    """What everything that acts for a task asks of a transaction."""
+    """What everything that acts for a task requires of a transaction."""
 
     async def is_open(self, party: Served, now: float) -> bool:
         """Whether a task may do anything at all: it is served, and its time is not over at ``now``. **Every transaction
-        that counts, releases, stores or closes asks this first** (P9, P32)."""
+        that counts, releases, stores or closes calls this first** (P9, P32)."""
         ...
 
     async def demand_open(self, party: Served, now: float) -> None:
@@ -55,34 +55,34 @@ class OpenTx(Protocol):
 
 
 class CountingTx(Protocol):
-    """What counting a task's reports asks of a transaction."""
+    """What counting a task's reports requires of a transaction."""
 
     async def accepted_count(self, task_id: bytes, batch: Batch = None) -> int:
-        """Distinct nullifiers of the reports that count, in a batch or in the whole task. Reads every one of them: for
-        decisions to release, not for progress."""
+        """Number of distinct nullifiers of the reports that count, in a batch or in the whole task. Reads every one of
+        them: for decisions to release, not for showing progress."""
         ...
 
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
-        """Reports in the tallies of one bucket or of the whole task."""
+        """Number of reports in the tallies of one bucket or of the whole task."""
         ...
 
 
 class DecidingTx(OpenTx, Protocol):
-    """What deciding on the reports of one job asks of a transaction."""
+    """What deciding on the reports of one job requires of a transaction."""
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
-        """The outcomes that exist of ``report_ids``."""
+        """The existing outcomes of ``report_ids``."""
         ...
 
     async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
-        """Those of ``times`` (units of the precision) of which no report counts any more, in batch ``batch_id`` of a
+        """Those of ``times`` (units of the precision) for which no report counts any more, in batch ``batch_id`` of a
         leader-selected task."""
         ...
 
     async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
-        """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of two
-        rows in one call that want the same, the first has it. A refused row leaves nothing behind: whoever refuses its
-        report records that with no nullifier."""
+        """Insert those of ``rows`` whose report id and nullifier are free; return the report ids of the others. If two
+        rows in one call use the same, the first wins. A refused row leaves nothing behind: the caller records the
+        refusal of its report with no nullifier."""
         ...
 
     async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
@@ -95,20 +95,20 @@ class DecidingTx(OpenTx, Protocol):
 
 
 class ReleasingTx(OpenTx, CountingTx, Protocol):
-    """What releasing a batch asks of a transaction."""
+    """What releasing a batch requires of a transaction."""
 
     async def is_released(self, task: Task, batch: Batch) -> bool:
-        """Whether a batch is closed for good, or part of it: one that is named by its id, the times of an interval, or
-        the task's only one. Every batch of a task that was closed without a release is."""
+        """Whether a batch, or part of it, is closed for good. A batch is named by its id, by the times of an interval,
+        or is the task's only one. If a task was closed without a release, this holds for every batch of it."""
         ...
 
     async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
-        """The content of a batch, or of all the task's buckets together; ``None`` if there is none."""
+        """The content of a batch, or of all buckets of the task together; ``None`` if there is none."""
         ...
 
     async def keep_census_share(self, task_id: bytes, report_count: int, agg_share: bytes) -> None:
         """Keep the encoded aggregate share of a census, as it was released, in the transaction that releases it. A
-        second one is an ``IntegrityError``: a census has one batch."""
+        second one raises ``IntegrityError``: a census has one batch."""
         ...
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
@@ -116,20 +116,20 @@ class ReleasingTx(OpenTx, CountingTx, Protocol):
         ...
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
-        """Forget aggregate shares that were released or never will be; counts and checksums stay. An older database
-        would have them, and noise for them could be drawn again."""
+        """Forget aggregate shares that were released or never will be; counts and checksums stay. A restored older
+        database would hold them again, and their noise could be drawn a second time."""
         ...
 
 
 class StatusTx(CountingTx, Protocol):
-    """What a status page of either aggregator asks of a transaction."""
+    """What a status page of either aggregator requires of a transaction."""
 
     async def tasks(self) -> list[TaskRow]:
-        """Every recipe that was seen."""
+        """Every recipe that has been seen."""
         ...
 
     async def release_count(self, task_id: bytes) -> int:
-        """How many batches of the task were released."""
+        """Number of released batches of the task."""
         ...
 
     async def rejections(self, task_id: bytes) -> dict[str, int]:
@@ -138,14 +138,14 @@ class StatusTx(CountingTx, Protocol):
 
 
 class MetricsTx(Protocol):
-    """What the metrics of an aggregator ask of a transaction: counts over all tasks."""
+    """What the metrics of an aggregator require of a transaction: counts over all tasks."""
 
     async def tasks_by_state(self) -> dict[str, int]:
-        """How many recipes that were seen are in each state."""
+        """Number of recipes in each state."""
         ...
 
     async def all_released(self) -> int:
-        """How many batches were released."""
+        """Number of released batches."""
         ...
 
     async def all_rejections(self) -> dict[str, int]:
@@ -158,10 +158,10 @@ class MetricsTx(Protocol):
 
 
 class CensusTx(Protocol):
-    """What the publishing of census shares asks of a transaction."""
+    """What publishing census shares requires of a transaction."""
 
     async def tasks(self) -> list[TaskRow]:
-        """Every recipe that was seen."""
+        """Every recipe that has been seen."""
         ...
 
     async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
@@ -170,33 +170,33 @@ class CensusTx(Protocol):
 
 
 class ClosingTx(Protocol):
-    """What closing a task for good asks of a transaction."""
+    """What closing a task for good requires of a transaction."""
 
     async def task_state(self, recipe_hash: bytes) -> TaskState | None:
-        """What one recipe's row says now; ``None`` without one."""
+        """The current state in one recipe's row; ``None`` without a row."""
         ...
 
     async def in_doubt(self) -> bool:
-        """Whether ``doubt`` was said, and no operator has decided yet."""
+        """Whether ``doubt`` was called and no operator has decided since."""
         ...
 
     async def close_unreleased(self, task_id: bytes) -> bool:
-        """Close a task for good of which no batch was released, and forget its sums; False, and nothing changes, if one
-        was."""
+        """Close for good a task of which no batch was released, and forget its sums; False, with nothing changed, if
+        one was released."""
         ...
 
     async def put_task(self, task: TaskRow) -> bool:
-        """Insert or replace one recipe's row, in a transaction that runs alone; False, and nothing changes, where the
-        row says that the task has ended and the new one does not: whoever decided on an older one is too late. Raises
-        ``Fatal`` for any other move that ``TASK_STATES`` does not hold."""
+        """Insert or replace one recipe's row, in a transaction that runs alone; False, with nothing changed, where the
+        row says that the task has ended and the new one does not: the decision was based on an older row and is too
+        late. Raises ``Fatal`` for any other transition that ``TASK_STATES`` does not contain."""
         ...
 
 
 class LogTx(CensusTx, ClosingTx, Protocol):
-    """What following the log asks of a transaction."""
+    """What following the log requires of a transaction."""
 
     async def log_state(self) -> bytes | None:
-        """What the log reader persisted last."""
+        """The state that the log reader persisted last."""
         ...
 
     async def put_log_state(self, state: bytes) -> None:
@@ -204,11 +204,11 @@ class LogTx(CensusTx, ClosingTx, Protocol):
         ...
 
     async def leaves(self, start: int = 0) -> list[tuple[int, bytes]]:
-        """Every verified leaf from index ``start`` on with its index, in the order of the log."""
+        """Every verified leaf from index ``start`` on, with its index, in the order of the log."""
         ...
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Keep verified leaves; those already kept are left alone. Returns how many are new."""
+        """Keep verified leaves; those already kept are left unchanged. Returns how many are new."""
         ...
 
     async def closed_until(self) -> int:
@@ -217,10 +217,10 @@ class LogTx(CensusTx, ClosingTx, Protocol):
         ...
 
     async def doubt(self) -> None:
-        """The log shows that this database is from the past: every task is closed, and the next start refused, until an
-        operator decides."""
+        """Record that the log shows that this database is from the past: every task is closed, and the next start is
+        refused, until an operator decides."""
         ...
 
     async def forget(self, task_id: bytes) -> None:
-        """Delete everything about a task but the row that says that it existed, and which batches were released."""
+        """Delete everything about a task except the row that records its existence, and which batches were released."""
         ...

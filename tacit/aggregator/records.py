@@ -1,4 +1,4 @@
-"""What an aggregator keeps of a recipe."""
+"""The records that an aggregator keeps about a recipe."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from tacit.messages import Interval
 from tacit.states import Move, States
 
 Batch = bytes | Interval | None
-"""Which of a task's buckets: one, those of reports of an interval (units of the task's precision), or all."""
+"""Selects buckets of a task: one bucket, the buckets of the reports in an interval (units of the task's precision), or
+all."""
 
 ACCEPTED = 0
-"""The ``code`` of a report that counts; any other is the DAP report error that it got."""
+"""The ``code`` of a report that counts; any other is the DAP report error with which it was rejected."""
 
 
 @dataclass(slots=True)
 class OutcomeRow:
-    """What became of one report. ``nullifier``: of a good token, which is spent hereby; ``bucket``: where an accepted
-    one counts; ``digest``: SHA-256 of the report as it was uploaded."""
+    """The outcome of one report. ``nullifier``: that of a valid token, which this row spends; ``bucket``: where an
+    accepted report counts; ``digest``: SHA-256 of the report as it was uploaded."""
 
     report_id: bytes
     nullifier: bytes | None = field(repr=False)
@@ -31,7 +32,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A report of which an outcome exists."""
+    """A report that has an outcome."""
 
     code: int
     digest: bytes | None = field(default=None, repr=False)
@@ -51,29 +52,29 @@ TASK_STATES = States(
     "a task",
     TaskState,
     [
-        Move(None, TaskState.WAITING, "the log has yet to show its slot's key, or its series"),
-        Move(None, TaskState.REFUSED, "a rule says no"),
+        Move(None, TaskState.WAITING, "the key of its slot, or its series, is not in the log yet"),
+        Move(None, TaskState.REFUSED, "a rule refuses it"),
         Move(None, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
-        Move(None, TaskState.ACTIVE, "named by the interoperation API, of which no log tells"),
+        Move(None, TaskState.ACTIVE, "added by the interoperation API, without a log"),
         Move(TaskState.WAITING, TaskState.WAITING, "the log has grown"),
-        Move(TaskState.WAITING, TaskState.REFUSED, "a rule says no"),
+        Move(TaskState.WAITING, TaskState.REFUSED, "a rule refuses it"),
         Move(TaskState.WAITING, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
         Move(TaskState.REFUSED, TaskState.REFUSED, "the log has grown"),
-        Move(TaskState.REFUSED, TaskState.WAITING, "only the slot's key is missing, or the series"),
+        Move(TaskState.REFUSED, TaskState.WAITING, "only the slot's key or the series is missing"),
         Move(TaskState.REFUSED, TaskState.OPTED_IN, "rules passed, own opt-in stored"),
         Move(TaskState.OPTED_IN, TaskState.OPTED_IN, "the log has grown, or a void leaf is kept"),
         Move(TaskState.OPTED_IN, TaskState.ACTIVE, "all opt-ins are in the log and equal"),
         Move(TaskState.OPTED_IN, TaskState.ENDED, "the database was restored from the past"),
         Move(TaskState.ACTIVE, TaskState.ACTIVE, "a void leaf is kept"),
         Move(TaskState.ACTIVE, TaskState.ENDED, "end and retention have passed, or the database is from the past"),
-        Move(TaskState.ENDED, TaskState.ENDED, "another process ended it too"),
+        Move(TaskState.ENDED, TaskState.ENDED, "another process has ended it as well"),
     ],
 )
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One recipe as the aggregator holds it. ``rule`` and ``detail`` say why it waits or was refused."""
+    """One recipe as the aggregator keeps it. ``rule`` and ``detail`` say why it waits or was refused."""
 
     recipe_hash: bytes
     state: TaskState

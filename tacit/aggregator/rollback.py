@@ -1,9 +1,9 @@
-"""An aggregator whose database was restored from the past: what shows it beside the mark, and what is closed (P32).
+"""An aggregator whose database was restored from the past: evidence beside the mark, and which tasks are closed (P32).
 
-The mark beside the database (``tacit.adapters.watermark``) goes back with it where a whole folder is restored. What
-does not go back is the log: every opt-in, void leaf and census share is stored here before it is sent, so that one in
-the log that the database does not know of was sent by a later state of it. What else that state spent and released is
-gone too; so nothing goes on until an operator decides, and then no task whose window had begun.
+The mark beside the database (``tacit.adapters.watermark``) is restored with it where a whole folder is restored. The
+log is not: every opt-in, void leaf and census share is stored here before it is sent, so one in the log that the
+database does not know was sent by a later state of it. Whatever else that state spent and released is lost too. So
+nothing continues until an operator decides, and after that no task whose window had begun.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _OWN_LEAVES: Mapping[LeafType, type[OptIn | Void | CensusShare]] = {
     LeafType.VOID: Void,
     LeafType.CENSUS_SHARE: CensusShare,
 }
-"""Leaves of ours that the database holds before the log does."""
+"""Our own leaves, which the database holds before the log does."""
 
 
 def is_lost(row: TaskRow, closed: int) -> bool:
-    """Whether something may have been spent for a task that is not over, before the POSIX second ``closed``."""
+    """Whether something may have been spent, before the POSIX second ``closed``, for a task that is not over."""
     if not closed or row.state not in _OPEN:
         return False
     try:
         return had_begun(Recipe.decode(row.recipe).interval.start, closed)
-    except DecodeError:  # an older version could read it: who knows what it did
+    except DecodeError:  # an older version could read it, and what it did is unknown
         return True
 
 
 async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
-    """End every lost task, in a transaction that runs alone; the rows as they are then."""
+    """End every lost task, in a transaction that runs alone; return the rows after the change."""
     for row in await tx.tasks():
         if is_lost(row, closed):
             await tx.put_task(replace(row, state=TaskState.ENDED, rule=LOST, detail=LOST_DETAIL))
@@ -56,9 +56,9 @@ async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
 async def shows_rollback(
     tx: LogTx, identity: Signatory, entries: Sequence[VerifiedEntry], stored: Container[int], now: float
 ) -> bool:
-    """Whether ``entries``, the log's live ones, show that the database is from the past, while tasks are served for
-    which that matters: their windows have begun, and no operator has accepted it for them. Leaves that are ``stored``
-    (their places) were looked at when they came; what an operator accepted explains those of recipes whose windows had
+    """Whether ``entries``, the log's live ones, show that the database is from the past while tasks are served for
+    which that matters: tasks whose windows have begun and for which no operator has accepted it. Leaves in ``stored``
+    (by index) were checked when they came. An operator's acceptance explains the leaves of recipes whose windows had
     begun by then."""
     new = [one.leaf for one in entries if one.index not in stored]
     own = [leaf for leaf in new if leaf.type in _OWN_LEAVES and _is_ours(leaf, identity)]
@@ -77,7 +77,7 @@ def _begun_by(entries: Sequence[VerifiedEntry], closed: int) -> set[bytes]:
     """The recipes among the log's entries whose windows had begun when an operator accepted the database."""
     found = set[bytes]()
     for leaf in (one.leaf for one in entries if closed and one.leaf.type is LeafType.RECIPE):
-        with contextlib.suppress(DecodeError):  # one of a version to come: nothing of ours is about it
+        with contextlib.suppress(DecodeError):  # a recipe of a future version: no leaf of ours refers to it
             recipe = Recipe.from_body(leaf.body)
             if had_begun(recipe.interval.start, closed):
                 found.add(recipe.hash)
@@ -85,12 +85,13 @@ def _begun_by(entries: Sequence[VerifiedEntry], closed: int) -> set[bytes]:
 
 
 def _about(leaf: SignedLeaf) -> bytes:
-    """The recipe that a leaf of ours is about."""
+    """The hash of the recipe that one of our leaves refers to."""
     return unb64url(leaf.body_as(_OWN_LEAVES[leaf.type]).recipe_hash)
 
 
 def _is_ours(leaf: SignedLeaf, identity: Signatory) -> bool:
-    """Whether we signed the leaf: a recipe may give our name to anybody's key, and its leaves to nobody's database."""
+    """Whether we signed the leaf. Checking the name is not enough: a recipe may give our name to anybody's key, and
+    such leaves say nothing about our database."""
     if leaf.signer != identity.operator:
         return False
     try:

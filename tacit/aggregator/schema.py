@@ -1,8 +1,8 @@
-"""Tables that leader and helper both have; each service adds its own to its own ``MetaData``.
+"""Tables of both leader and helper; each service adds its own to its own ``MetaData``.
 
-``outcomes`` holds what became of each report, and with it both rules that a report is bound by: one report id counts
-once (DAP-18 section 4.5.3.5), one token is spent once (P10, by its nullifier). ``buckets`` and ``releases`` hold the
-rest of the commit rule; ``census_shares`` what was released of a census and belongs into the log. All ids are raw
+``outcomes`` holds the outcome of each report, and with it enforces both rules for reports: one report id counts once
+(DAP-18 section 4.5.3.5), one token is spent once (P10, by its nullifier). ``buckets`` and ``releases`` hold the rest of
+the commit rule; ``census_shares`` what was released of a census and is to be published in the log. All ids are raw
 bytes, all times units of the task's precision.
 """
 
@@ -14,7 +14,7 @@ from tacit.adapters.upsert import Int64
 from tacit.adapters.watermark import TABLE
 
 MARKS = table(TABLE, column("shard", Integer), column("number", Int64))
-"""What every database has beside its own tables; see ``tacit.adapters.watermark``."""
+"""The table that every database has beside its own; see ``tacit.adapters.watermark``."""
 
 
 class CommonTables:
@@ -32,7 +32,8 @@ class CommonTables:
 
 
 def looks_table(metadata: MetaData) -> Table:
-    """The looks at counts of batches that fill, of a server that a collector asks (``tacit.aggregator.filling``)."""
+    """The table of looks at counts of filling batches, for a server that a collector asks
+    (``tacit.aggregator.filling``)."""
     return Table(
         "looks",
         metadata,

@@ -1,6 +1,6 @@
-"""What a party does its own way while it follows the log: its keys, its opt-in, and its view of a task.
+"""The parts of following the log that differ between parties: keys, opt-in, and view of a task.
 
-A *seat* is one operator in one role. ``AggregatorSeat`` is that of leader and helper, whose tasks are DAP's.
+A *seat* is one operator in one role. ``AggregatorSeat`` is that of leader and helper, whose tasks are DAP tasks.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ NOT_OURS = "the recipe's reports are sealed to a key that we do not hold"
 
 
 class Signatory(Protocol):
-    """Who signs leaves, in which role of a recipe."""
+    """Who signs leaves, and in which role of a recipe."""
 
     @property
     def role_name(self) -> str:
-        """The role as recipes and leaves write it."""
+        """The role as written in recipes and leaves."""
         ...
 
     @property
     def operator(self) -> str:
-        """Who runs it."""
+        """The name of the operator."""
         ...
 
     @property
@@ -56,46 +56,46 @@ class Seat(Protocol[P_co]):
 
     @property
     def identity(self) -> Signatory:
-        """Who it is."""
+        """The identity of the party."""
         ...
 
     def check_keys(self, own: Server) -> None:
-        """Refusal where we do not hold the keys that a recipe names for us."""
+        """Raise a refusal where we do not hold the keys that a recipe names for us."""
         ...
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
-        """The id of the recipe's task. Refusal where it has none."""
+        """The id of the recipe's task. Raises a refusal where it has none."""
         ...
 
     def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
-        """What the opt-in says."""
+        """The content of the opt-in."""
         ...
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> P_co:
-        """The view of a task that we opted in to; it closes ``retention`` seconds after its end. Raises ``Fatal`` for a
-        key of ours that is missing."""
+        """The view of a task that we have opted in to; it closes ``retention`` seconds after its end. Raises ``Fatal``
+        for a missing key of ours."""
         ...
 
 
 @dataclass(frozen=True)
 class AggregatorSeat:
-    """Leader or helper."""
+    """The seat of leader or helper."""
 
     identity: Identity = field(repr=False)
 
     def check_keys(self, own: Server) -> None:
-        """Refusal ``own-hpke-key``, and ``own-state-key`` where devices are to encrypt their state to us."""
+        """Raises refusal ``own-hpke-key``, or ``own-state-key`` where devices are to encrypt their state to us."""
         if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
             raise Refusal("own-hpke-key", NOT_OURS)
         if isinstance(own, StateAggregator) and find_state_key(self.identity.state_keys, own.state_key) is None:
             raise Refusal("own-state-key", "devices would encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
-        """That of the DAP task."""
+        """The id of the DAP task."""
         return derive.task_of(recipe, token_key_spki).task_id
 
     def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
-        """Under the peer's seed where the peer was first and we hold it."""
+        """The opt-in, with the peer's seed where the peer opted in first and we hold that seed."""
         role = self.identity.role_name
         other = next((one for name, one in item.opt_ins.items() if name != role), None)
         current = self.identity.peers[0]
@@ -113,7 +113,7 @@ class AggregatorSeat:
         )
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> Party:
-        """With the verify key of the seed that we opted in under."""
+        """The view of a task with the verify key of the seed under which we opted in."""
         task = derive.task_of(recipe, row.token_key_spki)
         opt_in = SignedLeaf.decode(row.opt_in).body_as(OptIn)
         seed = self.identity.seed(opt_in.seed_id)
@@ -127,6 +127,6 @@ class AggregatorSeat:
         return Party(task, self.identity.role, verify_key, key.key_pair, verifier, closes, state_key)
 
     def _state_key(self, task: Task) -> PrivateKey | None:
-        """The private key to the task's state key for us, if it has one and we hold it."""
+        """The private key for the task's state key for us, if the task has one and we hold it."""
         public = task.state_key(self.identity.role)
         return None if public is None else find_state_key(self.identity.state_keys, b64url(public))

@@ -20,12 +20,12 @@ _MEMBERS = {"state_key", "private_key"}
 
 
 def generate_state_key(entropy: Entropy) -> PrivateKey:
-    """A new key."""
+    """Generate a new key."""
     return PrivateKey.generate(entropy)
 
 
 def write_state_key(path: Path, key: PrivateKey) -> None:
-    """Write ``{state_key, private_key}`` as JSON, mode 0600; ``state_key`` is what recipes name."""
+    """Write ``{state_key, private_key}`` as JSON, mode 0600; ``state_key`` is the public key that recipes name."""
     members = {"state_key": state_key_text(key), "private_key": b64url(key.scalar)}
     write_secret(path, json.dumps(members, indent=1).encode())
 
@@ -37,7 +37,7 @@ def read_state_key(path: Path) -> PrivateKey:
     except ValueError as error:
         raise UsageError(f"{path}: not a JSON file") from error
     if not isinstance(found, dict) or set(found) != _MEMBERS or not all(isinstance(one, str) for one in found.values()):
-        raise UsageError(f"{path}: must have exactly the members {' and '.join(sorted(_MEMBERS))}, both texts")
+        raise UsageError(f"{path}: must have exactly the members {' and '.join(sorted(_MEMBERS))}, both strings")
     try:
         key = PrivateKey(unb64url(found["private_key"], what="private_key"))
         public = unb64url(found["state_key"], what="state_key")
@@ -49,18 +49,18 @@ def read_state_key(path: Path) -> PrivateKey:
 
 
 def read_state_keys(paths: Iterable[Path]) -> tuple[PrivateKey, ...]:
-    """Every key; they must differ. Raises ``UsageError``."""
+    """Read every key; they must differ. Raises ``UsageError``."""
     keys = tuple(read_state_key(path) for path in paths)
     if len({key.public_key().element for key in keys}) != len(keys):
-        raise UsageError("state_keys: two files hold one key")
+        raise UsageError("state_keys: two files hold the same key")
     return keys
 
 
 def state_key_text(key: PrivateKey) -> str:
-    """The public key as recipes name it."""
+    """The public key as recipes write it."""
     return b64url(key.public_key().element)
 
 
 def find_state_key(keys: Sequence[PrivateKey], text: str) -> PrivateKey | None:
-    """The private key to the state key that a recipe names."""
+    """The private key for the state key that a recipe names; None where it is not held."""
     return next((key for key in keys if state_key_text(key) == text), None)

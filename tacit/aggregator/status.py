@@ -1,4 +1,5 @@
-"""What an aggregator tells its operator and its collector about recipes: state and reason, no report."""
+"""What an aggregator tells its operator and its collector about recipes: state and reason, but nothing about
+reports."""
 
 from __future__ import annotations
 

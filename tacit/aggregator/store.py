@@ -1,7 +1,8 @@
-"""The part of both aggregators' stores that is alike: log, tasks, outcomes, buckets, releases, rejections.
+"""The common part of both aggregators' stores: log, tasks, outcomes, buckets, releases, rejections.
 
-``CommonTx`` is one open transaction; its owner decides what belongs together. A transaction runs alone, so reading
-first and writing then cannot race, unless it was opened as *shared*: then only what ``OutcomesTx`` promises holds.
+``CommonTx`` is one open transaction; its caller decides which operations belong together. A transaction runs alone, so
+reading first and writing afterwards cannot race, unless it was opened as *shared*: then only what ``OutcomesTx``
+promises holds.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from tacit.messages import BatchMode, Interval
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 
 UNRELEASED = b"unreleased"
-"""In the place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval nor
-a batch id has this length."""
+"""Stands in place of a batch: the whole task is closed for good, and nothing was released. Neither an encoded interval
+nor a batch id has this length."""
 
 
 class CommonTx(OutcomesTx):
-    """One transaction on the shared tables; what its methods promise stands in ``tacit.aggregator.ports``."""
+    """One transaction on the shared tables; its methods are documented in ``tacit.aggregator.ports``."""
 
     async def log_state(self) -> bytes | None:
         table = self.common.log_state
@@ -81,12 +82,12 @@ class CommonTx(OutcomesTx):
 
     async def is_open(self, party: Served, now: float) -> bool:
         """Whether a task may do anything at all: its row says that it is served, and its time is not over on our clock
-        (``now``, read in this transaction). **Every transaction that counts, releases, stores or closes asks this
-        first**, whatever the process knew before: once a task has ended it never again does anything (P9), nor does
-        one that may have been served before the database was restored from the past (P32).
+        (``now``, read in this transaction). **Every transaction that counts, releases, stores or closes calls this
+        first**, whatever the process knew before: once a task has ended it never again does anything (P9), nor does one
+        that may have been served before the database was restored from the past (P32).
 
-        The row is for good, see ``put_task``; reading it here suffices also in a shared transaction, because a task
-        ends in one that runs alone. ``store_reports`` of the Leader asks for the row in SQL.
+        An ended row never changes back, see ``put_task``; reading it here also suffices in a shared transaction,
+        because a task ends in one that runs alone. ``store_reports`` of the Leader checks the row in SQL.
         """
         table = self.common.tasks
         closed = select(func.max(MARKS.c.number)).where(MARKS.c.shard.in_([CLOSED, DOUBT])).scalar_subquery()
@@ -156,7 +157,7 @@ class CommonTx(OutcomesTx):
         return {time for time in set(times) if any(span.contains(time) for span in spans)}
 
     async def _closed_spans(self, task: Task) -> list[Interval]:
-        """The intervals that were released of a task whose queries name intervals."""
+        """The released intervals of a task whose queries name intervals."""
         table = self.common.releases
         found = (
             await self.connection.execute(select(table.c.selector).where(table.c.task_id == task.task_id))
@@ -203,8 +204,8 @@ class CommonTx(OutcomesTx):
 
 
 def had_begun(start: float, closed: float) -> bool:
-    """Whether reports of a window that begins at ``start`` may have counted by ``closed`` (POSIX seconds; 0: never):
-    clocks differ, and a report may be that far ahead of ours."""
+    """Whether reports of a window that begins at ``start`` may have counted by ``closed`` (POSIX seconds; 0: never).
+    Clocks differ, so a report may be ahead of ours by the tolerated skew."""
     return bool(closed) and start < closed + CLOCK_LEEWAY
 
 
@@ -222,19 +223,19 @@ class SqlStore(DatabaseStore, Generic[Tx]):
         make_tx: Callable[[AsyncConnection, Dialect], Tx],
         mark: Watermark | None = None,
     ) -> None:
-        """``mark``: what tells that the database is from the past."""
+        """``mark``: the watermark that detects a database restored from the past."""
         super().__init__(url, metadata, migrations, mark, shared=True)
         self._make_tx = make_tx
         self.doubtful = ""
-        """What shows that the database is from the past."""
+        """The evidence that the database is from the past; empty without any."""
 
     async def open(self) -> None:
-        """Open and migrate; see ``open_database``. What a crash left in the write-ahead log goes into the file."""
+        """Open and migrate; see ``open_database``. What a crash left in the write-ahead log is moved into the file."""
         await super().open()
         await self._database.checkpoint()
 
     async def checkpoint(self) -> None:
-        """Make bytes that were overwritten in tables vanish from the files too; see ``Database.checkpoint``."""
+        """Remove overwritten bytes of tables from the files too; see ``Database.checkpoint``."""
         await self._database.checkpoint()
 
     async def leads(self) -> bool:

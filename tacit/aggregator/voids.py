@@ -1,8 +1,8 @@
-"""Void leaves: this aggregator's word that nothing of a recipe was released, nor ever will be (P22).
+"""Void leaves: this aggregator's statement that nothing of a recipe was released, nor ever will be (P22).
 
-In this order: when the time in which a release may come is over and there was none, one transaction closes the task for
-good and keeps the signed leaf; only then is the leaf sent, until the log has it. A crash in between loses nothing: what
-is closed stays closed, and the leaf is sent by the next start. A task with one released batch is never closed this way.
+When the time in which a release may come is over and there was none, one transaction closes the task for good and keeps
+the signed leaf; only then is the leaf sent, until the log has it. A crash in between loses nothing: what is closed
+stays closed, and the leaf is sent after the next start. A task with one released batch is never closed this way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.models.forms.registry import form_of
-from tacit.recipe.charges import charge_of, series_charges
+from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -33,24 +33,24 @@ _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})
 
 
 class Voids:
-    """Closes what was never released, and says so."""
+    """Closes tasks that were never released, and publishes their void leaves."""
 
     def __init__(
         self, store: SharedStore[ClosingTx], identity: Signatory, log: LogConfig, deps: Deps, void_after: float
     ) -> None:
-        """``void_after``: seconds behind the end of a recipe's interval in which a release may still come."""
+        """``void_after``: seconds after the end of a recipe's interval in which a release may still come."""
         self._store = store
         self._identity = identity
         self._url = f"{log.url}/v1/leaves"
         self._deps = deps
         self._void_after = void_after
         self._settled: set[bytes] = set()
-        """Recipes of which this process has nothing more to say."""
+        """Recipes for which this process has nothing left to send."""
         self._ends: dict[bytes, int] = {}
         self._log = get_logger(identity.role_name)
 
     def due(self, rows: Iterable[TaskRow]) -> list[TaskRow]:
-        """The rows that ``step`` has to look at now."""
+        """The rows that ``step`` has to consider now."""
         now = self._deps.clock.now()
         return [row for row in rows if row.recipe_hash not in self._settled and self._is_due(row, now)]
 
@@ -60,7 +60,7 @@ class Voids:
         if row.recipe_hash not in self._ends:
             try:
                 self._ends[row.recipe_hash] = Recipe.decode(row.recipe).interval.end
-            except DecodeError:  # an older version could read it; nothing is said of it, and it stays charged
+            except DecodeError:  # an older version could read it; no void leaf is sent for it, and it stays charged
                 self._settled.add(row.recipe_hash)
                 return False
         return now >= self._ends[row.recipe_hash] + self._void_after
@@ -78,7 +78,8 @@ class Voids:
                 self._settled.add(row.recipe_hash)
 
     async def _close(self, row: TaskRow) -> TaskRow | None:
-        """The row with its void leaf, unless a batch was released; ``None`` where the row is another by now."""
+        """Return the row with its void leaf, unless a batch was released; ``None`` where the row has changed
+        meanwhile."""
         task_id = row.task_id or b""
         body = Void(recipe_hash=b64url(row.recipe_hash), task_id=b64url(task_id), role=self._identity.role_name)
         leaf = sign_leaf(LeafType.VOID, body, self._identity.operator, self._identity.signing_key)
@@ -94,7 +95,7 @@ class Voids:
         return closed
 
     async def _send(self, row: TaskRow) -> bool:
-        """Whether the log has answered for good."""
+        """Send the leaf; return whether the log has given a final answer."""
         headers = {"Content-Type": media_types.JSON}
         answer = await self._deps.transport.request("POST", self._url, headers=headers, body=row.void)
         if 400 <= answer.status < 500:
@@ -103,7 +104,8 @@ class Voids:
 
 
 def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tuple[Charge, ...]:
-    """What this aggregator has opted in to: nothing else can be released. A void leaf counts once both are there."""
+    """What this aggregator has opted in to: nothing else can be released. A void recipe stops counting once both void
+    leaves are in the log."""
     found = []
     rounds: dict[bytes, list[ChargeState]] = {}
     series: dict[bytes, Series] = {}
@@ -115,8 +117,7 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         roles = form_of(recipe.model).opts_in
         opted_in: Collection[str] = roles if row.state in _SERVED or item is None else item.opt_ins
         void: Collection[str] = () if item is None else item.voids
-        refundable = recipe.sampling.importance is None
-        state = charge_state(roles, opted_in, void, recipe.interval.end, now, refundable=refundable)
+        state = charge_state(roles, opted_in, void, recipe.interval.end, now, refundable=is_refundable(recipe))
         whole = live.round_of(recipe)
         if whole is None:
             found.append(charge_of(recipe, state))

@@ -1,4 +1,4 @@
-"""Names and orders of work: an order that tells nothing, names that follow from the content."""
+"""Names and orders of work: an order that reveals nothing, and names that follow from the content."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def resource_id(kind: bytes, task_id: bytes, body: bytes, generation: int = 0) -
 
 
 def creation(version: DapVersion, collection: str, chosen: bytes) -> tuple[str, str]:
-    """Method and URL of the request that creates a resource under ``collection``: its owner names it, or we do, with
-    the id ``chosen``, by which we know it anyway."""
+    """Method and URL of the request that creates a resource under ``collection``: either its owner names it (POST), or
+    we do (PUT), with the id ``chosen``, under which we keep it in either case."""
     return ("PUT", f"{collection}/{b64url(chosen)}") if version.creates_by_put else ("POST", collection)
 
 
 def resource_url(collection: str, location: str) -> str:
-    """The URL of a resource that was created under ``collection``, from its Location header; empty for a Location
-    elsewhere, because our credentials go to no other place."""
+    """The URL of a resource created under ``collection``, from its Location header; empty for a Location elsewhere,
+    because our credentials must not be sent to any other place."""
     url = urljoin(collection, location)
     return url if url.startswith(collection + "/") else ""

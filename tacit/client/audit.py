@@ -1,4 +1,4 @@
-"""The audit log, and its check from outside: every hash is computed anew from the acts that the service shows."""
+"""The audit log, and a check of it from outside: every hash is recomputed from the acts that the service shows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = "/v1/audit"
 
 
 class AsyncAudit:
-    """Every act of everybody, in its order."""
+    """All acts of all people, in order."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def all(self) -> AsyncIterator[Act]:
-        """Acts, the first one first, page by page."""
+        """Acts from the first one on, page by page."""
         return items(self._caller, ROOT, "acts", Act)
 
     async def newest(self, count: int) -> list[Act]:

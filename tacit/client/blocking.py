@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class Loop:
-    """An event loop that runs until ``close``, or until nobody holds it any more."""
+    """An event loop that runs until ``close``, or until there is no reference to it any more."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,7 +32,7 @@ class Loop:
 
     @property
     def open(self) -> bool:
-        """Whether it still runs."""
+        """Whether the loop still runs."""
         return self._end.alive
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -50,12 +50,12 @@ class Loop:
             raise
 
     def close(self) -> None:
-        """End it; closing it again changes nothing."""
+        """End the loop; closing it again changes nothing."""
         self._end()
 
 
 class Blocking:
-    """Something whose methods are those of ``awaited``, run in ``loop``."""
+    """An object whose methods run those of ``awaited`` in ``loop`` and wait for them."""
 
     def __init__(self, awaited: Any, loop: Loop) -> None:
         self._awaited = awaited
@@ -76,7 +76,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> C
 def iterating(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
-    """The same of a method that yields; what nobody asks for is not fetched, and ``close`` ends it."""
+    """The method of a ``Blocking`` that runs a generator; only what is asked for is fetched, and ``close`` ends it."""
 
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
         found = method(self._awaited, *args, **kwargs)

@@ -24,7 +24,7 @@ from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 
 AGAIN: Final = frozenset({408, 429, 502, 503, 504})
-"""Statuses after which the same request may be answered otherwise."""
+"""Statuses after which the same request may get a different answer."""
 PAUSES: Final = Backoff(0.25, 8.0)
 LONGEST_RETRY_AFTER: Final = 86400.0
 _KEY_BYTES = 16
@@ -72,14 +72,14 @@ class Caller:
         return Answered(_document(answer), answer.headers.get("etag", ""), answer.status)
 
     async def raw(self, path: str, accept: str, **query: str | int | None) -> bytes:
-        """What lies at ``path`` in the media type ``accept``. Raises as ``get``."""
+        """The content at ``path`` in the media type ``accept``. Raises as ``get``."""
         asked = {name: str(value) for name, value in query.items() if value is not None}
         url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
         return (await self._answer("GET", url, {**self.authority, "Accept": accept}, b"")).body
 
     @property
     def authority(self) -> dict[str, str]:
-        """The header that says for whom it speaks."""
+        """The header that identifies the caller."""
         return {"Authorization": f"Bearer {self.key}"}
 
     def _headers(self, method: str, tag: str | None, *, has_body: bool) -> dict[str, str]:
@@ -131,7 +131,7 @@ class Caller:
 
 
 def is_stranger(error: TransportError) -> bool:
-    """Whether the server's certificate says that it is another one, or nobody vouches for it."""
+    """Whether the server's certificate is for another name, or is not trusted."""
     return isinstance(error.__cause__, ssl.SSLCertVerificationError)
 
 

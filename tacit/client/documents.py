@@ -74,6 +74,8 @@ class Person(Document):
     has_password: bool
     has_identity: bool = False
     created: int
+    counts_from: int | None = None
+    """From when approvals and consents count; None: from the beginning."""
 
 
 class Key(Document):
@@ -87,9 +89,9 @@ class Key(Document):
 
 
 class NewKey(Key):
-    """A new key. ``key`` is its text, which is shown this once and stands in no repr."""
+    """A new key. ``key`` is its text, which is shown this once and stands in no repr; None where the person made it."""
 
-    key: str = Field(repr=False)
+    key: str | None = Field(repr=False)
 
 
 class Invitation(Document):
@@ -101,8 +103,51 @@ class Invitation(Document):
     invitation: str = Field(repr=False)
 
 
+class Change(Document):
+    """A change of an approver or administrator. ``state``: waiting for a second administrator's consent until
+    ``expires``, or done, and then the person's approvals and consents count from ``counts_from`` on. ``words``: what
+    changes; ``asked_by`` and ``consented_by`` (ids, with names beside them) are empty where no person did.
+    ``invitation``: of one that was asked for just now, its text, which is worth something after the consent; it stands
+    in no repr."""
+
+    id: str
+    kind: str
+    state: str
+    person: str
+    name: str
+    role: str
+    words: str
+    asked_by: str
+    asked_by_name: str
+    asked: int
+    expires: int
+    consented_by: str
+    consented_by_name: str
+    counts_from: int | None
+    digest: str
+    invitation: str | None = Field(default=None, repr=False)
+
+
+class ConsentRule(Document):
+    """How many administrators a change of an approver or administrator needs (``persons``), and after how many seconds
+    it counts. ``until``: when a weaker configuration holds instead. ``administrators``: how many can ask and consent
+    now."""
+
+    persons: int
+    approver_delay_seconds: int
+    until: int | None
+    administrators: int
+
+
+class Changes(Document):
+    """The rule, and the changes that wait or do not count yet."""
+
+    rule: ConsentRule
+    changes: tuple[Change, ...]
+
+
 class Session(Document):
-    """Who one is, and what one may."""
+    """The person who is signed in, and the permissions."""
 
     person: Person
     permissions: tuple[str, ...]
@@ -137,7 +182,7 @@ class AuditChain(Document):
 
     @property
     def whole(self) -> bool:
-        """Whether every row follows, and what was kept is still there."""
+        """Whether every row follows from those before it, and the hash that was kept is still there."""
         return self.broken is None and self.holds is not False
 
 
@@ -165,7 +210,7 @@ class LoggedRecipe(RecipeSummary):
 
 
 class Collection(Document):
-    """A batch that was asked for. ``rule`` and ``detail``: what its last attempt met, where it met something."""
+    """A batch that was asked for. ``rule`` and ``detail``: why its last attempt failed, if it did."""
 
     id: str
     recipe_hash: str
@@ -252,7 +297,7 @@ class Entry(Document):
 
 
 class Proof(Document):
-    """That an entry is in the tree of ``size`` entries with ``root``: the hashes from its leaf up, in base64url."""
+    """The proof that an entry is in the tree of ``size`` entries with ``root``: hashes from its leaf up, base64url."""
 
     index: int
     size: int

@@ -1,4 +1,4 @@
-"""What the admin API refuses, as errors of types that a program tells apart.
+"""Refusals of the admin API, as error types that a program can tell apart.
 
 Each is an ``Abort`` with the problem's ``type``, ``title``, ``detail``, ``status`` and ``extensions``. Where nobody
 answers it is a ``tacit.ports.TransportError``, and where an answer is not what it must be a ``DecodeError``.
@@ -20,15 +20,15 @@ _OWN_MEMBERS: Final = frozenset({"type", "title", "detail", "status", "instance"
 
 
 class ApiError(Abort):
-    """The request was refused; whatever is no kind below."""
+    """The request was refused. Raised itself for refusals that have no class below."""
 
 
 class RedirectError(ApiError):
-    """The address answers with a redirect, which is never followed: the key is for the origin that was named."""
+    """The address answers with a redirect, which is never followed: the key is only for the origin that was named."""
 
 
 class UnauthorizedError(ApiError):
-    """401: the key opens nothing (any more)."""
+    """401: the key is not valid (any more)."""
 
 
 class ForbiddenError(ApiError):
@@ -36,11 +36,11 @@ class ForbiddenError(ApiError):
 
 
 class OwnDraftError(ForbiddenError):
-    """403: whoever wrote any of a question cannot approve it."""
+    """403: a person who wrote any part of a question cannot approve it."""
 
 
 class NotFoundError(ApiError):
-    """404."""
+    """404: there is nothing with this id."""
 
 
 class ConflictError(ApiError):
@@ -70,15 +70,15 @@ class RuleError(ApiError):
 
 
 class BusyError(ApiError):
-    """429, and still after the pauses that the service asked for."""
+    """429: too many requests, even after the pauses that the service asked for."""
 
 
 class AwayError(ApiError):
-    """5xx: the service, its store or another service is away, and still after some attempts."""
+    """5xx: the service, its store or another service cannot be reached, even after several attempts."""
 
 
 class NotYetError(TacitError):
-    """What was waited for was not there in time; it may come later."""
+    """The awaited result was not there in time; it may come later."""
 
 
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
@@ -97,7 +97,7 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
 
 
 def error_of(answer: HttpResponse) -> ApiError:
-    """What an answer of a status other than success says."""
+    """The error for an answer whose status is not a success."""
     if answer.status < 400:
         words = "the address answers with a redirect, which is not followed; give the URL that it leads to"
         return RedirectError("about:blank", status=answer.status, title=words)

@@ -1,7 +1,7 @@
-"""What changes, as it happens: server-sent events (WHATWG HTML section 9.2) of the admin service.
+"""Changes as they happen: server-sent events (WHATWG HTML section 9.2) of the admin service.
 
-Nothing is kept for a listener that is away. Whoever listens again is told so by an event ``listening``, and reads what
-it wants to know anew.
+Nothing is kept for a listener that is away. A listener that reconnects gets an event ``listening`` and should read
+again what it needs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATH: Final = "/v1/events"
 EVENT_STREAM: Final = "text/event-stream"
 LISTENING: Final = "listening"
 MOST_LINE: Final = 1 << 20
-"""Bytes of an event."""
+"""The most bytes of an event."""
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -1,4 +1,4 @@
-"""The organisation's jobs: work of the admin service and of the collector that does not end by itself."""
+"""The organisation's jobs: unfinished work of the admin service and of the collector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = "/v1/jobs"
 
 
 class AsyncJobs:
-    """Which of it is stuck, why, and when it is tried again."""
+    """Jobs: which are stuck, why, and when they are tried again."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -23,6 +23,6 @@ class AsyncJobs:
         return items(self._caller, ROOT, "jobs", Job)
 
     async def retry(self, job: Job | str) -> Job:
-        """Have one tried again now; as it is then. Raises ``NotFoundError`` where it is done meanwhile."""
+        """Try a job again now, and return its new state. Raises ``NotFoundError`` if it was finished meanwhile."""
         name = job.id if isinstance(job, Job) else job
         return read(Job, (await self._caller.send("POST", f"{ROOT}/{part(name)}/retry", {})).document)

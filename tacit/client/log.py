@@ -1,4 +1,4 @@
-"""The log as the organisation's service has verified it, and what its recipes leave in the accounts."""
+"""The log as the organisation's service has verified it, and the accounts after its recipes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class AsyncLog:
         self._caller = caller
 
     async def checkpoint(self) -> Checkpoint:
-        """The newest one."""
+        """The newest checkpoint."""
         return read(Checkpoint, await self._caller.get("/v1/log"))
 
     def entries(self) -> AsyncIterator[Entry]:
-        """What stands in front of every entry, the first one first, page by page."""
+        """The summary of every entry, from the first one on, page by page."""
         return items(self._caller, "/v1/log/entries", "entries", Entry)
 
     async def proof(self, index: int) -> Proof:

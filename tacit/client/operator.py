@@ -1,4 +1,4 @@
-"""The client for programs that await."""
+"""The client for asynchronous programs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AsyncOperator:
         self.series = AsyncSeries(caller)
         """Series and censuses of the log."""
         self.jobs = AsyncJobs(caller)
-        """Work of the service and of the collector, and what of it is stuck."""
+        """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = AsyncLog(caller)
         """The log and the accounts."""
         self.people = AsyncPeople(caller)
@@ -99,7 +99,7 @@ class AsyncOperator:
             await self._own.close()
 
     async def session(self) -> Session:
-        """Who one is, and what one may."""
+        """The person who owns the key, and the permissions."""
         return read(Session, await self._caller.get("/v1/session"))
 
     async def fleet(self) -> Fleet:
@@ -118,7 +118,7 @@ class AsyncOperator:
 
 def _key(key_file: Path | str | None, key: str | None) -> str:
     if (key_file is None) == (key is None):
-        raise UsageError("give either a key or the file of one")
+        raise UsageError("give either a key or a key file")
     text = key if key_file is None else read_secret(Path(key_file)).decode("ascii", "replace").strip()
     if text is None or not _KEY.fullmatch(text):
         raise UsageError("a key is one line of visible ASCII characters")

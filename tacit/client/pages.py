@@ -16,7 +16,7 @@ LIMIT = 100
 async def items(
     caller: Caller, path: str, name: str, kind: type[D], cursor: str | None = None, **query: str | None
 ) -> AsyncIterator[D]:
-    """Every item of every page behind ``cursor`` (default: of all), as far as somebody goes on reading. Raises
+    """Every item of every page after ``cursor`` (default: of all pages), fetched only as far as is read. Raises
     ``DecodeError`` where pages go in a circle, and as ``Caller.get``."""
     async for page in pages(caller, path, name, cursor, **query):
         for one in page:
@@ -26,7 +26,7 @@ async def items(
 async def pages(
     caller: Caller, path: str, name: str, cursor: str | None = None, **query: str | None
 ) -> AsyncIterator[list[Any]]:
-    """The same as they come, a page at a time."""
+    """The items a page at a time, as they come."""
     seen: set[str] = set()
     while True:
         page = await caller.get(path, limit=LIMIT, cursor=cursor, **query)

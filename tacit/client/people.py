@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any, TypeVar
 
 from tacit.client.caller import Caller, part
-from tacit.client.documents import Invitation, Key, NewKey, Person, read
+from tacit.client.documents import Change, Changes, Invitation, Key, NewKey, Person, read
 from tacit.client.errors import NotFoundError
 from tacit.client.pages import items
 from tacit.errors import DecodeError
 
 ROOT = "/v1/people"
+CHANGES = "/v1/changes"
+D = TypeVar("D", Person, NewKey, Invitation)
 
 
 class AsyncPeople:
-    """Who may do what. A person is given as such, or by id."""
+    """Who may do what. A person is given as such, by a change of theirs, or by id. Where two persons are demanded, what
+    makes or changes an approver or administrator returns a ``Change`` that waits for a second administrator's
+    consent."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -23,54 +28,87 @@ class AsyncPeople:
         """People, in the order in which they were added, page by page."""
         return items(self._caller, ROOT, "people", Person)
 
-    async def add(self, name: str, role: str, password: str | None = None) -> Person:
-        """A new person with ``role`` (viewer, analyst, approver, administrator), and with a local account where there
-        is a password. Raises ``ConflictError`` where the name is taken."""
-        body = {"name": name, "role": role} | ({} if password is None else {"password": password})
-        return read(Person, (await self._caller.send("POST", ROOT, body)).document)
+    async def add(
+        self, name: str, role: str, password: str | None = None, key_sha256: str | None = None
+    ) -> Person | Change:
+        """A new person with ``role`` (viewer, analyst, approver, administrator), with a local account where there is a
+        password, and with a key that they made where its SHA-256 is given (hexadecimal). Raises ``ConflictError`` where
+        the name is taken."""
+        said = {"name": name, "role": role, "password": password, "key_sha256": key_sha256}
+        body = {member: value for member, value in said.items() if value is not None}
+        return _done_or_waiting(Person, (await self._caller.send("POST", ROOT, body)).document)
 
     async def change(
         self,
-        person: Person | str,
+        person: Person | Change | str,
         *,
         role: str | None = None,
         disabled: bool | None = None,
         password: str | None = None,
-    ) -> Person:
+    ) -> Person | Change:
         """Change what is given; the rest stays. Raises ``ConflictError`` where no administrator would be left."""
         said = {"role": role, "disabled": disabled, "password": password}
         body = {name: value for name, value in said.items() if value is not None}
-        return read(Person, (await self._caller.send("PATCH", _path(person), body)).document)
+        return _done_or_waiting(Person, (await self._caller.send("PATCH", _path(person), body)).document)
 
-    async def keys(self, person: Person | str) -> list[Key]:
+    async def keys(self, person: Person | Change | str) -> list[Key]:
         """A person's keys without their texts, the oldest first."""
         document = await self._caller.get(f"{_path(person)}/keys")
         if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
             raise DecodeError("the answer is no list of keys")
         return [read(Key, one) for one in document["keys"]]
 
-    async def give_key(self, person: Person | str, label: str = "", expires: int | None = None) -> NewKey:
-        """A new key, whose text nobody can read again. ``expires``: POSIX second; never, without. Raises
-        ``ConflictError`` (``shown-once``) where it was made and the answer was lost: take that key, and ask anew."""
-        body = {"label": label} | ({} if expires is None else {"expires": expires})
-        return read(NewKey, (await self._caller.send("POST", f"{_path(person)}/keys", body)).document)
+    async def give_key(
+        self, person: Person | Change | str, label: str = "", expires: int | None = None, sha256: str | None = None
+    ) -> NewKey | Change:
+        """A new key, whose text nobody can read again. ``expires``: POSIX second; never, without. ``sha256``: of a key
+        that the person made (hexadecimal), in the place of one that the service makes. Raises ``ConflictError``
+        (``shown-once``) where it was made and the answer was lost: take that key, and ask anew."""
+        said = {"label": label, "expires": expires, "sha256": sha256}
+        body = {member: value for member, value in said.items() if value is not None}
+        return _done_or_waiting(NewKey, (await self._caller.send("POST", f"{_path(person)}/keys", body)).document)
 
-    async def invite(self, person: Person | str) -> Invitation:
+    async def invite(self, person: Person | Change | str) -> Invitation | Change:
         """An invitation to bind an account of the sign-in provider, in the place of an earlier one; nobody can read
         its text again. Raises ``NotFoundError`` where the service has no provider."""
-        return read(Invitation, (await self._caller.send("POST", f"{_path(person)}/invitation", {})).document)
+        document = (await self._caller.send("POST", f"{_path(person)}/invitation", {})).document
+        return _done_or_waiting(Invitation, document)
 
-    async def unbind(self, person: Person | str) -> Person:
-        """The account that is bound opens nothing any more, nor does an invitation; the person is signed out."""
+    async def changes(self) -> Changes:
+        """Changes that wait for consent or do not count yet, and the rule; for everybody."""
+        return read(Changes, await self._caller.get(CHANGES))
+
+    async def consent(self, change: Change) -> Change:
+        """Do what another administrator asked for, as ``change`` was read. Raises ``ForbiddenError`` for whoever asked,
+        ``ConflictError`` where the person has changed since, and ``ChangedError`` where this is not what waits."""
+        path = f"{CHANGES}/{part(change.id)}/consent"
+        return read(Change, (await self._caller.send("POST", path, {"digest": change.digest})).document)
+
+    async def refuse(self, change: Change | str) -> None:
+        """Refuse a change that waits. Raises ``NotFoundError`` if none waits."""
+        found = change.id if isinstance(change, Change) else change
+        await self._caller.send("POST", f"{CHANGES}/{part(found)}/refuse", {})
+
+    async def unbind(self, person: Person | Change | str) -> Person:
+        """Unbind the account and revoke any invitation of a person, who is signed out."""
         return read(Person, (await self._caller.send("DELETE", f"{_path(person)}/identity")).document)
 
-    async def take_key(self, person: Person | str, key: Key | str) -> None:
-        """The key opens nothing any more. One that is not there was taken already."""
+    async def take_key(self, person: Person | Change | str, key: Key | str) -> None:
+        """Revoke a key. A key that does not exist counts as already revoked."""
         try:
             await self._caller.send("DELETE", f"{_path(person)}/keys/{part(key.id if isinstance(key, Key) else key)}")
         except NotFoundError:
             return
 
 
-def _path(person: Person | str) -> str:
+def _done_or_waiting(kind: type[D], document: Any) -> D | Change:
+    """The document of what was done, or of the change that waits for consent."""
+    if isinstance(document, dict) and "digest" in document:
+        return read(Change, document)
+    return read(kind, document)
+
+
+def _path(person: Person | Change | str) -> str:
+    if isinstance(person, Change):
+        return f"{ROOT}/{part(person.person)}"
     return f"{ROOT}/{part(person.id if isinstance(person, Person) else person)}"

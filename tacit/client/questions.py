@@ -59,11 +59,11 @@ class AsyncQuestions:
             return
 
     async def check(self, question: Named) -> Check:
-        """What every rule says of the recipe that it would become now, with the numbers and what would pass."""
+        """The verdict of every rule on the recipe that it would become now, with numbers and what would pass."""
         return read(Check, (await self._act(question, "check")).document)
 
     async def check_text(self, survey: Asked) -> Check:
-        """The same of a text that is kept nowhere. Raises ``InvalidError`` for what a recipe would lack."""
+        """The verdict of every rule on a text that is not stored. Raises ``InvalidError`` if it is incomplete."""
         return read(Check, (await self._caller.send("POST", "/v1/check", body_of(survey))).document)
 
     async def design(self, survey: Asked) -> Design:
@@ -76,7 +76,7 @@ class AsyncQuestions:
         return _question(await self._act(question, "submit"))
 
     async def approve(self, question: Named) -> Question:
-        """Approve it as it is. Raises ``OwnDraftError`` for whoever wrote any of it."""
+        """Approve the question as it is. Raises ``OwnDraftError`` for its authors."""
         return _question(await self._act(question, "approve"))
 
     async def publish(self, question: Named) -> Question:
@@ -91,7 +91,7 @@ class AsyncQuestions:
         return _question(await self._caller.send("POST", f"{path_of(question)}/signature", {"leaf": document}))
 
     async def end(self, question: Named) -> Question:
-        """Nobody waits for it any more; what the log holds stays."""
+        """End the question: nobody waits for it any more, and what the log holds stays."""
         return _question(await self._act(question, "end"))
 
     async def _act(self, question: Named, what: str) -> Answered:
@@ -106,7 +106,7 @@ def body_of(survey: Asked) -> dict[str, Any]:
 
 
 def path_of(question: Named) -> str:
-    """Where the question is."""
+    """The path of the question."""
     return f"{ROOT}/{part(question.id if isinstance(question, Question) else question)}"
 
 

@@ -19,12 +19,12 @@ COLLECTIONS = "/v1/collections"
 Hashed = Question | RecipeSummary | str
 """A published question, a recipe, or a recipe's hash."""
 LOOKS: Final = Backoff(1.0, 10.0)
-"""Between two looks whether a batch was released."""
+"""Seconds between two checks whether a batch was released."""
 PENDING: Final = "pending"
 
 
 class AsyncRecipes:
-    """What the log holds, of this organisation and others."""
+    """The recipes in the log, of this organisation and of others."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -43,19 +43,19 @@ class AsyncRecipes:
         return read(Collection, (await self._caller.send("POST", COLLECTIONS, {"recipe": hash_of(recipe)})).document)
 
     async def collections(self) -> list[Collection]:
-        """Every collection."""
+        """All collections."""
         document = await self._caller.get(COLLECTIONS)
         if not isinstance(document, dict) or not isinstance(document.get("collections"), list):
             raise DecodeError("the answer is no list of collections")
         return [read(Collection, one) for one in document["collections"]]
 
     async def collection(self, collection: Collection | str) -> Collection:
-        """One of them as it is now."""
+        """One collection as it is now."""
         name = collection.id if isinstance(collection, Collection) else collection
         return read(Collection, await self._caller.get(f"{COLLECTIONS}/{part(name)}"))
 
     async def results(self, recipe: Hashed | None = None) -> Results:
-        """What was released, of one recipe or all, in the order of release."""
+        """The results that were released, of one recipe or all, in the order of release."""
         asked = None if recipe is None else hash_of(recipe)
         found = [page async for page in pages(self._caller, "/v1/results", "results", recipe=asked)]
         return Results.read({"results": [one for page in found for one in page]})
@@ -98,7 +98,7 @@ class AsyncRecipes:
 
 
 def hash_of(recipe: Hashed) -> str:
-    """The hash that is meant. Raises ``UsageError`` for a question that is not published."""
+    """The hash of the recipe. Raises ``UsageError`` for a question that is not published."""
     found = recipe if isinstance(recipe, str) else recipe.hash
     if not found:
         raise UsageError("the question has no recipe yet; publish it")
@@ -106,6 +106,6 @@ def hash_of(recipe: Hashed) -> str:
 
 
 def _refused(collection: Collection) -> RuleError:
-    """What its last attempt met."""
+    """The refusal that the last attempt of the collection met."""
     rule = collection.rule.rsplit(":", 1)[-1] or "collection"
     return RuleError(f"{REFUSAL_PREFIX}{rule}", collection.detail, status=409, title=f"refused by rule {rule}:")

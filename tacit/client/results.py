@@ -1,4 +1,4 @@
-"""What was released, as documents and as tables."""
+"""Released results, as documents and as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Results(tuple[dict[str, Any], ...]):
 
     @classmethod
     def read(cls, document: Any) -> Self:
-        """From what the service answers. Raises ``DecodeError``."""
+        """Make the results from the service's answer. Raises ``DecodeError``."""
         found = document.get("results") if isinstance(document, dict) else None
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise DecodeError("the answer is no list of results")

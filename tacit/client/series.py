@@ -12,7 +12,7 @@ ROOT = "/v1/series"
 
 
 class AsyncSeries:
-    """Recipes that are asked round by round and charged as one."""
+    """Series: recipes that are asked in rounds and charged together."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

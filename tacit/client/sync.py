@@ -1,4 +1,4 @@
-"""The client for programs, notebooks and commands that do not await: the same methods, each waits for its answer."""
+"""The client for synchronous programs, notebooks and commands: the same methods, each of which waits for its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.ports import Clock, Entropy, Transport
 
 
 class Recipes(Blocking):
-    """``AsyncRecipes``, waiting."""
+    """The blocking form of ``AsyncRecipes``."""
 
     all = iterating(AsyncRecipes.all)
     get = blocking(AsyncRecipes.get)
@@ -31,7 +31,7 @@ class Recipes(Blocking):
 
 
 class SeriesOf(Blocking):
-    """``AsyncSeries``, waiting."""
+    """The blocking form of ``AsyncSeries``."""
 
     all = iterating(AsyncSeries.all)
     get = blocking(AsyncSeries.get)
@@ -39,14 +39,14 @@ class SeriesOf(Blocking):
 
 
 class Jobs(Blocking):
-    """``AsyncJobs``, waiting."""
+    """The blocking form of ``AsyncJobs``."""
 
     all = iterating(AsyncJobs.all)
     retry = blocking(AsyncJobs.retry)
 
 
 class LogOf(Blocking):
-    """``AsyncLog``, waiting."""
+    """The blocking form of ``AsyncLog``."""
 
     checkpoint = blocking(AsyncLog.checkpoint)
     entries = iterating(AsyncLog.entries)
@@ -56,7 +56,7 @@ class LogOf(Blocking):
 
 
 class Questions(Blocking):
-    """``AsyncQuestions``, waiting."""
+    """The blocking form of ``AsyncQuestions``."""
 
     create = blocking(AsyncQuestions.create)
     all = iterating(AsyncQuestions.all)
@@ -74,10 +74,13 @@ class Questions(Blocking):
 
 
 class People(Blocking):
-    """``AsyncPeople``, waiting."""
+    """The blocking form of ``AsyncPeople``."""
 
     all = iterating(AsyncPeople.all)
     add = blocking(AsyncPeople.add)
+    changes = blocking(AsyncPeople.changes)
+    consent = blocking(AsyncPeople.consent)
+    refuse = blocking(AsyncPeople.refuse)
     change = blocking(AsyncPeople.change)
     keys = blocking(AsyncPeople.keys)
     give_key = blocking(AsyncPeople.give_key)
@@ -87,7 +90,7 @@ class People(Blocking):
 
 
 class Audit(Blocking):
-    """``AsyncAudit``, waiting."""
+    """The blocking form of ``AsyncAudit``."""
 
     all = iterating(AsyncAudit.all)
     newest = blocking(AsyncAudit.newest)
@@ -95,8 +98,8 @@ class Audit(Blocking):
 
 
 class Operator(Blocking):
-    """``AsyncOperator``, waiting: what it takes and raises is said there. Close it, or use ``with``. Its methods may be
-    called from any thread."""
+    """The blocking form of ``AsyncOperator``, which documents the parameters and errors. Close it, or use ``with``.
+    Its methods may be called from any thread."""
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Operator(Blocking):
         self.series = SeriesOf(awaited.series, self._loop)
         """Series and censuses of the log."""
         self.jobs = Jobs(awaited.jobs, self._loop)
-        """Work of the service and of the collector, and what of it is stuck."""
+        """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = LogOf(awaited.log, self._loop)
         """The log and the accounts."""
         self.people = People(awaited.people, self._loop)

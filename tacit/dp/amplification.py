@@ -31,7 +31,7 @@ _LOG_NEGLIGIBLE = -600.0
 _ROUNDING = 1e-11
 """Allowance for floating point, relative to the gross terms; the recurrences lose less than 1e-12."""
 _BELOW_ONE = 1 - 2**-52
-"""A share of a whole number that is less than it in floating point too."""
+"""The largest double below 1: a share of a whole number that stays below it in floating point."""
 
 
 def _upper_tail(c: int, k: int, first: float) -> float:

@@ -54,8 +54,8 @@ def log_pmf(k: int, n: int, p: float) -> float:
 
 
 def deviation(variance: float, tail: float) -> float:
-    """t with Pr[X - E X >= t] <= tail and Pr[X - E X <= -t] <= tail, X a sum of independent 0/1 variables
-    of the given total variance (Bernstein)."""
+    """Return t with Pr[X - E X >= t] <= tail and Pr[X - E X <= -t] <= tail, where X is a sum of independent 0/1
+    variables of the given total variance (Bernstein)."""
     log_tail = -math.log(tail)
     return log_tail / 3 + math.sqrt(log_tail * log_tail / 9 + 2 * variance * log_tail)
 

@@ -26,10 +26,10 @@ from tacit.dp.solve import smallest_epsilon
 
 _TAIL = 1e-20
 MAX_FLIPS = 1 << 16
-"""Flips of one device's share."""
+"""Most coin flips of one device's share."""
 MAX_SCALE = 1 << 20
 _SEARCH = 256
-"""Shares up to which ``noise_share`` looks for a scale that wastes less."""
+"""``noise_share`` looks for a scale that wastes less noise only up to this many flips."""
 _GOOD_ENOUGH = 1.02
 _MANY_FLIPS = 64
 _HOPELESS = 3
@@ -44,7 +44,7 @@ class NoiseShare:
     flips: int
 
     def standard_deviation(self, devices: int) -> float:
-        """Of the summed noise, in units of the value, when ``devices`` add their share."""
+        """Standard deviation of the summed noise, in units of the value, when ``devices`` add their share."""
         return math.sqrt(devices * self.flips) / (2 * self.scale)
 
     def largest(self, maximum: int) -> int:
@@ -77,8 +77,9 @@ def delta_noise(epsilon: float, total: int, step: int, cells: int = 1) -> float:
 
 @lru_cache(maxsize=64)
 def epsilon_noise(total: int, step: int, delta: float, cells: int = 1) -> float:
-    """The smallest epsilon with ``delta_noise <= delta``; infinite where none will do, and without a sum where a step
-    of six standard deviations leaves nothing worth a claim (a hostile recipe must not cost its reader seconds)."""
+    """Return the smallest epsilon with ``delta_noise <= delta``; infinite where there is none. Where a step is at least
+    six standard deviations the result is infinite without summing, because no claim worth making is left and a hostile
+    recipe must not cost its reader seconds."""
     parameters.failure_probability(delta)
     parameters.reports(total, "total")
     if step > _HOPELESS * math.sqrt(total):
@@ -89,10 +90,12 @@ def epsilon_noise(total: int, step: int, delta: float, cells: int = 1) -> float:
 
 
 def noise_share(epsilon: float, delta: float, honest: int, *, step: int = 1, cells: int = 1) -> NoiseShare:
-    """The share with which ``honest`` devices together give (epsilon, delta), one device moving a cell by ``step``.
+    """Return the share with which ``honest`` devices together reach (epsilon, delta), when one device moves a cell by
+    ``step``.
 
-    Whoever else drops out or colludes only adds to it. Among shares of few flips the one whose noise exceeds the least
-    possible by under 2 % is taken, or the closest. Raises ``ValueError`` where no share of 65,536 flips is enough.
+    Further devices, whether they drop out or collude, only add noise. Among shares of few flips the function takes the
+    first whose noise exceeds the least possible by under 2 %, or else the closest. Raises ``ValueError`` where no share
+    of 65,536 flips is enough.
     """
     parameters.reports(honest, "honest")
     sigma = sigma_gaussian(epsilon, delta, step * math.sqrt(cells))
@@ -114,7 +117,7 @@ def noise_share(epsilon: float, delta: float, honest: int, *, step: int = 1, cel
 
 
 def _fewest_flips(epsilon: float, delta: float, honest: int, step: int, cells: int, least: int) -> int:
-    """The fewest flips at scale 1: where they are many, a finer scale would gain nothing."""
+    """Return the fewest flips at scale 1: where they are many, a finer scale would gain nothing."""
 
     def holds(flips: int) -> bool:
         return delta_noise(epsilon, honest * flips, step, cells) <= delta
@@ -128,7 +131,7 @@ def _fewest_flips(epsilon: float, delta: float, honest: int, step: int, cells: i
 def _largest_scale(
     epsilon: float, delta: float, honest: int, flips: int, step: int, cells: int, sigma: float
 ) -> NoiseShare | None:
-    """With ``flips`` per device, the finest scale that still hides one step."""
+    """Return the finest scale that still hides one step with ``flips`` per device."""
     total = honest * flips
     scale = min(MAX_SCALE // step, math.floor(math.sqrt(total) / (2 * sigma) * 1.02))
     while scale >= 1:

@@ -1,8 +1,8 @@
-"""What one message more tells when k others each add one with probability p: ``{1 + Bin(k, p), Bin(k, p)}``.
+"""What one additional message reveals when k others each send one with probability p: ``{1 + Bin(k, p), Bin(k, p)}``.
 
 The likelihood ratio at j messages is ``j (1 - p) / ((k - j + 1) p)``, which grows with j, so both hockey sticks are
-tails. ``p`` need not be small: where everybody sends, one more message hides as little as where nobody does. More
-devices never tell more (their messages are added independently of the one in question).
+tails. ``p`` need not be small: where everybody sends, one additional message is hidden as little as where nobody does.
+More devices never reveal more (their messages are added independently of the one in question).
 """
 
 from __future__ import annotations

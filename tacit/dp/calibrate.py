@@ -1,4 +1,4 @@
-"""The accountant backwards: parameters that keep a wanted epsilon. Every answer was tested."""
+"""The accountant run backwards: parameters that keep a wanted epsilon. Every returned value was tested."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tacit.dp.sampling import amplify_visible
 from tacit.dp.solve import largest_where, largest_where_both
 
 Keeps = Callable[[float, int, float, float], bool]
-"""Whether n reports at a local epsilon are (target, delta)-private: ``keeps(epsilon0, n, delta, target)``, without a
-bound of the weight."""
+"""``keeps(epsilon0, n, delta, target)``: whether n reports of local epsilon ``epsilon0`` are (target, delta)-private,
+without a bound on the report's weight."""
 
 
 def _check(delta: float, target_epsilon: float) -> float:
@@ -32,11 +32,12 @@ def largest_epsilon0(
     seems_to_keep: Keeps | None = None,
     most: float = parameters.MAX_EPSILON0,
 ) -> float:
-    """The largest local epsilon0 up to ``most`` whose n reports stay within ``target_epsilon``, no sampling claimed.
+    """Return the largest local epsilon0 up to ``most`` whose n reports stay within ``target_epsilon``, no sampling
+    claimed.
 
-    Where it is not ``most``, rounded down to ``places`` decimals (never below ``target_epsilon``, where no
-    amplification is needed) and then tested. ``seems_to_keep``, which holds wherever ``keeps`` does, spares work and
-    changes nothing.
+    A result below ``most`` is rounded down to ``places`` decimals (never below ``target_epsilon``, where no
+    amplification is needed) and then tested. ``seems_to_keep`` must hold wherever ``keeps`` does; it saves work and
+    does not change the result.
     """
     target = _check(delta, target_epsilon)
     parameters.reports(n)
@@ -62,9 +63,9 @@ def largest_epsilon0(
 
 
 def smallest_n(keeps: Keeps, epsilon0: float, delta: float, target_epsilon: float) -> int:
-    """The least number of reports at ``epsilon0`` that stays within ``target_epsilon``, no sampling claimed.
+    """Return the least number of reports at ``epsilon0`` that stays within ``target_epsilon``, no sampling claimed.
 
-    ``ValueError`` when even 1e9 reports do not.
+    Raises ``ValueError`` when even 1e9 reports do not.
     """
     target = _check(delta, target_epsilon)
     parameters.local_epsilon(epsilon0)
@@ -83,10 +84,10 @@ def smallest_n(keeps: Keeps, epsilon0: float, delta: float, target_epsilon: floa
 
 
 def largest_sampling_rate(epsilon: float, n: int, delta: float, target_epsilon: float) -> float | None:
-    """The largest rate q at which a mechanism of ``epsilon`` becomes ``target_epsilon`` by sampling.
+    """Return the largest rate q at which sampling lowers a mechanism's ``epsilon`` to ``target_epsilon``.
 
-    The batch of n reports is visible (P17b). 1.0 when ``epsilon`` needs no help, None when no rate is enough;
-    rounded down by at most 1e-6.
+    The batch of n reports is visible (P17b). 1.0 when ``epsilon`` is within the target without sampling, None when no
+    rate is enough; rounded down by at most 1e-6.
     """
     target = _check(delta, target_epsilon)
     parameters.epsilon("epsilon", epsilon)

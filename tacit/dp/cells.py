@@ -17,9 +17,10 @@ _ROUNDING = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Distribution of one cell's count on one window: ``zero`` without, ``one`` with what the device adds.
+    """Distribution of one cell's count on one window: ``zero`` without the device's own bit, ``one`` with it.
 
-    ``ratio`` is one/zero, non-decreasing; ``*_upto[i]`` the mass below index i, ``*_from[i]`` from i upwards.
+    ``ratio`` is one/zero, non-decreasing; ``*_upto[i]`` is the mass below index i, ``*_from[i]`` the mass from i
+    upwards.
     """
 
     zero: list[float]
@@ -32,7 +33,7 @@ class Cell:
 
 
 def paired(zero: Sequence[float], one: Sequence[float]) -> Cell:
-    """The cell of two distributions on the same window whose ratio one/zero does not fall."""
+    """Make the cell of two distributions on the same window whose ratio one/zero does not fall."""
     ratio = list(accumulate((b / a if a else math.inf for a, b in zip(zero, one, strict=True)), max))
     return Cell(
         zero=list(zero),
@@ -46,7 +47,7 @@ def paired(zero: Sequence[float], one: Sequence[float]) -> Cell:
 
 
 def one_cell_delta(cell: Cell, epsilon: float) -> float:
-    """The larger hockey stick of own bit 1 against 0, in both directions."""
+    """The larger hockey stick of own bit 1 against own bit 0, in both directions."""
     bound = math.exp(epsilon)
     high = bisect_left(cell.ratio, bound)
     forward = cell.one_from[high] - bound * cell.zero_from[high]

@@ -1,8 +1,8 @@
 """The privacy claim of a recipe: epsilon per adversary (design rules P16, P17, P17b).
 
 Every party recomputes it from the recipe's parameters; a recipe that states less is refused. It is stated at n = B, and
-policy also looks at floor(B/2): half the batch may belong to the adversary. Who the adversaries are, and how the bounds
-of this package make the number of each, is the model's (``tacit.models.forms``).
+policy also looks at floor(B/2), because half the batch may belong to the adversary. The recipe's model
+(``tacit.models.forms``) defines the adversaries and which bounds of this package give the number of each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from tacit.dp import parameters
 
 UNBOUNDED = "unbounded"
-"""What is stated where nothing is guaranteed: an infinite epsilon."""
+"""The text stated in place of an infinite epsilon, where nothing is guaranteed."""
 SAMPLING_SUFFIX = "+sampling"
 RELATION = "replacement"
 
@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 @dataclass(frozen=True, slots=True)
 class Claim(Mapping[str, float]):
     """epsilon ``by_adversary`` at failure probability ``delta``, by replacement, for batches of n reports; infinite
-    where nothing is guaranteed. It is a mapping over the adversaries of the recipe's model."""
+    where nothing is guaranteed. The object is a mapping over the adversaries of the recipe's model."""
 
     by_adversary: Mapping[str, float]
     mechanism: str
@@ -49,15 +49,16 @@ class Claim(Mapping[str, float]):
         return len(self.by_adversary)
 
     def stated(self) -> dict[str, float | str]:
-        """As documents carry it: ``unbounded`` in place of infinity."""
+        """The claim as documents carry it: ``unbounded`` in place of infinity."""
         return {name: value if math.isfinite(value) else UNBOUNDED for name, value in self.items()}
 
     def rounded_up(self) -> dict[str, str]:
-        """The same as decimal strings, rounded up to 6 places, or ``unbounded``: what a recipe states."""
+        """The claim as a recipe states it: decimal strings, rounded up to 6 places, or ``unbounded``."""
         return {name: stated_epsilon(value) for name, value in self.items()}
 
     def changed(self, epsilon: Mapping[str, float], **others: Any) -> Claim:
-        """This claim with other numbers for the adversaries in ``epsilon``, and ``others`` of its members."""
+        """Copy this claim with other epsilons for the adversaries in ``epsilon``, and other members as in
+        ``others``."""
         return replace(self, by_adversary={**self.by_adversary, **epsilon}, **others)
 
     def no_worse_than(self, fewer: Claim) -> Claim:
@@ -71,13 +72,13 @@ class Claim(Mapping[str, float]):
         return self.changed({name: min(value, fewer[name]) for name, value in self.items()})
 
     def exceeds(self, stated: Mapping[str, str]) -> tuple[str, ...]:
-        """The adversaries for which ``stated`` (decimal strings) is below this claim, by more than what two ways to
-        compute it may differ, or missing."""
+        """Return the adversaries for which ``stated`` (decimal strings) is missing or below this claim by more than
+        ``TOLERANCE``."""
         return tuple(name for name, value in self.items() if not covers(stated.get(name, "-1"), value))
 
 
 def covers(stated: str, computed: float) -> bool:
-    """Whether a stated epsilon is not below a computed one, but for what two ways to compute it may differ."""
+    """Whether a stated epsilon is at least the computed one, up to ``TOLERANCE``."""
     return _number(stated) >= computed * (1 - TOLERANCE)
 
 

@@ -18,7 +18,8 @@ MAX_FOLD = 100_000
 
 
 def delta_composed(total_epsilon: float, epsilon: float, delta: float, count: int) -> float:
-    """Total delta at ``total_epsilon`` of ``count`` (epsilon, delta)-mechanisms. ``ValueError`` names what is bad."""
+    """Total delta at ``total_epsilon`` of ``count`` (epsilon, delta)-mechanisms. ``ValueError`` names a bad
+    parameter."""
     parameters.epsilon("total_epsilon", total_epsilon)
     step = _step(epsilon)
     if not 0 <= parameters.finite("delta", delta) < 1:
@@ -42,7 +43,7 @@ def epsilon_composed(epsilon: float, delta: float, count: int, total_delta: floa
 
 
 def _randomised_responses(total_epsilon: float, epsilon: float, count: int) -> float:
-    """H: every term is positive and computed from its logarithm, so nothing cancels but two exponentials."""
+    """Compute H. Every term is positive and computed from its logarithm, so only two exponentials can cancel."""
     scale = count * math.log1p(math.exp(epsilon))
     terms = []
     for low in range(count + 1):

@@ -33,17 +33,18 @@ DEVIATION_SHARE = 0.05
 
 
 def epsilon_rounds(epsilon: float, delta: float, rounds: int, total_delta: float) -> float:
-    """epsilon of ``rounds`` independent (epsilon, delta) rounds at ``total_delta``; infinite where epsilon is.
-    ``ValueError`` where the rounds' own deltas exceed it."""
+    """Return the epsilon of ``rounds`` independent (epsilon, delta) rounds at ``total_delta``; infinite where epsilon
+    is. ``ValueError`` where the rounds' own deltas exceed ``total_delta``."""
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
     return epsilon_composed(epsilon, delta, rounds, total_delta)
 
 
 def epsilon_donation(epsilon: float, delta: float, *, rate: float, slots: int, n: int, total_delta: float) -> float:
-    """epsilon at ``total_delta`` of a series in which a device takes part once at most, in the first of ``slots``
-    rounds for which its coin of ``rate`` says yes; each is (epsilon, delta) for those who take part and releases
-    batches of n or more. Never above ``epsilon``; infinite where that is. ``ValueError`` names what is out of range."""
+    """Return the epsilon at ``total_delta`` of a series in which a device takes part at most once, in the first of
+    ``slots`` rounds for which its coin of ``rate`` says yes. Each round is (epsilon, delta) for those who take part and
+    releases batches of n or more. Never above ``epsilon``; infinite where ``epsilon`` is. ``ValueError`` names what is
+    out of range."""
     parameters.failure_probability(total_delta, "total_delta")
     parameters.reports(slots, "slots")
     if delta > total_delta:
@@ -75,10 +76,10 @@ def _slots(epsilon: float, delta: float, effective: float, slots: int, lost: flo
 
 
 def slot_share(rate: float, slot: int) -> float:
-    """Share of the devices that take part in slot ``slot`` (from 0), where all are eligible from the first one."""
+    """Share of the devices that take part in slot ``slot`` (from 0), when all are eligible from the first slot."""
     return parameters.rate(rate, "rate") * (1 - rate) ** slot
 
 
 def yield_of(rate: float, slots: int) -> float:
-    """Share of the devices that ever take part, all being eligible throughout: ``1 - (1 - rate)^slots``."""
+    """Share of the devices that ever take part, when all are eligible throughout: ``1 - (1 - rate)^slots``."""
     return -math.expm1(slots * math.log1p(-rate)) if rate < 1 else 1.0

@@ -30,13 +30,13 @@ Step = tuple[float, float]
 
 _ORDERS = tuple(0.01 * 1.08**power for power in range(210))
 _CONSTANTS = tuple(order * math.log(order) - (1 + order) * math.log1p(order) for order in _ORDERS)
-"""ln c(t)."""
+"""ln c(t) for every order t."""
 _STEPS_KEPT = 4096
 
 
 def slack_of(steps: Sequence[Step], total_delta: float) -> float:
-    """What ``total_delta`` leaves to the randomised responses: ``1 - (1 - total_delta) / prod(1 - delta_i)``. Below 0
-    where the steps' own deltas exceed it. ``ValueError`` names what is out of range."""
+    """Return the delta that ``total_delta`` leaves for the randomised responses: ``1 - (1 - total_delta) / prod(1 -
+    delta_i)``. Negative where the steps' own deltas exceed it. ``ValueError`` names what is out of range."""
     parameters.failure_probability(total_delta, "total_delta")
     for _, delta in steps:
         if not 0 <= parameters.finite("delta", delta) < 1:

@@ -56,8 +56,8 @@ MAX_INNER_DELTA = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SendingRates:
-    """How a device behaves: it takes part at ``rate``, or at ``least_rate`` with the default answer, and has nothing to
-    send in spite of that with probability ``reject``; where it has nothing, it sends a dummy with probability
+    """A device's sending probabilities: it takes part at ``rate``, or at ``least_rate`` with the default answer; even
+    then it has nothing to send with probability ``reject``; a device without a report sends a dummy with probability
     ``dummy``."""
 
     rate: float
@@ -75,17 +75,17 @@ class SendingRates:
 
     @property
     def takes(self) -> float:
-        """The probability of sending an answer; at most."""
+        """Upper bound on the probability of sending an answer."""
         return self.rate * (1 - self.reject)
 
     @property
     def sends(self) -> float:
-        """The probability of sending anything; at most."""
+        """Upper bound on the probability of sending anything."""
         return self._sending(self.rate)
 
     @property
     def least_sends(self) -> float:
-        """The probability of sending anything; at least."""
+        """Lower bound on the probability of sending anything."""
         return self._sending(self.least_rate)
 
     def _sending(self, rate: float) -> float:
@@ -93,8 +93,8 @@ class SendingRates:
         return takes + (1 - takes) * self.dummy
 
     def part_epsilon(self) -> float:
-        """What it tells about an answer whether its device sent anything: the larger log ratio; 0 where all rates are
-        equal, infinite where the larger one is 1."""
+        """What the fact that a device sent anything reveals about its answer: the larger log ratio; 0 where all rates
+        are equal, infinite where the larger one is 1."""
         if self.least_rate == self.rate:
             return 0.0
         if self.rate == 1:
@@ -131,7 +131,7 @@ def least_mean(batch: int, delta: float) -> float:
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest value, to within 1e-9 of it below, at which a condition holds that holds below it; ``low`` if it
+    """Return the largest value, to within 1e-9 of it below, at which a monotone condition still holds; ``low`` if it
     holds nowhere."""
     while high - low > 1e-9 * high:
         middle = 0.5 * (low + high)
@@ -140,8 +140,8 @@ def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def dummies_epsilon(rates: SendingRates, devices: int, delta: float) -> float:
-    """e_d at d_d = ``delta`` by the dummies of ``devices`` devices, a tenth of it for how few may be free to send one;
-    infinite where they hide nothing."""
+    """e_d at d_d = ``delta`` by the dummies of ``devices`` devices; a tenth of ``delta`` covers how few may be free to
+    send one. Infinite where they hide nothing."""
     shift = delta * (1 - 1 / SPLIT)
     if rates.dummy <= 0 or rates.takes >= 1 or shift < parameters.MIN_DELTA:
         return math.inf
@@ -166,8 +166,8 @@ def coins_epsilon(rates: SendingRates, batch: int, delta: float) -> float:
 
 
 def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
-    """The same for coins of ``sends`` or less that come to at least ``mean``; a tenth of ``delta`` for how few of them
-    may be thinned to coins of ``sends``. Infinite where they are too few."""
+    """As ``coins_epsilon`` for coins of ``sends`` or less whose mean is at least ``mean``; a tenth of ``delta`` covers
+    how few of them may be thinned to coins of ``sends``. Infinite where they are too few."""
     shift, coins = delta * (1 - 1 / SPLIT), mean / sends
     least = math.floor(coins - deviation(coins, delta / SPLIT))
     return math.inf if least < 1 or shift < parameters.MIN_DELTA else epsilon_binomial_shift(least, sends, shift)
@@ -179,8 +179,8 @@ Bound = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Everybody else: ``devices`` with these ``rates`` or more of them, seen in batches of at least ``batch``
-    messages. Where one rate holds for all, ``devices`` need only be right where batches fill."""
+    """All other devices: ``devices`` with these ``rates`` or higher ones, seen in batches of at least ``batch``
+    messages. Where one rate holds for all, ``devices`` only has to be right where batches fill."""
 
     rates: SendingRates
     devices: int
@@ -191,8 +191,8 @@ class Crowd:
         return min(self._by_coins(delta), self._by_dummies(delta))
 
     def count_epsilon(self, epsilon_of: Bound, delta: float) -> float:
-        """e_d, what the number of messages adds for a claim at ``delta``, where batches fill; ``epsilon_of`` gives e_s
-        for a d_s. Infinite above 10."""
+        """e_d, what the number of messages adds to a claim at ``delta`` where batches fill; ``epsilon_of`` maps d_s to
+        e_s. Infinite above 10."""
         return self._count_epsilon(epsilon_of, delta, self.shift_epsilon)
 
     def epsilon(self, epsilon_of: Bound, delta: float) -> float:
@@ -205,8 +205,8 @@ class Crowd:
         return min(everywhere, self._sampled(epsilon_of, delta, self._by_dummies))
 
     def unfilled_epsilon(self, epsilon_of: Bound, delta: float) -> float:
-        """What the number of messages tells where no batch fills, at what ``delta`` leaves beside one that fills all
-        the same (step 4)."""
+        """What the number of messages reveals where no batch fills, at the part of ``delta`` that remains beside a
+        batch that fills all the same (step 4)."""
         left = delta - self.rates.sends * self._shift_delta(epsilon_of, delta)
         if left < parameters.MIN_DELTA:
             return math.inf
@@ -219,7 +219,7 @@ class Crowd:
         return dummies_epsilon(self.rates, self.devices, delta)
 
     def _shift_delta(self, epsilon_of: Bound, delta: float) -> float:
-        """d_d."""
+        """Compute d_d for a claim at ``delta``."""
         half = self._half(delta)
         return half * math.exp(-epsilon_of(_least_delta(half)))
 
@@ -231,8 +231,8 @@ class Crowd:
         return math.inf if found > MAX_COUNT_EPSILON or half * math.exp(-found) < _least_delta(half) else found
 
     def _sampled(self, epsilon_of: Bound, delta: float, shift_epsilon: Bound) -> float:
-        """d_s and d_d each get half of ``delta / rate``, less the factor that step 2 puts before them: e^e_d for d_s,
-        and for d_d e^e_s at the smallest d_s that may follow."""
+        """Combine both steps: d_s and d_d each get half of ``delta / rate``, divided by the factor that step 2 puts
+        before them: e^e_d for d_s, and for d_d e^e_s at the smallest d_s that may follow."""
         found = self._count_epsilon(epsilon_of, delta, shift_epsilon)
         if math.isinf(found):
             return math.inf
@@ -251,9 +251,9 @@ def _least_delta(half: float) -> float:
 def smallest_intensity(
     rate: float, population: int, devices_of: Callable[[float], int], epsilon: float, delta: float
 ) -> float | None:
-    """The fewest expected dummies among ``population`` devices, rounded up by at most 1e-4 of it, that keep
-    ``dummies_epsilon`` within ``epsilon`` at ``delta``. ``devices_of`` gives the devices that may be counted on, by the
-    probability of a dummy. None where half of the population would not be enough."""
+    """Return the fewest expected dummies among ``population`` devices, rounded up by at most 1e-4 of it, that keep
+    ``dummies_epsilon`` within ``epsilon`` at ``delta``. ``devices_of`` maps the probability of a dummy to the number of
+    devices that may be counted on. None where half of the population would not be enough."""
 
     def holds(intensity: float) -> bool:
         dummy = intensity / population

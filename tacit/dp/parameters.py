@@ -1,4 +1,4 @@
-"""Range checks shared by the accountant. Each names the parameter that it refuses."""
+"""Range checks shared by the accountant. Each error names the parameter that was refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 MIN_EPSILON0 = 1e-6
 MAX_EPSILON0 = 40.0
-"""Beyond this a local guarantee is no guarantee, and thresholds of the samplers lose their meaning."""
+"""Largest epsilon0: above it a local guarantee is meaningless, and the samplers' thresholds lose precision."""
 MAX_N = 10**9
 MIN_DELTA = 1e-15
 
 
 def finite(name: str, value: float) -> float:
-    """``value`` as a float; ``ValueError`` naming it when it is NaN or infinite."""
+    """Return ``value`` as a float; ``ValueError`` naming it when it is NaN or infinite."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number")
@@ -36,7 +36,7 @@ def local_epsilon(value: float) -> float:
 
 
 def failure_probability(value: float, name: str = "delta") -> float:
-    """A delta in [1e-15, 1). Below that, tail masses in double precision would be a floor, not a value."""
+    """A delta in [1e-15, 1). Below that, the rounding of tail masses in double precision would dominate the value."""
     number = finite(name, value)
     if not MIN_DELTA <= number < 1:
         raise ValueError(f"{name} must be at least {MIN_DELTA:g} and below 1")

@@ -1,8 +1,8 @@
-"""What a visible number of messages tells, and how many dummies hide it (SA2 section 4.6, corrected).
+"""What a visible number of messages reveals, and how many dummies hide it (SA2 section 4.6, corrected).
 
 One device sends or does not: the analyst compares ``K`` with ``1 + K`` messages, K ~ Poisson(lambda) dummies. The
 paper's rate ``1 / (epsilon k)`` per device (lambda = 1/epsilon) leaves no dummy at all with probability e^-lambda and
-fails badly. The Poisson value is safe for the binomial that k devices really draw.
+fails badly. The Poisson bound is safe for the binomial number of dummies that k devices really draw.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ def epsilon_shift(intensity: float, delta: float) -> float:
 
 @lru_cache(maxsize=64)
 def dummy_intensity(epsilon: float, delta: float) -> float:
-    """The smallest expected number of dummies with ``delta_shift(epsilon) <= delta``, rounded up by 1e-7 of it.
+    """Return the smallest expected number of dummies with ``delta_shift(epsilon) <= delta``, rounded up by 1e-7 of it.
 
-    More dummies never tell more (a sum of Poisson counts is one), so bisection from the sufficient
-    ``2 ln(1/delta) / (1 - (1 + epsilon) e^-epsilon)`` finds it. Raises ``ValueError`` where that is above 1e9.
+    More dummies never reveal more (a sum of independent Poisson counts is Poisson), so bisection down from the
+    sufficient ``2 ln(1/delta) / (1 - (1 + epsilon) e^-epsilon)`` finds it. Raises ``ValueError`` where that is above
+    1e9.
     """
     parameters.failure_probability(delta)
     if parameters.epsilon("epsilon", epsilon) == 0:

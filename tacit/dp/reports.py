@@ -1,4 +1,4 @@
-"""What reports are worth to whoever looks at them, as claims need it, whatever method made them (P16)."""
+"""What claims need to know about reports, whatever method made them (P16): what they reveal to each observer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FLIPS_VECTOR = "flips-vector"
 
 
 class Reports(Protocol):
-    """Reports of one method. Every epsilon is by replacement and counts no sampling; ``math.inf``: nothing is
-    guaranteed."""
+    """The reports of one method. Every epsilon is by replacement and without sampling; ``math.inf`` means that nothing
+    is guaranteed."""
 
     @property
     def mechanism(self) -> str:
@@ -31,7 +31,7 @@ class Reports(Protocol):
 
     @property
     def reject_probability(self) -> float:
-        """How often an answer is not sent, whatever it is."""
+        """Probability that an answer is rejected and not sent; the same for every answer."""
         ...
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
@@ -39,19 +39,19 @@ class Reports(Protocol):
         ...
 
     def reports_epsilon(self, n: int, delta: float, /) -> float:
-        """epsilon at ``delta`` of n single reports in an order that says nothing."""
+        """epsilon at ``delta`` of n single reports in an order that reveals nothing."""
         ...
 
 
 def epsilon_with_rejection(
     general: float, exact: Callable[[float], float], n: int, delta: float, reject_probability: float
 ) -> float:
-    """epsilon of the sum of n reports of which each is sent unless it is rejected, the smaller one of two bounds.
+    """epsilon of the sum of n reports, each of which is sent unless it is rejected: the smaller of two bounds.
 
     ``general`` holds for any epsilon0-LDP reports; rejection does not depend on the value, so the output given that it
-    is sent is still epsilon0-LDP and the bound holds as it stands. ``exact`` is epsilon of the sum at a delta as if all
-    were sent; that sum moves by the chance eta that any of n is rejected: ``(delta' + e^epsilon eta) / (1 - eta) <=
-    delta``.
+    is sent is still epsilon0-LDP and the bound holds as it stands. ``exact`` maps a delta to the epsilon of the sum as
+    if all were sent; that sum changes by at most the chance eta that any of n is rejected: ``(delta' + e^epsilon eta) /
+    (1 - eta) <= delta``.
     """
     if not 0 <= parameters.finite("reject_probability", reject_probability) < 1:
         raise ValueError("reject_probability must be at least 0 and below 1")
@@ -62,10 +62,11 @@ def epsilon_with_rejection(
 
 @dataclass(frozen=True, slots=True)
 class NoiseStep:
-    """Reports that only their sum hides: what one device changes in it when its value is replaced. ``cells`` (1 or 2,
-    in opposite directions) by at most ``maximum``, or a vector as in ``vector``; all of it times ``scale``, under
-    ``flips`` fair flips of every device in every cell. ``batch_flips``: those that each aggregator adds of its own; an
-    adversary who is one of them still faces the other's."""
+    """Reports that only their sum hides, described by how the sum changes when one device's value is replaced:
+    ``cells`` cells (1 or 2, in opposite directions) change by at most ``maximum``, or a vector changes as in
+    ``vector``; all of it is multiplied by ``scale`` and hidden by ``flips`` fair flips of every device in every cell.
+    ``batch_flips`` are the flips that each aggregator adds itself; an adversary that is one aggregator still faces the
+    other's."""
 
     scale: int
     flips: int
@@ -81,12 +82,12 @@ class NoiseStep:
 
     @property
     def local_epsilon(self) -> float:
-        """Infinite: a single report shows its value through one device's share."""
+        """Infinite: one device's share alone does not hide its value."""
         return math.inf
 
     @property
     def reject_probability(self) -> float:
-        """Every output is sent."""
+        """0: every output is sent."""
         return 0.0
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
@@ -97,5 +98,5 @@ class NoiseStep:
         return epsilon_noise(total, self.scale * self.maximum, delta, self.cells)
 
     def reports_epsilon(self, _n: int, _delta: float, /) -> float:
-        """Infinite, however many there are."""
+        """Infinite for any number of single reports."""
         return math.inf

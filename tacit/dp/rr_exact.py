@@ -48,11 +48,11 @@ _SCANNED = 128
 _STEPS = 24
 _LARGE = 1e-3
 _FAITHFUL = 1e-9
-"""Bits that are flipped so rarely hide nothing in a crowd; all that counts is the end that is looked at first."""
+"""Below this flip probability a crowd hides nothing, and only the end that is looked at first matters."""
 
 
 def _cell(others: list[float], f: float) -> Cell:
-    """The count of the others and the own bit, Ber(f) or Ber(1-f)."""
+    """Distribution of the count of the others' bits plus the own bit, Ber(f) or Ber(1-f)."""
     lower, upper = [*others, 0.0], [0.0, *others]
     return paired(
         [(1 - f) * a + f * b for a, b in zip(lower, upper, strict=True)],
@@ -113,7 +113,7 @@ def _flip(value: float) -> float:
 
 
 def _ones(n: int) -> list[int]:
-    """How many of the others hold a one, where the worst case for one cell may lie."""
+    """Candidates for the worst case of one cell: how many of the others hold a one."""
     half = (n - 1) // 2
     return [half, *(ones for ones in _NEAR_ENDS if ones < half)]
 
@@ -128,7 +128,8 @@ def _pairs(n: int, *, others_hold_neither: bool) -> list[tuple[int, int]]:
 
 
 def _steps(f: float, n: int, last: int) -> range:
-    """From 0 up to at most ``last``: all, or steps through one turn of the lattice, in which a mean moves by 1 - 2f."""
+    """Candidates from 0 up to at most ``last``: all of them, or steps through one period of the lattice, in which a
+    mean moves by 1 - 2f."""
     if f < _FAITHFUL:
         return range(0)
     if n <= _SCANNED:
@@ -152,7 +153,7 @@ def _two_cells(epsilon: float, f: float, n: int, pair: tuple[int, int], factor: 
 
 
 Delta = Callable[..., float]
-"""delta at (epsilon, factor=...) of one composition of the others."""
+"""delta at (epsilon, factor=...) for one composition of the others."""
 
 
 def _further_ones(f: float, n: int) -> Iterator[Delta]:
@@ -172,7 +173,8 @@ def _largest(epsilon: float, usual: Sequence[Delta], further: Iterable[Delta]) -
 
 
 def _smallest(usual: Iterable[Delta], further: Iterable[Delta], delta: float, cap: float) -> float:
-    """The smallest epsilon for the usual compositions; where a further one has more delta at it, for that one too."""
+    """Return the smallest epsilon that keeps ``delta`` for the usual compositions and for every further one whose delta
+    at that epsilon is larger."""
     found = smallest_epsilon_of_all(usual, delta, cap)
     factor = 1.0 if delta < _LARGE else _LATTICE
     worse = [delta_of for delta_of in further if found < cap and delta_of(found, factor=factor) > delta]
@@ -182,8 +184,8 @@ def _smallest(usual: Iterable[Delta], further: Iterable[Delta], delta: float, ca
 def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     """delta(epsilon) of one count of n bits, each flipped with probability f, when one bit changes.
 
-    This is randomised response by replacement and RAPPOR by deletion. Upper bound over n1 as said above.
-    ``ValueError`` names a bad parameter.
+    This is randomised response by replacement and RAPPOR by deletion. An upper bound over n1, as described in the
+    module. ``ValueError`` names a bad parameter.
     """
     parameters.epsilon("epsilon", epsilon)
     _flip(f)
@@ -207,13 +209,13 @@ def delta_two_cells(epsilon: float, f: float, n: int) -> float:
 
 
 def exceeds_one_cell(epsilon: float, f: float, n: int, delta: float) -> bool:
-    """Whether the composition that is mostly the worst one is enough to see that ``delta_one_cell`` is above ``delta``:
-    a small part of the work. False says nothing."""
+    """Whether the composition that is usually the worst one already shows that ``delta_one_cell`` is above ``delta``.
+    This is a small part of the work. False is inconclusive."""
     return _one_cell(epsilon, f, n, 0) > delta
 
 
 def exceeds_two_cells(epsilon: float, f: float, n: int, delta: float) -> bool:
-    """The same for ``delta_two_cells``."""
+    """As ``exceeds_one_cell`` for ``delta_two_cells``."""
     return _two_cells(epsilon, f, n, (n - 1, 0)) > delta
 
 

@@ -1,13 +1,13 @@
 """Amplification by sampling, with the batch size in plain view (design rule P17b).
 
-Aggregators see how many reports m a batch holds. Given m the contributors are a uniform subset of the N
-eligible devices, so by replacement the factor is m/N, not the nominal rate q. By a Chernoff bound
-``m <= q N (1 + sqrt(3 ln(1/d') / (q N)))`` except with probability d'; a released batch has m >= B, which
-gives ``q_eff = q (1 + sqrt(3 ln(1/d') / B))``. With q alone the formula is the limit of large B.
+Aggregators see how many reports m a batch holds. Given m the contributors are a uniform subset of the N eligible
+devices, so by replacement the factor is m/N, not the nominal rate q. By a Chernoff bound ``m <= q N (1 + sqrt(3
+ln(1/d') / (q N)))`` except with probability d'; a released batch has m >= B, which gives ``q_eff = q (1 + sqrt(3
+ln(1/d') / B))``. With q alone the formula is the limit of large B.
 
-That step needs q N >= B, and nobody knows N. Below that, a batch that fills all the same is the bad event itself: over
-all N the chance of ``m >= B and m > q_eff N`` is largest at N = B / q_eff (``excess_bound``). Where B is small and q
-is too, it exceeds d', and then it is what has to fit into delta.
+That step needs q N >= B, and nobody knows N. For smaller N, a batch that fills all the same is itself the failure
+event: over all N the chance of ``m >= B and m > q_eff N`` is largest at N = B / q_eff (``excess_bound``). Where B and q
+are both small, that chance exceeds d', and then it is what delta must cover.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 from tacit.dp import parameters
 
 SPLIT = 10
-"""delta / SPLIT goes to the deviation of the batch size."""
+"""delta / SPLIT is spent on the deviation of the batch size."""
 
 
 def amplify(epsilon: float, sampling_rate: float) -> float:
@@ -35,7 +35,7 @@ def amplify(epsilon: float, sampling_rate: float) -> float:
 def q_eff(sampling_rate: float, n: int, delta_prime: float) -> float:
     """The sampling rate that may be claimed when a batch of n reports is visible.
 
-    Holds except with probability ``delta_prime``; may exceed 1, which means that nothing may be claimed.
+    Holds except with probability ``delta_prime``. A result above 1 means that no amplification may be claimed.
     """
     q = parameters.rate(sampling_rate)
     parameters.reports(n)
@@ -60,8 +60,8 @@ def excess_bound(sampling_rate: float, n: int, effective: float) -> float:
 def amplify_visible(epsilon: float, sampling_rate: float, n: int, delta: float) -> float | None:
     """epsilon after sampling at total failure probability ``delta``, the batch of n being visible.
 
-    The step before runs at the same ``delta``. None when ``q_eff delta + max(delta/10, excess_bound) <= delta``
-    does not hold, that is, when sampling may not be claimed (always for q = 1).
+    The mechanism before sampling runs at the same ``delta``. None when ``q_eff delta + max(delta/10, excess_bound) <=
+    delta`` does not hold, that is, when sampling may not be claimed (always for q = 1).
     """
     parameters.failure_probability(delta)
     reserve = delta / SPLIT

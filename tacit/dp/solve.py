@@ -1,4 +1,4 @@
-"""Root finding on monotone functions that never crosses to the unsafe side."""
+"""Root finding on monotone functions whose result always lies on the safe side."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ _RELATIVE_WIDTH = 1e-10
 _AIM = 1e-10
 """How far below ln delta a search aims, so that it ends on the safe side."""
 _CLOSE = 5e-10
-"""How far below ln delta, and how far above the root (relative), it may end."""
+"""A search may end this far below ln delta and this far above the root (relative)."""
 _MOST_GUESSES = 24
-"""After so many guesses only bisection is left: whatever the function is, a search ends."""
+"""After this many guesses the search only bisects, so that it ends whatever the function is."""
 _ROOT_TWO = math.sqrt(2)
 _STEP = 0.99
 _WIDER = 4
-"""Each step away from a guess is so many times the one before."""
+"""Each step away from a guess is this many times the previous one."""
 _SIGNIFICANT = 1e-6
-"""What ln delta must fall by for a slope to be more than rounding."""
+"""ln delta must fall by at least this much for a slope to be more than rounding."""
 
 Point = tuple[float, float]
-"""epsilon, and ln delta(epsilon) less the wanted one."""
+"""epsilon, and ln delta(epsilon) minus the logarithm of the wanted delta."""
 
 
 def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: float) -> float:
@@ -57,8 +57,8 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
 
 
 def smallest_epsilon_of_all(deltas_of: Iterable[Callable[[float], float]], delta: float, cap: float) -> float:
-    """The smallest epsilon at which every one of the functions is at most ``delta``; as ``smallest_epsilon`` of their
-    maximum, but once the worst is found, the others cost one evaluation each."""
+    """Return the smallest epsilon at which every function is at most ``delta``: ``smallest_epsilon`` of their maximum,
+    but once the worst is found, the others cost one evaluation each."""
     found = 0.0
     for delta_of in deltas_of:
         if found < cap and (found == 0 or delta_of(found) > delta):
@@ -89,14 +89,15 @@ def _gaussian_epsilon(shift: float, delta: float) -> float:
 
 
 def _beside(point: Point, shift: float) -> list[Point]:
-    """A point close to ``point``, by the slope of the Gaussian mechanism; none where that has no delta left."""
+    """A point close to ``point`` along the slope of the Gaussian mechanism; empty where that mechanism has no delta
+    left."""
     at, beside = (_gaussian_delta(epsilon, shift) for epsilon in (point[0], _STEP * point[0]))
     return [(_STEP * point[0], point[1] + math.log(beside / at))] if 0 < at < beside else []
 
 
 def _is_close(seen: list[Point], point: Point) -> bool:
-    """Whether ``point``, on the safe side, is so little below the wanted delta, and delta so steep, that the root is
-    within reach."""
+    """Whether ``point``, on the safe side, is close enough to the root: little below the wanted delta, where delta is
+    steep."""
     at, excess = point
     one, other = max(seen, key=lambda before: abs(before[1] - excess))
     fallen = abs(other - excess)
@@ -104,8 +105,8 @@ def _is_close(seen: list[Point], point: Point) -> bool:
 
 
 def _interpolated(seen: list[Point]) -> float:
-    """Where ln delta is just below the wanted one, by the curve through up to three points, epsilon as a polynomial in
-    ln delta; not a number where two points have the same."""
+    """Where ln delta is just below the wanted one, by the curve through up to three points with epsilon as a polynomial
+    in ln delta; NaN where two points have the same ln delta."""
     total = 0.0
     for at, value in seen:
         others = [other for epsilon, other in seen if epsilon != at]
@@ -136,8 +137,8 @@ def largest_where(holds: Callable[[float], bool], low: float, high: float, width
 def largest_where_both(
     cheap: Callable[[float], bool], dear: Callable[[float], bool], low: float, high: float, width: float
 ) -> float | None:
-    """As ``largest_where`` of ``dear``, to the last digit, where ``cheap`` is monotone too and holds wherever ``dear``
-    does: a search with the cheap one alone shows where the dear one need be asked."""
+    """As ``largest_where`` of ``dear``, with the same result, where ``cheap`` is monotone too and holds wherever
+    ``dear`` does: searching with ``cheap`` first shows where ``dear`` must be evaluated."""
     yes, no = -math.inf, math.inf
 
     def may_hold(value: float) -> bool:

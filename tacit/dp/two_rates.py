@@ -1,4 +1,4 @@
-"""The law of a sum of independent bits of two probabilities."""
+"""The distribution of a sum of independent bits with two probabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _NEGLIGIBLE = 1e-18
 
 
 def two_rates(high: int, s: float, low: int, s0: float) -> list[float]:
-    """The law of ``Bin(high, s) + Bin(low, s0)``, 0 < s0, s < 1, on a window beyond which at most 2e-20 of it lies.
+    """The distribution of ``Bin(high, s) + Bin(low, s0)``, 0 < s0, s < 1, on a window outside which at most 2e-20 of it
+    lies.
 
     Its generating function G has ``(1-s+sz)(1-s0+s0z) G' = (high s (1-s0+s0z) + low s0 (1-s+sz)) G``, a recurrence of
     three terms. All are positive going up below one point and going down above it, so nothing cancels; each run begins

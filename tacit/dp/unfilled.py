@@ -23,12 +23,12 @@ from functools import lru_cache, partial
 
 from tacit.dp import parameters
 from tacit.dp.cells import Cell, one_cell_delta, paired
-from tacit.dp.solve import smallest_epsilon_of_all
+from tacit.dp.solve import smallest_epsilon, smallest_epsilon_of_all
 from tacit.dp.two_rates import two_rates
 
 SPANS = 64
 MOST_DEVICES = 250_000
-"""More devices are taken for so many: they tell less, and the sums take longer."""
+"""Larger numbers of devices are computed as this many: more devices reveal less, and the sums would take longer."""
 _TAIL = 1e-20
 
 
@@ -43,33 +43,61 @@ def unfilled_epsilon(sends: float, least_sends: float, devices: int, delta: floa
     parameters.failure_probability(delta)
     if s == s0:
         return 0.0
-    return math.inf if s == 1 else _epsilon(s, s0, min(devices, MOST_DEVICES), delta)
+    # what the device's own coin reveals to an observer who knows all others; no number of messages reveals more
+    cap = math.inf if s == 1 else max(math.log(s / s0), math.log1p(-s0) - math.log1p(-s))
+    return math.inf if s == 1 else among_others((s, s0), (s, s0), devices - 1, delta, cap)
+
+
+def among_others(
+    either: tuple[float, float], rates: tuple[float, float], others: int, delta: float, cap: float, splits: int = 0
+) -> float:
+    """epsilon at ``delta``, at most ``cap``, of the number of messages when one device sends with one of the two
+    probabilities ``either`` and ``others`` (or more) devices send with either of ``rates``, the larger one first.
+    ``splits``: how often a span that seems worse than every known one is halved before it counts."""
+    return _epsilon(either, rates, min(others, MOST_DEVICES - 1), delta, cap, splits)
 
 
 @lru_cache(maxsize=256)
-def _epsilon(s: float, s0: float, devices: int, delta: float) -> float:
-    # what the one device's coin tells whoever knows all others: no number of messages tells more
-    cap = max(math.log(s / s0), math.log1p(-s0) - math.log1p(-s))
-    deltas = (partial(_delta, s=s, s0=s0, high=high, low=low) for high, low in _spans(devices - 1))
-    return smallest_epsilon_of_all(deltas, delta, cap)
+def _epsilon(
+    either: tuple[float, float], rates: tuple[float, float], others: int, delta: float, cap: float, splits: int
+) -> float:
+    at = partial(_delta, either=either, rates=rates)
+    if rates[0] == rates[1]:
+        return smallest_epsilon(partial(at, high=others, low=0), delta, cap)
+    ends, spans = _spans(others)
+    found = smallest_epsilon_of_all((partial(at, high=high, low=others - high) for high in ends), delta, cap)
+    while spans and found < cap:
+        first, last = spans.pop()
+        bound = partial(at, high=first, low=others - last)
+        if bound(found) <= delta:
+            continue
+        if first < last and splits > 0:
+            splits, middle = splits - 1, (first + last) // 2
+            spans += [(first, middle), (middle + 1, last)]
+        else:
+            found = smallest_epsilon(bound, delta, cap)
+    return found
 
 
-def _delta(epsilon: float, s: float, s0: float, high: int, low: int) -> float:
-    # for the 2e-20 at most that a window lacks of either law
-    return min(1.0, one_cell_delta(_cell(s, s0, high, low), epsilon) + 4 * _TAIL)
+def _delta(epsilon: float, either: tuple[float, float], rates: tuple[float, float], high: int, low: int) -> float:
+    # covers the 2e-20 at most that a window leaves out of either distribution
+    return min(1.0, one_cell_delta(_cell(either, rates, high, low), epsilon) + 4 * _TAIL)
 
 
-def _spans(others: int) -> list[tuple[int, int]]:
-    """(devices of s, devices of s0) that bound all compositions of ``others``, those of one rate alone first."""
-    ends = [(0, others), (others, 0)] if others else [(0, 0)]
+def _spans(others: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """Candidates for how many devices have the rate s: all or none, and the spans that cover all compositions in
+    between."""
     width = math.ceil(max(1, others - 1) / SPANS)
     starts = range(1, others, width)
-    return [*ends, *((start, others - min(start + width - 1, others - 1)) for start in starts)]
+    return sorted({0, others}), [(start, min(start + width - 1, others - 1)) for start in starts]
 
 
 @lru_cache(maxsize=3 * (SPANS + 2))
-def _cell(s: float, s0: float, high: int, low: int) -> Cell:
-    """A search for a target asks for claims at B and at B/2 in turn; the cells of both depend on no noise."""
-    others = two_rates(high, s, low, s0)
+def _cell(either: tuple[float, float], rates: tuple[float, float], high: int, low: int) -> Cell:
+    """The cell for one composition. Cached, because a search for a target asks for claims at B and at B/2 in turn and
+    the cells of both are independent of any noise."""
+    others = two_rates(high, rates[0], low, rates[1])
     stays, comes = [*others, 0.0], [0.0, *others]
-    return paired(*([(1 - p) * one + p * more for one, more in zip(stays, comes, strict=True)] for p in (s0, s)))
+    return paired(
+        *([(1 - p) * one + p * more for one, more in zip(stays, comes, strict=True)] for p in reversed(either))
+    )

@@ -64,8 +64,8 @@ class VectorStep:
         return VectorStep(self.length, scale * self.largest, scale * scale * self.squares)
 
     def sizes(self, scale: int) -> float:
-        """Bound on the sum of the entries' sizes after multiplication by ``scale``: by Cauchy and Schwarz, by the
-        largest entry, and because the square of an integer is not below it."""
+        """Bound on the sum of the entries' sizes after multiplication by ``scale``: the least of the Cauchy-Schwarz
+        bound, the bound by the largest entry, and the sum of squares (an integer's size is at most its square)."""
         reach = math.sqrt(self.length * self.squares)
         return scale * min(reach, float(self.length * self.largest), float(self.squares))
 
@@ -79,7 +79,7 @@ def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float)
     if not 1 <= parameters.reports(scale, "scale") <= MAX_SCALE:
         raise ValueError(f"scale must be at most {MAX_SCALE}")
     if min(step.length, step.largest, step.squares) < 1:
-        raise ValueError("a step has at least one entry, and moves it by at least 1")
+        raise ValueError("a step needs at least one entry and must move it by at least 1")
     moved = step.scaled(scale)
     width = 0.5 * (total + 1)
     cut = math.sqrt(total * math.log(2 * step.length / (_TAIL_SHARE * delta)) / 2)
@@ -91,7 +91,7 @@ def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float)
 
 
 def _least(curvature: float, rest: float, delta: float) -> float:
-    """The smallest epsilon over all orders; every order's is a bound."""
+    """The smallest epsilon over all orders; the epsilon of every order is a valid bound."""
 
     def epsilon(log_order: float) -> float:
         order = math.exp(log_order)
@@ -110,9 +110,9 @@ def _least(curvature: float, rest: float, delta: float) -> float:
 
 
 def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) -> NoiseShare:
-    """The share with which ``honest`` devices together give (epsilon, delta) to a vector sum.
+    """Return the share with which ``honest`` devices together give (epsilon, delta) to a vector sum.
 
-    Of the shares up to twice the fewest flips, the one with the least noise. ``ValueError`` where no share of bounded
+    Takes the least noise among the shares of up to twice the fewest flips. ``ValueError`` where no share of bounded
     size is enough.
     """
     parameters.reports(honest, "honest")
@@ -136,7 +136,7 @@ def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) ->
 
 
 def _finest(flips: int, holds: Callable[[int, int], bool]) -> NoiseShare | None:
-    """The finest scale that ``flips`` still hide."""
+    """Return the share with the finest scale that ``flips`` still hide; None where there is none."""
     if not holds(1, flips):
         return None
     low, high = 1, 2

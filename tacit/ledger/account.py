@@ -1,10 +1,10 @@
 """Accounts and charges.
 
-An account is a promise about every device of a population: in whatever period of ``window_seconds`` one looks, all
-charged recipes whose report interval touches that period are together (epsilon, delta)-differentially private, by
-replacement of one device's data, against one aggregator or the analyst (claim (a)). The relay sees who sends, so
-that sampling hides no device from an aggregator that it tells, and importance sampling tells the relay by itself: a
-second balance, of claims (b), is kept beside the first, and an account may limit it too.
+An account is a promise about every device of a population: in any period of ``window_seconds``, all charged recipes
+whose report interval touches that period are together (epsilon, delta)-differentially private, by replacement of one
+device's data, against one aggregator or the analyst (claim (a)). The relay sees who sends, so sampling hides no device
+from an aggregator that colludes with it, and importance sampling alone already reveals something to the relay. A second
+balance, of claims (b), is therefore kept beside the first, and an account may limit it too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 MAX_STATED_EPSILON = 500
-"""Beyond this a claim is none: e^epsilon is on its way out of the range of numbers."""
+"""Largest epsilon that counts as a claim; above it e^epsilon would soon overflow a double."""
 
 
 class ChargeState(enum.StrEnum):
-    """What the log says of a recipe, as far as its account is concerned."""
+    """What the log says about a recipe, as far as its account is concerned."""
 
     PENDING = "pending"
     """Leader or helper has not opted in yet and still may: counts in full."""
@@ -28,7 +28,7 @@ class ChargeState(enum.StrEnum):
     VOID = "void"
     """Both have closed it for good without a release: does not count."""
     UNREFUNDED = "unrefunded"
-    """The same where answers decide who sends: the number of its messages was seen, so it counts in full for ever."""
+    """As ``VOID``, but something was learnt without a release: counts in full for ever."""
     LAPSED = "lapsed"
     """Its interval ended before both had opted in, so that no device ever answered: does not count."""
     COVERED = "covered"
@@ -40,8 +40,8 @@ COUNTED = frozenset({ChargeState.PENDING, ChargeState.ACTIVE, ChargeState.UNREFU
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What may be spent within any period of ``window_seconds``; ``epsilon_with_relay`` of claims (b) (None: they are
-    counted, but not limited)."""
+    """The budget (epsilon, delta) for any period of ``window_seconds``; ``epsilon_with_relay`` limits claims (b) (None:
+    they are counted, but not limited)."""
 
     name: str
     epsilon: Decimal
@@ -50,7 +50,7 @@ class Account:
     epsilon_with_relay: Decimal | None = None
 
     def with_relay(self) -> Account | None:
-        """The account of claims (b), where they are limited."""
+        """The account for claims (b); None where they are not limited."""
         return None if self.epsilon_with_relay is None else replace(self, epsilon=self.epsilon_with_relay)
 
 
@@ -63,7 +63,7 @@ class Cost:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it says anything: a recipe may state whatever it likes."""
+        """Whether the claim is finite and in range: a recipe may state anything."""
         return self.epsilon <= MAX_STATED_EPSILON and self.delta < 1
 
     @property
@@ -74,8 +74,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The entry of a recipe or of a series, by its hash. ``start`` (inclusive) and ``end`` (exclusive) are its report
-    interval, POSIX seconds; ``epsilon_with_relay`` is claim (b), at the cost's delta (None: no more than the cost)."""
+    """The ledger entry of a recipe or a series, identified by its hash. ``start`` (inclusive) and ``end`` (exclusive)
+    are its report interval, POSIX seconds; ``epsilon_with_relay`` is claim (b), at the cost's delta (None: no more than
+    the cost)."""
 
     account: str
     recipe_hash: bytes
@@ -87,18 +88,18 @@ class Charge:
     epsilon_with_relay: Decimal | None = None
 
     def with_relay(self) -> Charge:
-        """The entry in the balance of claims (b)."""
+        """This entry in the balance of claims (b)."""
         if self.epsilon_with_relay is None:
             return self
         return replace(self, cost=Cost(self.epsilon_with_relay, self.cost.delta))
 
     @property
     def counts(self) -> bool:
-        """Whether it is charged."""
+        """Whether this entry counts against its account."""
         return self.state in COUNTED
 
     def touches(self, begin: int, end: int) -> bool:
-        """Whether its interval and [begin, end) have a second in common."""
+        """Whether the report interval and [begin, end) share a second."""
         return self.start < end and self.end > begin
 
 
@@ -109,10 +110,11 @@ def charge_state(
     end: int,
     now: float,
     *,
-    refundable: bool = True,
+    refundable: bool,
 ) -> ChargeState:
-    """The state at ``now`` (POSIX seconds) of a recipe that needs the opt-ins of ``roles``, and whose opt-ins and void
-    leaves are those of ``opted_in`` and ``void``. ``refundable``: the number of its messages tells nothing."""
+    """Return the state at ``now`` (POSIX seconds) of a recipe that needs the opt-ins of ``roles``. ``opted_in`` and
+    ``void`` are the roles that have logged an opt-in and a void leaf. ``refundable``: the charged adversary learns
+    nothing without a release."""
     if set(void) >= set(roles):
         return ChargeState.VOID if refundable else ChargeState.UNREFUNDED
     if set(opted_in) >= set(roles):
@@ -121,10 +123,11 @@ def charge_state(
 
 
 def series_state(rounds: Collection[ChargeState], end: int, now: float) -> ChargeState:
-    """The state of a series whose published rounds would have these of their own: it counts until its time is over and
-    nothing of any round was, or can be, released."""
-    if ChargeState.ACTIVE in rounds:
-        return ChargeState.ACTIVE
+    """Return the state of a series from the states of its published rounds: the series counts until its time is over
+    and nothing of any round was, or can still be, released."""
+    for lasting in (ChargeState.ACTIVE, ChargeState.UNREFUNDED):
+        if lasting in rounds:
+            return lasting
     if now < end or ChargeState.PENDING in rounds:
         return ChargeState.PENDING
     return ChargeState.VOID if ChargeState.VOID in rounds else ChargeState.LAPSED

@@ -1,7 +1,7 @@
 """What an account has spent at a moment, and in its fullest period.
 
-Looking for the fullest of many periods, each is first bounded lightly: it holds every charge that has begun before the
-period ends but for those that ended before it began, so that sums of the Chernoff bound's terms come from two running
+To find the fullest of many periods, each period is first bounded cheaply: it holds every charge that begins before the
+period ends, except those that ended before it began, so the sums of the Chernoff bound's terms come from two running
 sums. Only periods that may be the fullest are then composed by the accountant.
 """
 
@@ -21,16 +21,17 @@ from tacit.ledger.budget import Accountant, costs_of, fits
 from tacit.ledger.windows import begins
 
 EXACT = 4
-"""Periods that are composed in search of the fullest; if more may be, the light bound of the next one stands."""
+"""How many periods are composed in search of the fullest; if more may be the fullest, the light bound of the next one
+is used."""
 _ROUNDING = 1 + 1e-9
-"""Running sums are subtracted from each other."""
+"""Factor that covers rounding: running sums are subtracted from each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account at a moment. ``spent`` is what the fullest period that holds the moment costs, ``peak`` that of the
-    fullest period of all; epsilons at the account's delta. ``delta_spent`` is the largest sum of deltas in a period
-    that holds the moment."""
+    """An account at a moment. ``spent`` is the cost of the fullest period that holds the moment, ``peak`` the cost of
+    the fullest period of all; both are epsilons at the account's delta. ``delta_spent`` is the largest sum of deltas in
+    a period that holds the moment."""
 
     account: Account
     spent: float
@@ -40,7 +41,7 @@ class Balance:
 
 
 def balance(charges: Sequence[Charge], account: Account, now: float, accountant: Accountant) -> Balance:
-    """The account as ``charges`` leave it at ``now`` (POSIX seconds)."""
+    """Compute the account's balance from ``charges`` at ``now`` (POSIX seconds)."""
     counted = [charge for charge in charges if charge.account == account.name and charge.counts]
     present = Charge(account.name, b"", "", int(now), int(now) + 1, Cost(Decimal(0), Decimal(0)))
     around, everywhere = _bounded(counted, account, present), _bounded(counted, account)
@@ -56,7 +57,7 @@ def balance(charges: Sequence[Charge], account: Account, now: float, accountant:
 
 
 Bounded = tuple[float, tuple[Cost, ...]]
-"""An upper bound of a period's epsilon, and what the period holds."""
+"""An upper bound of a period's epsilon, and the costs in the period."""
 
 
 def _fullest(periods: Sequence[Bounded], account: Account, accountant: Accountant) -> float:
@@ -71,7 +72,7 @@ def _fullest(periods: Sequence[Bounded], account: Account, accountant: Accountan
 
 
 def _bounded(charges: Sequence[Charge], account: Account, around: Charge | None = None) -> list[Bounded]:
-    """Every period that matters, the largest bound first."""
+    """Bound every period that matters; the largest bound comes first."""
     begun, ended = sorted(charges, key=lambda one: one.start), sorted(charges, key=lambda one: one.end)
     starts, ends = [one.start for one in begun], [one.end for one in ended]
     before, behind = _running(begun), _running(ended)
@@ -105,5 +106,5 @@ def _bound(terms: Sequence[float], account: Account, costs: Sequence[Cost]) -> f
 
 
 def computed_epsilon(value: float) -> str:
-    """An epsilon that was computed, rounded up to 4 decimals."""
+    """Format a computed epsilon, rounded up to 4 decimals."""
     return "inf" if math.isinf(value) else decimal_up(value, 4)

@@ -1,4 +1,5 @@
-"""Whether a charge fits into its account, and what would: by composition, in every period that it touches."""
+"""Whether a charge fits into its account, and the largest that would: by composition, in every period that it
+touches."""
 
 from __future__ import annotations
 
@@ -13,17 +14,18 @@ from tacit.ledger.account import Account, Charge, Cost
 from tacit.ledger.windows import windows
 
 Accountant = Callable[[Sequence[Cost], Cost | None, float], float]
-"""(costs, one more cost or none, total delta) -> an upper bound of the composition's epsilon; infinite where the costs'
-own deltas exceed the total. The one more stands apart so that the composition of the others can be kept."""
+"""(costs, an additional cost or None, total delta) -> an upper bound of the composition's epsilon; infinite where the
+costs' own deltas exceed the total. The additional cost is a separate argument so that the composition of the others can
+be reused."""
 
 PLACES = 4
-"""Decimals to which the largest epsilon that fits is found."""
+"""Decimals to which the largest fitting epsilon is computed."""
 MAX_EPSILON = 64.0
 
 
 def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
-    """The accountant of devices and aggregators: light bounds, never below the true composition. Infinite where a
-    claim says nothing."""
+    """The accountant of devices and aggregators: light bounds, never below the true composition. Infinite where a cost
+    is unbounded."""
     everything = [*costs, more] if more is not None else costs
     if not all(cost.is_bounded for cost in everything):
         return math.inf
@@ -32,14 +34,15 @@ def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One charge in one account: epsilon of the period that decides (the fullest one that it touches, or the first
-    that would be over), without it and with it. Infinite where deltas alone exceed the account's."""
+    """The result for one charge in one account: epsilon of the deciding period (the fullest one that the charge
+    touches, or the first that would exceed the account), without the charge and with it. Infinite where deltas alone
+    exceed the account's."""
 
     fits: bool
     before: float
     total: float
     others: tuple[Cost, ...]
-    """What that period holds beside the charge."""
+    """The other costs in that period."""
 
 
 def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
@@ -61,7 +64,8 @@ def fits(costs: Sequence[Cost], more: Cost | None, account: Account, accountant:
 
 
 def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> Verdict:
-    """Whether ``charge`` fits beside the others of its account (itself, if it is among them, is left out)."""
+    """Judge whether ``charge`` fits beside the others of its account (it is left out of ``charges`` if it is among
+    them)."""
     periods = _others(charge, charges, account)
     over = None if _fits_beside_all(charge, charges, account) else _first_over(charge, periods, account, accountant)
     others = max(periods, key=len) if over is None else over
@@ -70,7 +74,8 @@ def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountan
 
 
 def _fits_beside_all(charge: Charge, charges: Sequence[Charge], account: Account) -> bool:
-    """Whether the light bounds are content even with everything that any period with ``charge`` may hold."""
+    """Whether the light bounds admit the charge even together with everything that any period with ``charge`` may
+    hold."""
     reach = (charge.start - account.window_seconds, charge.end + account.window_seconds)
     held = costs_of(one for one in _same(charge, charges) if one.touches(*reach))
     return fits(held, charge.cost, account, conservative)
@@ -83,30 +88,30 @@ def _first_over(
 
 
 def _same(charge: Charge, charges: Sequence[Charge]) -> list[Charge]:
-    """What counts in the charge's account beside it."""
+    """The other charges that count in the charge's account."""
     return [
         one for one in charges if one.account == charge.account and one.counts and one.recipe_hash != charge.recipe_hash
     ]
 
 
 def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
-    """What each period that touches ``charge`` holds beside it; at least one."""
+    """The other costs in each period that touches ``charge``; at least one period."""
     return [costs_of(held) for held in windows(_same(charge, charges), account.window_seconds, around=charge)]
 
 
 def largest_epsilon(
     charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant
 ) -> Decimal | None:
-    """The largest epsilon, to 4 decimals, that fits in the place of ``charge``'s own at its delta; None where not even
-    its delta fits."""
+    """Return the largest epsilon, to 4 decimals, that fits in place of ``charge``'s own at its delta; None where not
+    even its delta fits."""
     return largest_beside(_others(charge, charges, account), charge.cost.delta, account, accountant)
 
 
 def largest_beside(
     periods: Sequence[Sequence[Cost]], delta: Decimal, account: Account, accountant: Accountant
 ) -> Decimal | None:
-    """The largest epsilon, to 4 decimals, that fits at ``delta`` into every period that holds such costs; None where
-    not even ``delta`` fits. The fullest period comes first, so that most others are asked about once."""
+    """Return the largest epsilon, to 4 decimals, that fits at ``delta`` into every one of the ``periods``; None where
+    not even ``delta`` fits. The fullest period should come first: then most others are evaluated only once."""
     best = min(float(account.epsilon), MAX_EPSILON)
     for others in sorted(periods, key=_weight, reverse=True):
 
@@ -125,19 +130,19 @@ def _weight(costs: Sequence[Cost]) -> float:
 
 
 def _rounded(epsilon: float) -> Decimal:
-    """Down to 4 decimals, so that what is named is what was tried."""
+    """Round down to 4 decimals, so that the epsilon returned is the one that was tested."""
     return Decimal(int(epsilon * 10**PLACES + 1e-6)).scaleb(-PLACES)
 
 
 def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> int:
-    """How many recipes of ``cost`` fit in the place of ``charge``, all in the same period."""
+    """How many recipes of ``cost`` fit in place of ``charge``, all in the same period."""
     found = _others(charge, charges, account)
 
     def holds(count: int) -> bool:
         return count == 0 or all(fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found)
 
     if cost.delta <= 0 and cost.epsilon <= 0:
-        raise ValueError("a recipe has an epsilon or a delta above 0")
+        raise ValueError("a recipe must have an epsilon or a delta above 0")
     low, high = 0, 1
     while high <= MAX_COUNT and holds(high):
         low, high = high, 2 * high
@@ -148,4 +153,4 @@ def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Acc
 
 
 MAX_COUNT = 1 << 12
-"""Beyond this many a plan does not count."""
+"""The largest number that ``how_many`` counts to."""

@@ -1,8 +1,8 @@
-"""The periods that an account has to be looked at in: finitely many stand for all.
+"""The periods in which an account must be checked: finitely many represent all.
 
 A period of W seconds holds every charge that it touches. Sliding it towards the future until it is about to lose a
-charge only adds charges, so that periods beginning one second before some charge ends stand for all others; and of
-these, one that holds nothing new beside the one before it is a part of that one.
+charge only adds charges, so the periods that begin one second before some charge ends represent all others. Of these, a
+period that holds nothing new compared with the one before it is contained in that one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tacit.ledger.account import Charge
 
 
 def begins(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[int]:
-    """Where the periods of ``seconds`` begin that hold all that any of them holds of ``charges``; with ``around``
-    (which need not be among ``charges``) only those that touch it."""
+    """Yield the starts of those periods of ``seconds`` that together represent all periods over ``charges``; with
+    ``around`` (which need not be among ``charges``) only those that touch it."""
     ends = {charge.end for charge in charges}
     if around is not None:
         first = around.start - seconds
@@ -30,6 +30,6 @@ def begins(charges: Sequence[Charge], seconds: int, around: Charge | None = None
 
 
 def windows(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[tuple[Charge, ...]]:
-    """What the periods of ``begins`` hold, ``around`` left out."""
+    """Yield the charges of each period of ``begins``, without ``around``."""
     for begin in begins(charges, seconds, around):
         yield tuple(charge for charge in charges if charge is not around and charge.touches(begin, begin + seconds))

@@ -122,17 +122,17 @@ class VerifyResp(Struct):
 
     @classmethod
     def continued(cls, report_id: bytes, payload: bytes) -> Self:
-        """The report goes on with this ping-pong message."""
+        """The answer for a report that goes on with this ping-pong message."""
         return cls(report_id, VerifyRespType.CONTINUE, payload)
 
     @classmethod
     def finished(cls, report_id: bytes) -> Self:
-        """The Helper has its output share and nothing more to say."""
+        """The answer for a report that the Helper has finished: it has its output share and nothing more to send."""
         return cls(report_id, VerifyRespType.FINISH)
 
     @classmethod
     def rejected(cls, report_id: bytes, report_error: ReportError) -> Self:
-        """The report is refused."""
+        """The answer for a report that the Helper rejects."""
         return cls(report_id, VerifyRespType.REJECT, report_error=report_error)
 
     def write(self, writer: Writer) -> None:
@@ -141,7 +141,7 @@ class VerifyResp(Struct):
             writer.opaque(filled(self.payload, "ping-pong message"), 4)
         elif self.verify_resp_type is VerifyRespType.REJECT:
             if self.report_error is None:
-                raise ValueError("a rejection needs its report error")
+                raise ValueError("a rejection needs a report error")
             writer.uint(self.report_error, 1)
 
     @classmethod

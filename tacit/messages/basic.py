@@ -55,15 +55,15 @@ class Interval(Struct):
         return self.start + self.duration
 
     def contains(self, time: int) -> bool:
-        """Is ``time`` neither before nor after the interval?"""
+        """Whether ``time`` lies in the interval."""
         return self.start <= time < self.end
 
     def covers(self, other: Interval) -> bool:
-        """Does ``other`` lie inside this interval?"""
+        """Whether ``other`` lies inside this interval."""
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: Interval) -> bool:
-        """Is any time inside both intervals?"""
+        """Whether the intervals share any time."""
         return self.start < other.end and other.start < self.end
 
     @classmethod
@@ -103,7 +103,8 @@ class Extension(Struct):
 
 @dataclass(frozen=True, slots=True)
 class HpkeConfig(Struct):
-    """A public key that shares or aggregate shares are sealed to. Suites that we cannot use still decode."""
+    """A public key to which input shares or aggregate shares are sealed. Suites that this implementation does not
+    support still decode."""
 
     id: int
     kem_id: int

@@ -1,6 +1,6 @@
-"""Task configuration of DAP-18: the public parameters, in every AAD.
+"""Task configuration of DAP-18: the public parameters, bound into every AAD.
 
-Decoding checks the form only; whether this party can take part in such a task is ``tacit.task``'s question.
+Decoding checks the form only; ``tacit.task`` decides whether this party can take part in the task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TaskExtension(Extension):
 
     @classmethod
     def task_interval(cls, interval: Interval) -> Self:
-        """The extension that says when reports may be made."""
+        """The extension that states when reports may be made."""
         return cls(TaskExtensionType.TASK_INTERVAL, interval.encode())
 
 
@@ -86,7 +86,7 @@ class TaskConfiguration(Struct):
 
 
 class OpenTaskConfiguration(TaskConfiguration):
-    """A task configuration whose ``task_info`` may be empty, as DAP-19 and Janus's main branch have it."""
+    """A task configuration whose ``task_info`` may be empty, as in DAP-19 and Janus's main branch."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class OpenTaskConfiguration(TaskConfiguration):
 
 
 def configuration_type(version: DapVersion) -> type[TaskConfiguration]:
-    """The struct that ``version`` has for its task configurations."""
+    """The struct for task configurations in ``version``."""
     return TaskConfiguration if version.least_task_info else OpenTaskConfiguration
 
 

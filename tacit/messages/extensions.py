@@ -1,7 +1,7 @@
 """Rules on lists of extensions, shared by every message that carries one.
 
-The codec takes report, aggregation-job and collection-job extensions in any order: which error an ill-formed
-list gives (one report's rejection, ``invalidMessage`` or ``invalidExtension``) depends on who reads it.
+The codec accepts report, aggregation-job and collection-job extensions in any order: which error an ill-formed list
+causes (one report's rejection, ``invalidMessage`` or ``invalidExtension``) depends on the reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.messages.basic import Extension
 
 
 def strictly_increasing(extensions: Sequence[Extension]) -> bool:
-    """Are the types in order, each at most once?"""
+    """Whether the types are strictly increasing, so each occurs at most once."""
     return all(one.extension_type < other.extension_type for one, other in pairwise(extensions))
 
 

@@ -1,9 +1,9 @@
-"""The three messages of aggregation jobs that not every DAP version frames alike (``DapVersion``).
+"""The three messages of aggregation jobs that DAP versions frame differently (``DapVersion``).
 
 DAP-18 names a leader-selected batch in an extension of the job, and the vector at the end of each message runs to the
-end of the body. Janus's main branch has a ``PartialBatchSelector`` {uint8 mode, opaque config<0..2^16-1>} in the place
-of the extensions, and a byte length of 4 bytes before the vector. Elements are the same everywhere, so that whoever
-slices or joins them needs only what stands before them.
+end of the body. Janus's main branch has a ``PartialBatchSelector`` {uint8 mode, opaque config<0..2^16-1>} in place of
+the extensions, and a 4-byte length before the vector. The elements are the same in every version, so code that slices
+or joins them only needs what comes before them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _BATCH_ID = AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID
 
 
 def encode_framed(message: Framed, version: DapVersion) -> bytes:
-    """The encoding of ``message`` in ``version``. Raises ``ValueError`` for a field that does not fit, and for job
-    extensions that the version cannot say."""
+    """Encode ``message`` for ``version``. Raises ``ValueError`` for a field that does not fit, and for job extensions
+    that the version cannot express."""
     match message:
         case AggregationJobInitReq():
             head = (message.verification_key_id, message.agg_param, message.extensions)
@@ -65,8 +65,8 @@ def decode_framed(kind: type[Framed], data: bytes, version: DapVersion) -> Frame
 
 
 def read_verify_resp(reader: Reader, version: DapVersion) -> VerifyResp:
-    """The next answer of an ``AggregationJobResp``. Raises ``DecodeError``, also for a report error that the version
-    does not have."""
+    """Read the next answer of an ``AggregationJobResp``. Raises ``DecodeError``, also for a report error that the
+    version does not define."""
     resp = VerifyResp.read(reader)
     if not _is_known(resp, version):
         raise DecodeError(f"{version.name} has no report error {resp.report_error}")
@@ -102,17 +102,17 @@ def read_init_head(reader: Reader, version: DapVersion) -> JobHead:
 
 
 def vector(elements: bytes, version: DapVersion) -> bytes:
-    """Encoded elements as the vector that ends a message."""
+    """Encoded elements as the vector that ends a message, with the length prefix that ``version`` requires."""
     return Writer().opaque(elements, version.vector_prefix).bytes() if version.vector_prefix else elements
 
 
 def begin_vector(reader: Reader, version: DapVersion) -> None:
-    """Take what stands before the elements of the vector that ends a message. Raises ``DecodeError`` unless they are
+    """Read what precedes the elements of the vector that ends a message. Raises ``DecodeError`` unless the elements are
     all that is left."""
     if version.vector_prefix:
         size = reader.uint(version.vector_prefix)
         if size != reader.remaining:
-            raise DecodeError(f"the message ends with a vector of {size} bytes, and {reader.remaining} are there")
+            raise DecodeError(f"the last vector should have {size} bytes, but {reader.remaining} are left")
 
 
 def _is_known(resp: VerifyResp, version: DapVersion) -> bool:
@@ -125,5 +125,5 @@ def _only_batch(extensions: Sequence[AggregationJobExtension]) -> bytes | None:
         return None
     (only, *others) = extensions
     if others or only.extension_type != _BATCH_ID or len(only.extension_data) != BATCH_ID_SIZE:
-        raise ValueError("a partial batch selector says no more than one batch id")
+        raise ValueError("a partial batch selector holds exactly one batch id")
     return only.extension_data

@@ -1,6 +1,6 @@
 """The report of a model with one server (design rule P24): an id, and everything else sealed to that server.
 
-Its associated data are the recipe's hash and the report id; what is inside stands in ``tacit.task.one_server``.
+The associated data are the recipe's hash and the report id; ``tacit.task.one_server`` defines the plaintext.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.messages.basic import REPORT_ID_SIZE, HpkeCiphertext
 from tacit.messages.struct import Struct, fixed
 
 MAX_ONE_SERVER_REPORT = 1 << 15
-"""Bytes of an encoded report; the longest, of a histogram of 257 cells, has 16,937."""
+"""Largest encoded report in bytes; the longest one in use, a histogram of 257 cells, has 16,937."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class OneServerReport(Struct):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Inverse of ``encode``. Raises ``DecodeError``, for more than ``MAX_ONE_SERVER_REPORT`` bytes too."""
+        """Inverse of ``encode``. Raises ``DecodeError``, also for more than ``MAX_ONE_SERVER_REPORT`` bytes."""
         if len(data) > MAX_ONE_SERVER_REPORT:
             raise DecodeError(f"a report of one server has at most {MAX_ONE_SERVER_REPORT} bytes")
         return super(OneServerReport, cls).decode(data)

@@ -1,8 +1,8 @@
 """Reports and jobs cut into the slices that an aggregation job needs, thousands at a time.
 
-The codecs in ``upload`` and ``aggregation`` say what is well formed; here is the short way for the form that nearly
-every report has (no public extension, an X25519 key in each ciphertext). Whatever looks otherwise goes through the
-codecs, so both ways take and refuse the same bytes with the same values. Encodings are unique: a slice of the input
+The codecs in ``upload`` and ``aggregation`` define what is well formed. This module is the fast path for the form that
+nearly every report has (no public extension, an X25519 key in each ciphertext). Everything else goes through the
+codecs, so both ways accept and refuse the same bytes with the same values. Encodings are unique: a slice of the input
 is what the codec would write.
 """
 
@@ -20,7 +20,9 @@ from tacit.messages.framing import begin_vector, read_init_head, read_verify_res
 from tacit.messages.upload import Report, ReportMetadata
 from tacit.version import DAP_18, DapVersion
 
-_METADATA = struct.Struct(f">{REPORT_ID_SIZE}sQHI")  # report id, time, size of public extensions, of the public share
+_METADATA = struct.Struct(
+    f">{REPORT_ID_SIZE}sQHI"
+)  # report id, time, size of public extensions, size of the public share
 _CIPHERTEXT = struct.Struct(">BH32sI")  # config id, size of enc, enc, size of the payload
 _PREFIX = struct.Struct(">I")
 _ONE_EXTENSION = struct.Struct(">HHH")  # size of all extensions, type, size of its data
@@ -31,7 +33,7 @@ _REJECT = bytes((VerifyRespType.REJECT,))
 
 class ReportSlices(NamedTuple):
     """One aggregator's part of a report. ``head`` encodes metadata and public share: with the task's prefix it is the
-    associated data of the share. ``tail`` is, for the Leader, the Helper's encoded ciphertext, which it passes on; for
+    associated data of the share. ``tail`` is, for the Leader, the Helper's encoded ciphertext, which it forwards; for
     the Helper, the Leader's ping-pong message."""
 
     report_id: bytes
@@ -49,7 +51,7 @@ class ReportSlices(NamedTuple):
 
 
 class JobSlices(NamedTuple):
-    """An ``AggregationJobInitReq`` with its reports in slices."""
+    """An ``AggregationJobInitReq`` whose reports are slices."""
 
     verification_key_id: int
     agg_param: bytes
@@ -58,8 +60,8 @@ class JobSlices(NamedTuple):
 
 
 class UploadSlices(NamedTuple):
-    """What is looked at of one report of an upload before it is stored. ``config_ids`` and ``sealed_sizes``
-    (encapsulated key and payload together) are the Leader's, then the Helper's. ``body``: the encoded report."""
+    """The parts of an uploaded report that are checked before it is stored. ``config_ids`` and ``sealed_sizes``
+    (encapsulated key and payload together) list the Leader's first, then the Helper's. ``body``: the encoded report."""
 
     report_id: bytes
     time: int
@@ -183,8 +185,8 @@ def join_verify_init(report: ReportSlices, message: bytes) -> bytes:
 
 
 def only_extension(plaintext: bytes, extension_type: int) -> tuple[bytes, bytes] | None:
-    """Data and payload of an encoded ``PlaintextInputShare`` whose only private extension is of this type; None for
-    any other bytes, well formed or not."""
+    """Return extension data and payload of an encoded ``PlaintextInputShare`` whose only private extension is of this
+    type; None for any other bytes, well formed or not."""
     try:
         size, found_type, data_size = _ONE_EXTENSION.unpack_from(plaintext)
         end = _ONE_EXTENSION.size + data_size
@@ -210,7 +212,8 @@ def join_reject(report_id: bytes, code: ReportError) -> bytes:
 
 
 def slice_response(body: bytes, expected: Sequence[bytes], version: DapVersion = DAP_18) -> list[VerifyResp | None]:
-    """The answers of an encoded ``AggregationJobResp``, None for each that is, at its place, the ``expected`` bytes.
+    """Decode the answers of an encoded ``AggregationJobResp``; None stands for each answer that equals the ``expected``
+    bytes at its place.
 
     Raises ``DecodeError``, as ``decode_framed`` does.
     """

@@ -47,21 +47,21 @@ class Struct(abc.ABC):
 
 
 def fixed(data: bytes, size: int, what: str) -> bytes:
-    """``data`` if it is ``size`` bytes long, else ``ValueError``: an id that we made ourselves is wrong."""
+    """Return ``data`` if it is ``size`` bytes long, else raise ``ValueError``: the caller made a wrong id itself."""
     if len(data) != size:
         raise ValueError(f"{what} has {len(data)} bytes, not {size}")
     return data
 
 
 def filled(data: bytes, what: str) -> bytes:
-    """``data`` if it is not empty, else ``ValueError``: the draft's lower limit of the field is 1."""
+    """Return ``data`` if it is not empty, else raise ``ValueError``: the draft requires at least one byte."""
     if not data:
         raise ValueError(f"{what} is empty")
     return data
 
 
 def joined(structs: Iterable[Struct]) -> bytes:
-    """Encodings one after the other: the inside of a vector."""
+    """Encodings one after the other: the contents of a vector."""
     writer = Writer()
     for struct in structs:
         struct.write(writer)
@@ -69,7 +69,7 @@ def joined(structs: Iterable[Struct]) -> bytes:
 
 
 def member(kind: type[E], value: int) -> E:
-    """The enum member of a code point. Reserved and unassigned values are ``DecodeError``."""
+    """Return the enum member of a code point. Reserved and unassigned values raise ``DecodeError``."""
     try:
         return kind(value)
     except ValueError as error:

@@ -14,7 +14,7 @@ from tacit.messages.struct import Struct, filled, fixed, joined, member
 
 @dataclass(frozen=True, slots=True)
 class ReportMetadata(Struct):
-    """What both Aggregators see of a report in clear. ``time`` in units of the time precision."""
+    """The part of a report that both Aggregators see in clear. ``time`` is in units of the time precision."""
 
     report_id: bytes
     time: int
@@ -85,7 +85,7 @@ class ReportUploadStatus(Struct):
 
 @dataclass(frozen=True, slots=True)
 class UploadErrors(Struct):
-    """Answer to an upload of which something failed: only the failures, in the order of the request."""
+    """Answer to an upload of which some reports failed: only the failures, in the order of the request."""
 
     status: tuple[ReportUploadStatus, ...]
 

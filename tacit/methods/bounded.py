@@ -1,10 +1,10 @@
-"""Draws from a conditioned distribution without drawing again: the work depends on the parameters alone.
+"""Draws from a conditioned distribution without rejection: the work depends on the parameters alone.
 
 A vector of independent bits, each one with probability p, given that at most ``most`` of them are one, is drawn in two
 steps. Its weight j has probability ``C(trials, j) p^j (1-p)^(trials-j) / Pr[Bin(trials, p) <= most]``, and given the
 weight every set of j places is equally likely. Each step compares a uniform 192-bit number with exact thresholds that
-are rounded down, so that what is drawn differs from that distribution by less than 2^-170 in total variation (for up to
-1,000 trials): less than what the thresholds of single bits are rounded by.
+are rounded down, so that the distribution drawn differs from the exact one by less than 2^-170 in total variation (for
+up to 1,000 trials): less than the rounding of the thresholds of single bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.ports import Entropy
 DRAW_BITS = 192
 DRAW_BYTES = DRAW_BITS // 8
 _KEPT_BITS = 512
-"""Leading bits that sums of exact terms are cut to before they are divided."""
+"""Sums of exact terms are cut to this many leading bits before they are divided."""
 
 
 def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[int]:
@@ -40,7 +40,7 @@ def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[in
 
 @lru_cache(maxsize=32)
 def weight_thresholds(trials: int, keep: int, most: int) -> tuple[int, ...]:
-    """For each weight j below ``most`` the probability of at most j, given at most ``most``, in units of 2^-192."""
+    """For each weight j below ``most``: the probability of at most j, given at most ``most``, in units of 2^-192."""
     term = keep**trials
     sums = [term]
     for weight in range(most):

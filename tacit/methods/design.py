@@ -1,4 +1,4 @@
-"""The sample design: with which probability a device sends a report of its answer, or one that says nothing."""
+"""The sample design: the probabilities with which a device sends a report of its answer or a dummy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SampleDesign:
         if not 0 <= self.dummy_probability < 1:
             raise ValueError("the probability of a dummy must be at least 0 and below 1")
         if (self.default is None) != (self.default_rate is None):
-            raise ValueError("a default answer and its rate belong together")
+            raise ValueError("a default answer and its rate must be given together")
 
     @property
     def is_uniform(self) -> bool:
@@ -31,14 +31,16 @@ class SampleDesign:
         return self.default_rate is None
 
     def rate_of(self, answer: object) -> float:
-        """The probability of taking part with this encoded answer; without one (None), that of the default."""
+        """The probability of taking part with this encoded answer; None (no answer) has the rate of the default."""
         held = self.default_rate is not None and answer in (None, self.default)
         return self.default_rate if self.default_rate is not None and held else self.rate
 
     def sends(self, takes_part: float) -> float:
-        """The probability that a device sends anything, a dummy included, if it takes part with ``takes_part``."""
+        """The probability that a device sends anything, including a dummy, if it takes part with probability
+        ``takes_part``."""
         return takes_part + (1 - takes_part) * self.dummy_probability
 
     def dummy_share(self, takes_part: float) -> float:
-        """The share of dummies to expect among the reports of devices that each take part with ``takes_part``."""
+        """The expected share of dummies among the reports of devices that each take part with probability
+        ``takes_part``."""
         return 1 - takes_part / self.sends(takes_part)

@@ -20,7 +20,7 @@ _DIGITS = 60
 
 
 def epsilon0_from(value: Decimal | float | str) -> Decimal:
-    """A local epsilon as an exact decimal (a float by its shortest form); ``ValueError`` out of [1e-6, 40]."""
+    """Parse a local epsilon as an exact decimal (a float by its shortest form). ``ValueError`` outside [1e-6, 40]."""
     try:
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     except InvalidOperation as error:
@@ -67,7 +67,7 @@ def fair_flips(flips: int, entropy: Entropy) -> int:
 
 
 def discrete_laplace(numerator: int, denominator: int, entropy: Entropy) -> int:
-    """Two-sided geometric noise of scale t = ``numerator / denominator`` exactly: ``Pr[x]`` is proportional to
+    """Draw two-sided geometric noise of scale t = ``numerator / denominator`` exactly: ``Pr[x]`` is proportional to
     ``e^(-|x| / t)`` (Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithm 2).
     The numerator is from 1 to 2^64; about five exact draws are needed, whatever the scale."""
     while True:
@@ -83,7 +83,8 @@ def discrete_laplace(numerator: int, denominator: int, entropy: Entropy) -> int:
 
 
 def _exp_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
-    """True with probability ``e^(-numerator / denominator)`` exactly, the fraction from 0 to 1: by its power series."""
+    """True with probability ``e^(-numerator / denominator)`` exactly, for a fraction from 0 to 1; uses its power
+    series."""
     term = 1
     while uniform_below(denominator * term, entropy) < numerator:
         term += 1

@@ -52,8 +52,9 @@ from tacit.methods.design import SampleDesign
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Per cell: the unbiased estimate of the population's count and its standard error. ``typical``: where that is the
-    largest that any values could give (sums and means of a sample), what ordinary values give, an estimate."""
+    """Per cell: the unbiased estimate of the population's count and its standard error. ``typical`` is set where that
+    standard error is the largest that any values could give (sums and means of a sample): an estimate of the error that
+    ordinary values give."""
 
     values: tuple[float, ...]
     stderrs: tuple[float, ...]
@@ -62,21 +63,21 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Devices of one rate: how likely each of them is to report (t), and to send anything (s)."""
+    """Devices of one rate: how likely each of them is to send a real report (t), and to send anything (s)."""
 
     takes: float
     sends: float
 
     @property
     def real(self) -> float:
-        """The share of real reports among what they send."""
+        """The share of real reports among the reports they send."""
         return self.takes / self.sends
 
 
 @dataclass(frozen=True, slots=True)
 class CellModel:
-    """How the cells of a report come about: h, n, d, ``sent`` and ``pairs`` of the module's text. Counts and truths
-    hold every category where the design has a default; otherwise each cell stands for itself."""
+    """How the cells of a report are distributed: h, n, d, ``sent`` and ``pairs`` as defined in the module's docstring.
+    Counts and truths hold every category where the design has a default; otherwise each cell stands for itself."""
 
     hit: float
     noise: float
@@ -90,7 +91,7 @@ class CellModel:
     _excess: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # once per model and not once per cell: an estimate of 256 cells asks for each of them about a thousand times
+        # computed once per model and not per cell: an estimate of 256 cells reads each of them about a thousand times
         rest, defaults = self._group(self.design.rate), self._group(self.design.rate_of(self.design.default))
         object.__setattr__(self, "_rest", rest)
         object.__setattr__(self, "_defaults", defaults)
@@ -104,7 +105,7 @@ class CellModel:
         return Estimate(values, self._reported(values, reports))
 
     def missing_adds(self, cells: int) -> tuple[float, ...]:
-        """What a device without an answer adds in expectation to the estimate of each of ``cells`` cells: whatever it
+        """What a device without an answer adds in expectation to the estimate of each of ``cells`` cells. Whatever it
         sends is a dummy, and it sends as often as a holder of the default does."""
         sends = self._group(self.design.rate_of(None)).sends
         return self._solved([sends * self.dummy] * cells, sends)
@@ -118,8 +119,8 @@ class CellModel:
         )
 
     def stderrs(self, truth: Sequence[float], population: float) -> tuple[float, ...]:
-        """Standard deviations of the estimates when ``truth`` are the holders of the cells' values among ``population``
-        devices."""
+        """Standard deviations of the estimates when ``truth`` holds the true number of devices per cell among
+        ``population`` devices."""
         default = self.design.default
         held = 0.0 if default is None else truth[default]
         reports = self._rest.sends * (population - held) + self._defaults.sends * held
@@ -134,7 +135,7 @@ class CellModel:
         return tuple(self._stderr(cell, holders, held, reports) for cell, holders in enumerate(clipped))
 
     def _stderr(self, cell: int, holders: float, held: float, reports: float) -> float:
-        """``held`` devices have the default answer; ``reports`` are expected."""
+        """The standard error of one cell. ``held`` devices have the default answer; ``reports`` are expected."""
         base, default, x, y, both = self._base * reports, self.design.default, 1 / self._slope(cell), 0.0, 0.0
         own = base + holders / x
         default_own = 0.0
@@ -148,7 +149,7 @@ class CellModel:
         return math.sqrt(max(0.0, second - holders))
 
     def _both(self, holders: float, held: float, reports: float) -> float:
-        """Expected reports with ones in a cell with ``holders`` and in the default's."""
+        """Expected number of reports with ones both in a cell with ``holders`` and in the default's cell."""
         rest, defaults = self._rest, self._defaults
         real = rest.real * reports + (defaults.takes - rest.real * defaults.sends) * held
         either = rest.takes * holders + defaults.takes * held
@@ -160,14 +161,14 @@ class CellModel:
         return _Group(takes, self.design.sends(takes))
 
     def _slope(self, cell: int) -> float:
-        """By how much a holder of the cell's value raises its count, once others are accounted for."""
+        """How much one holder of the cell's value raises its count, once the others are accounted for."""
         if cell == self.design.default:
             return self._defaults.takes * (self.hit - self.noise) + self._excess
         return self._rest.takes * (self.hit - self.noise)
 
 
 def check_counts(counts: Sequence[int], cells: int, n: int, design: SampleDesign, categories: int) -> None:
-    """``ValueError`` naming what does not fit ``cells`` cells of n reports, or not ``categories`` answers."""
+    """Raise ``ValueError`` naming what does not fit ``cells`` cells of n reports, or ``categories`` answers."""
     if isinstance(n, bool) or n < 1:
         raise ValueError("n must be at least 1")
     if len(counts) != cells:

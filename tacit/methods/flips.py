@@ -50,16 +50,16 @@ from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.ports import Entropy
 
 MAX_BATCH_FLIPS = 1 << 20
-"""Flips of an aggregator in each number."""
+"""Most flips that an aggregator adds to each number."""
 MAX_MEASUREMENT = 1 << 32
 """Largest output: 2^30 of them, more than any batch holds, add up to less than the modulus of Field64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flips(Method):
-    """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips``: centred
-    flips that each of the two aggregators adds to every sum, beside the devices'. ``norm``: the largest Euclidean
-    length of a vector, without which nothing is claimed of vectors."""
+    """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips`` are the
+    centred flips that each of the two aggregators adds to every sum, beside the devices' own. ``norm`` is the largest
+    Euclidean length of a vector, without which nothing is claimed about vectors."""
 
     NAME = "flips"
     MEMBERS = ("scale", "flips", "maximum")
@@ -101,14 +101,14 @@ class Flips(Method):
 
     @classmethod
     def mismatch(cls, shape: Shape, members: Members) -> str | None:
-        """Other cells than the question has, or another largest value."""
+        """Describe a mismatch in the number of cells or in the largest value."""
         widest, stated = shape.maximum, members.get("maximum")
-        other = f"the encoder gives values up to {widest}, the randomizer takes {stated}"
+        other = f"the encoder gives values up to {widest}, but the randomizer states {stated}"
         return super(Flips, cls).mismatch(shape, members) or (None if stated == widest else other)
 
     @classmethod
     def of(cls, shape: Shape, members: Members, batch_flips: int = 0) -> Self:
-        """``ValueError`` names what is out of range."""
+        """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
         return cls(
             shape.statistic.name,
             scale=members["scale"],
@@ -123,7 +123,7 @@ class Flips(Method):
 
     @classmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The least noise with which the shares of n honest devices are (epsilon, delta)-private."""
+        """The method with the least noise at which the shares of n honest devices are (epsilon, delta)-private."""
         share = _share(shape, float(epsilon), n, delta)
         stated = {"scale": share.scale, "flips": share.flips, "maximum": shape.maximum, "categories": shape.cells}
         return cls.of(shape, stated)
@@ -134,7 +134,7 @@ class Flips(Method):
 
     @property
     def proof(self) -> Proof:
-        """A number up to ``largest`` in each cell."""
+        """The proof that every cell holds a number up to ``largest``."""
         if self.kind.is_scalar:
             return Proof("Prio3Sum", 1, 1, max_measurement=self.largest)
         bits = self.cells * self.largest.bit_length()
@@ -142,7 +142,7 @@ class Flips(Method):
 
     @property
     def step(self) -> NoiseStep:
-        """What replacing one device's answer changes in the sum: two cells of a histogram, one number, or a vector.
+        """How replacing one device's answer changes the sum: two cells of a histogram, one number, or a vector.
         ``ValueError`` for a vector of unknown length."""
         if not self.kind.is_vector:
             moved = self.kind.moved(self.cells)
@@ -153,12 +153,12 @@ class Flips(Method):
 
     @property
     def mechanism(self) -> str:
-        """The exact accountant of one or two sums, or the proved bound for vectors."""
+        """The exact accountant for one or two sums, or the proved bound for vectors."""
         return self.step.mechanism
 
     @property
     def local_epsilon(self) -> float:
-        """Infinite: whoever sees a single report sees its value through one device's share."""
+        """Infinite: one device's share alone does not hide its value."""
         return math.inf
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
@@ -166,25 +166,25 @@ class Flips(Method):
         return self.step.aggregate_epsilon(n, delta)
 
     def reports_epsilon(self, _n: int, _delta: float, /) -> float:
-        """Infinite, however many there are."""
+        """Infinite for any number of single reports."""
         return math.inf
 
     @property
     def largest(self) -> int:
-        """The largest number in a measurement."""
+        """The largest number that a measurement can hold."""
         return self.scale * self.maximum + self.flips
 
     def randomise(self, answer: Answer, entropy: Entropy, /) -> Measurement:
-        """The measurement for a category (histogram), an encoded number, or a vector of them. The work depends on the
-        parameters alone."""
+        """The measurement for a category (histogram), an encoded number, or a vector of numbers. The work depends on
+        the parameters alone."""
         return self._noisy(self._values(answer), entropy)
 
     def dummy(self, entropy: Entropy, /) -> Measurement:
-        """The neutral value in every cell, and noise."""
+        """Noise around the neutral value in every cell."""
         return self._noisy((self.neutral,) * self.cells, entropy)
 
     def of_totals(self) -> Self:
-        """A mean's is the sum over all devices."""
+        """The method itself; for a mean, the method that estimates the sum over all devices."""
         return replace(self, statistic="sum") if self.kind.is_ratio else self
 
     @property
@@ -193,12 +193,13 @@ class Flips(Method):
         return float(self.low), float(self.low + self.unit * self.maximum)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """The neutral value, in each cell; in importance sampling at the default's rate, as which nothing is added."""
+        """The neutral value in each cell; in importance sampling the device takes part at the default's rate and adds
+        nothing."""
         return (float(self._neutral_value),) * self.cells
 
     @property
     def neutral(self) -> int:
-        """The encoded value of a dummy: that of 0, where 0 is a value, else that of ``low``."""
+        """The encoded value of a dummy: that of 0 where 0 is a possible value, else that of ``low``."""
         steps, rest = divmod(-self.low, self.unit)
         return int(steps) if rest == 0 and 0 <= steps <= self.maximum else 0
 
@@ -213,18 +214,20 @@ class Flips(Method):
             return tuple(int(cell == answer) for cell in range(self.cells))
         values = (int(answer),) if isinstance(answer, int) else tuple(answer)
         if len(values) != self.cells or not all(0 <= value <= self.maximum for value in values):
-            raise ValueError(f"an answer is {self.cells} numbers from 0 to {self.maximum}")
+            raise ValueError(f"an answer must be {self.cells} numbers from 0 to {self.maximum}")
         return values
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Totals of the population (or its mean) from the sums of ``n`` reports; ``ValueError`` for sums that they
-        cannot have, and for importance sampling that the statistic does not bear."""
+        """Estimate totals of the population (or its mean) from the sums of ``n`` reports. ``ValueError`` for sums that
+        n reports cannot have, and for importance sampling that the statistic does not support."""
         if isinstance(n, bool) or n < 1:
             raise ValueError("n must be at least 1")
         self._check_design(design)
         spill = self.batch_flips
         if len(counts) != self.cells or any(not -spill <= count <= n * self.largest + spill for count in counts):
-            raise ValueError(f"counts must hold {self.cells} sums of {n} reports of at most {self.largest}")
+            raise ValueError(
+                f"counts must hold {self.cells} sums over {n} reports with values of at most {self.largest}"
+            )
         values, errors, typical = list[float](), list[float](), list[float]()
         for cell, count in enumerate(counts):
             rate = self._rate(cell, design)
@@ -248,9 +251,9 @@ class Flips(Method):
         squares: Sequence[float] | None = None,
         holders: float = 0,
     ) -> tuple[float, ...]:
-        """Standard deviations of the estimates at the true values; ``squares`` are the sums of the squared values, by
-        default the largest possible (which is exact for histograms and counts). ``holders``: how many devices have the
-        default answer of an importance-sampled sum; of histograms and counts the truth says it."""
+        """Standard deviations of the estimates at the true values. ``squares`` are the sums of the squared values, by
+        default the largest possible (which is exact for histograms and counts). ``holders`` is the number of devices
+        with the default answer of an importance-sampled sum; for histograms and counts it follows from ``truth``."""
         self._check_design(design)
         if design.default is not None and self.kind.is_one_hot:
             holders = truth[design.default]
@@ -266,8 +269,8 @@ class Flips(Method):
         )
 
     def noise_stderr(self, reports: float, design: SampleDesign) -> float:
-        """The part of the standard error that is noise, from so many reports: everything, where everybody takes part.
-        In importance sampling that of a number whose holders take part at the higher rate."""
+        """The part of the standard error that is due to noise, from this many reports: all of it where everybody takes
+        part. In importance sampling, that of a number whose holders take part at the higher rate."""
         return self._noise(reports, design.rate, design)
 
     def _noise(self, reports: float, rate: float, design: SampleDesign) -> float:
@@ -298,7 +301,7 @@ class Flips(Method):
         if default is None:
             return
         if not self.kind.bears_importance:
-            raise ValueError(f"a {self.statistic} cannot be sampled by importance")
+            raise ValueError(f"importance sampling is not possible for a {self.statistic}")
         answers = self.cells if self.kind.is_one_hot else self.maximum + 1
         if not 0 <= default < answers:
             raise ValueError(f"the default answer must be from 0 to {answers - 1}")
@@ -315,19 +318,19 @@ class Flips(Method):
         return self.low + self.unit * self.maximum
 
     def _inside(self, mean: float) -> float:
-        """``mean``, put into the range of the values."""
+        """Clip ``mean`` to the range of the values."""
         return min(max(mean, float(self.low)), float(self._high))
 
     def _typical_variance(self, mean: float) -> float:
         return typical_variance(mean, float(self.low), float(self._high))
 
     def _largest_square(self, mean: float) -> float:
-        """The largest mean square of values from low to high with this mean (put into that range first)."""
+        """The largest mean square of values from low to high with this mean (clipped to that range first)."""
         return float(self._inside(mean) * (self.low + self._high) - self.low * self._high)
 
 
 def _vector_step(shape: Shape) -> VectorStep:
-    """How far replacing one device's vector by another one moves their sum, in units and before the scale."""
+    """How far replacing one device's vector by another moves the sum, in units and before scaling."""
     if shape.norm is None:
         raise ValueError("the norm of the vectors is not known")
     radius = int(shape.norm // shape.unit)

@@ -19,7 +19,7 @@ from tacit.ports import Entropy
 
 @dataclass(frozen=True, slots=True)
 class Krr(LocalMethod):
-    """The true category with e^e0/(e^e0 + k - 1), each other one with 1/(e^e0 + k - 1)."""
+    """Reports the true category with probability e^e0/(e^e0 + k - 1), each other one with 1/(e^e0 + k - 1)."""
 
     NAME = "krr"
     MEMBERS = ("epsilon0",)
@@ -41,22 +41,23 @@ class Krr(LocalMethod):
 
     @classmethod
     def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
-        """``ValueError`` for an epsilon0 out of range, or fewer than two categories."""
+        """Make the method from a recipe's members. ``ValueError`` for an epsilon0 out of range, or fewer than two
+        categories."""
         return cls(members["epsilon0"], members["categories"])
 
     @classmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """At this epsilon0."""
+        """The method with this epsilon0; the batch size and delta are not used."""
         return cls(epsilon, shape.cells)
 
     @property
     def proof(self) -> Proof:
-        """That the vector has exactly one 1 (Prio3Histogram)."""
+        """The proof that the vector has exactly one 1 (Prio3Histogram)."""
         return Proof("Prio3Histogram", self.categories, self.categories)
 
     @property
     def cells(self) -> int:
-        """One per category."""
+        """The number of cells: one per category."""
         return self.categories
 
     def randomise(self, category: int, entropy: Entropy, /) -> int:
@@ -67,11 +68,11 @@ class Krr(LocalMethod):
         return category if keep else other + (other >= category)
 
     def dummy(self, entropy: Entropy, /) -> int:
-        """Any category, each with the same probability."""
+        """A category drawn uniformly at random."""
         return uniform_below(self.categories, entropy)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
-        """(true category, each other), exactly as drawn."""
+        """Probabilities of (the true category, each other category), exactly as drawn."""
         keep = Fraction(self._keep, ONE)
         return keep, (1 - keep) / (self.categories - 1)
 
@@ -87,5 +88,5 @@ class Krr(LocalMethod):
         return self._model(design).estimate(counts, n)
 
     def thresholds(self) -> dict[str, Any]:
-        """The true category is kept below it."""
+        """The threshold below which a draw keeps the true category."""
         return {"keep_threshold": hex_threshold(self._keep)}

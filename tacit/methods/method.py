@@ -1,6 +1,7 @@
-"""What a method is: one way to randomise an answer, to prove that, to estimate from the sum, and to account for it.
+"""The interface of a method: one way to randomise an answer, to prove it valid, to estimate from the sum, and to
+account for its privacy.
 
-Each method is a class in a file of its own and one line in ``tacit.methods.registry``. It never sees a recipe: it takes
+Each method is a class in its own file and one line in ``tacit.methods.registry``. It never sees a recipe: it receives
 the shape of a question and the members that belong to it.
 """
 
@@ -24,21 +25,21 @@ from tacit.ports import Entropy
 
 SHUFFLE_FMT22 = "shuffle-fmt22"
 EPSILON_PLACES = 4
-"""Decimals of a local epsilon that is searched for."""
+"""Decimals to which a local epsilon is searched."""
 Measurement = int | list[int]
-"""What the VDAF takes: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer
-for Prio3Sum, integers for Prio3SumVec."""
+"""The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
+Prio3Sum, integers for Prio3SumVec."""
 Answer = int | tuple[int, ...]
 """A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 Members = Mapping[str, Any]
-"""Members of a recipe's ``randomizer`` beside its name: ``categories`` and those of the method."""
+"""The members of a recipe's ``randomizer`` other than its name: ``categories`` and those of the method."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """A method's draws in words, for devices that others write: the measurement of an ``answer`` v, of a ``missing``
-    one and of a ``dummy``, in the notation of ``docs/device.md``; ``bounds`` of its proof, where they follow from its
-    members; ``note``: what a table has no room for."""
+    """A method's draws in words, for authors of other device implementations: how the measurement of an ``answer`` v,
+    of a ``missing`` answer and of a ``dummy`` is drawn, in the notation of ``docs/device.md``; ``bounds`` of its proof,
+    where they follow from its members; ``note``: what does not fit into a table."""
 
     answer: str
     dummy: str
@@ -48,9 +49,9 @@ class Draws:
 
 
 class Method(ABC):
-    """One way to answer a question. ``NAME`` is the recipe's word, ``MEMBERS`` names what a recipe states of it beside
-    ``categories``, ``STATISTICS`` what it answers. ``IS_LOCAL``: what one device sends hides its answer by itself.
-    ``DRAWS``: how it does, for the page of methods."""
+    """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
+    for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
+    its answer by itself. ``DRAWS`` describes its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
@@ -60,40 +61,40 @@ class Method(ABC):
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:
-        """Whether it answers such a question."""
+        """Whether the method can answer a question of this shape."""
         return shape.statistic.name in cls.STATISTICS
 
     @classmethod
     def categories_of(cls, shape: Shape) -> int:
-        """What a recipe states as ``categories``."""
+        """The value that a recipe states as ``categories``."""
         return shape.cells
 
     @classmethod
     def stated_wrongly(cls, members: Members) -> str | None:
-        """What of ``members`` is not one of the method's, or is not there, in words."""
+        """Describe which of ``members`` are superfluous or missing; None if they are right."""
         surplus = [f"{name} {value}" for name, value in members.items() if name not in {"categories", *cls.MEMBERS}]
         if surplus:
             return f"{cls.NAME} has {', '.join(surplus)}, which it does not take; leave it out"
         lacking = [name for name in ("categories", *cls.MEMBERS) if name not in members]
-        return f"{cls.NAME} lacks {', '.join(lacking)}; state it" if lacking else None
+        return f"{cls.NAME} needs {', '.join(lacking)}; add it" if lacking else None
 
     @classmethod
     def mismatch(cls, shape: Shape, members: Members) -> str | None:
-        """What of ``members`` does not fit ``shape``, in words."""
+        """Describe which of ``members`` do not fit ``shape``; None if they fit."""
         wanted, stated = cls.categories_of(shape), members["categories"]
-        return None if stated == wanted else f"the encoder has {wanted} categories, the randomizer {stated}"
+        return None if stated == wanted else f"the encoder has {wanted} categories, but the randomizer states {stated}"
 
     @classmethod
     @abstractmethod
     def of(cls, shape: Shape, members: Members, batch_flips: int = 0) -> Self:
-        """The method with the stated members, each of ``MEMBERS`` being among them. ``batch_flips``: noise that each
-        aggregator adds. ``ValueError`` names what cannot be."""
+        """Make the method from the stated members, which include each of ``MEMBERS``. ``batch_flips``: noise that each
+        aggregator adds. ``ValueError`` names a member that is out of range."""
 
     @classmethod
     @abstractmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """With as little noise as ``epsilon`` allows: of one report where that hides its answer, otherwise of the sum
-        of n reports at ``delta``. ``ValueError`` where there is none."""
+        """Make the method with as little noise as ``epsilon`` allows: epsilon of one report where that hides its
+        answer, otherwise of the sum of n reports at ``delta``. ``ValueError`` where no parameters reach it."""
 
     @abstractmethod
     def members(self) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def proof(self) -> Proof:
-        """What proves that an output is one of this method's."""
+        """The proof that an output is valid for this method."""
 
     @property
     @abstractmethod
@@ -113,47 +114,48 @@ class Method(ABC):
     def randomise(self, answer: Any, entropy: Entropy, /) -> Measurement | None:
         """The measurement to shard for a device whose encoded answer is ``answer`` (an ``Answer``).
 
-        Run by the client, once per recipe. None: nothing is sent, with ``reject_probability`` whatever the
-        answer. ``ValueError`` when the answer is out of range.
+        Run by the client, once per recipe. None means that nothing is sent; this has probability
+        ``reject_probability``, whatever the answer. ``ValueError`` when the answer is out of range.
         """
 
     @abstractmethod
     def dummy(self, entropy: Entropy, /) -> Measurement:
-        """The measurement of a report that says nothing (P20): a draw that depends on no answer, of the same form and
-        range as every other measurement. Always sent."""
+        """The measurement of a dummy report (P20): a draw that depends on no answer, with the same form and range as
+        every other measurement. Never None."""
 
     def missing(self, entropy: Entropy, /) -> Measurement | None:
-        """The measurement of a device that takes part and has no answer (P27): a dummy. None with the same probability
+        """The measurement of a device that takes part but has no answer (P27): a dummy. None with the same probability
         as for every answer."""
         return self.dummy(entropy)
 
     @property
     def reject_probability(self) -> float:
-        """The chance of None; it does not depend on the answer, nor on whether there is one."""
+        """The probability that ``randomise`` returns None; the same for every answer and for a missing one."""
         return 0.0
 
     def rejecting_at_most(self, _chance: float) -> Self:
-        """The same method with the least bound of its outputs at which at most so many of them are not sent."""
+        """The same method with the least weight bound at which an output is rejected with a probability of at most
+        ``_chance``."""
         return self
 
     def of_totals(self) -> Self:
-        """The same method, whose estimates are totals: where it estimates means, of their sums."""
+        """The same method with estimates that are totals: a method that estimates means then estimates their sums."""
         return self
 
     @property
     def adds_between(self) -> tuple[float, float]:
-        """The least and the most that one device's answer adds to a total."""
+        """The smallest and the largest amount that one device's answer adds to a total."""
         return 0.0, 1.0
 
     @abstractmethod
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """What a device without an answer adds in expectation to each total of ``estimate`` (to a mean: the value with
-        which it is in it). It takes part at the rate of the default answer, if there is one."""
+        """What a device without an answer adds in expectation to each total of ``estimate`` (for a mean: the value with
+        which it counts). It takes part at the rate of the default answer, if there is one."""
 
     @abstractmethod
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts from the aggregate of n reports, dummies among them, of devices that sent as ``design``
-        says. ``ValueError`` for counts that they cannot have, or a design that does not fit."""
+        """Estimate population counts from the aggregate of n reports, dummies included, of devices that sent according
+        to ``design``. ``ValueError`` for counts that n reports cannot have, or a design that does not fit."""
 
     @abstractmethod
     def expected_stderrs(
@@ -163,8 +165,8 @@ class Method(ABC):
         design: SampleDesign,
         squares: Sequence[float] | None = None,
     ) -> tuple[float, ...]:
-        """Standard deviations of ``estimate(...).values`` when the true counts are known; of sums, with ``squares``,
-        the sums of the squared values (default: the largest possible)."""
+        """Standard deviations of ``estimate(...).values`` when the true counts are known. For sums, ``squares`` are the
+        sums of the squared values (default: the largest possible)."""
 
     @property
     @abstractmethod
@@ -174,7 +176,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def local_epsilon(self) -> float:
-        """epsilon of one report by itself; infinite where it is not hidden."""
+        """epsilon of one report by itself; infinite where a single report does not hide its answer."""
 
     @abstractmethod
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
@@ -182,44 +184,44 @@ class Method(ABC):
 
     @abstractmethod
     def reports_epsilon(self, n: int, delta: float, /) -> float:
-        """epsilon at ``delta`` of n single reports in an order that says nothing."""
+        """epsilon at ``delta`` of n single reports in an order that reveals nothing."""
 
     def thresholds(self) -> dict[str, Any]:
-        """What draws are compared with, in hex, for whoever writes a device."""
+        """The thresholds with which draws are compared, in hex, for authors of other device implementations."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalMethod(Method):
-    """A method of one category that is ``epsilon0``-LDP by replacement."""
+    """A method for categories that is ``epsilon0``-LDP by replacement."""
 
     IS_LOCAL = True
     TAIL_SHARE: ClassVar[float] = 0.0
-    """Share of delta that is kept for outputs that are not sent."""
+    """Share of delta that is reserved for outputs that are not sent."""
 
     epsilon0: Decimal
 
     @classmethod
     def aggregate_delta(cls, _epsilon: float, _epsilon0: float, _n: int) -> float:
-        """delta at ``epsilon`` of the sum of n reports with ``epsilon0``, all of them sent; 1 where nothing better is
-        proved than holds for every epsilon0-LDP method."""
+        """delta at ``epsilon`` of the sum of n reports with ``epsilon0``, all of them sent; 1 where only the bound for
+        every epsilon0-LDP method is proved."""
         return 1.0
 
     @classmethod
     def exceeds(cls, _epsilon: float, _epsilon0: float, _n: int, _delta: float) -> bool:
-        """Whether a small part of its work is enough to see that ``aggregate_delta`` is above delta."""
+        """Whether ``aggregate_delta`` is seen to exceed delta after a small part of its work."""
         return True
 
     @classmethod
     def keeps(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
-        """Whether the sum of n reports with ``epsilon0`` is (target, delta)-private, all of them being sent."""
+        """Whether the sum of n reports with ``epsilon0``, all of them sent, is (target, delta)-private."""
         if epsilon0 <= target or delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta:
             return True
         return not cls.exceeds(target, epsilon0, n, delta) and cls.aggregate_delta(target, epsilon0, n) <= delta
 
     @classmethod
     def seems_to_keep(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
-        """Whether ``keeps`` may hold, for a small part of its work."""
+        """Whether ``keeps`` may hold, decided with a small part of its work."""
         if epsilon0 <= target or not cls.exceeds(target, epsilon0, n, delta):
             return True
         return delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta
@@ -243,10 +245,10 @@ class LocalMethod(Method):
 
     @abstractmethod
     def _model(self, design: SampleDesign) -> CellModel:
-        """The cells' probabilities in what is sent."""
+        """The probabilities of the cells in the reports that are sent."""
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """By the cells' probabilities."""
+        """What a device without an answer adds in expectation, computed from the cells' probabilities."""
         return self._model(design).missing_adds(self.cells)
 
     def expected_stderrs(
@@ -261,7 +263,7 @@ class LocalMethod(Method):
 
     @property
     def mechanism(self) -> str:
-        """Shuffled reports, unless the sum's own accountant knows better."""
+        """Shuffled reports, unless the method has an accountant for the sum."""
         return SHUFFLE_FMT22
 
     @property
@@ -270,7 +272,7 @@ class LocalMethod(Method):
         return float(self.epsilon0)
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
-        """That of the single reports, of which the sum is a function."""
+        """The epsilon of the single reports: the sum is a function of them."""
         return self.reports_epsilon(n, delta)
 
     def reports_epsilon(self, n: int, delta: float, /) -> float:

@@ -2,14 +2,14 @@
 Estimation", USENIX Security 2017, section 4.3): the own bit of a one-hot vector is a fair coin, every other bit is a
 one with probability f = 1/(e^{e0} + 1) (``tacit.methods.unary``).
 
-Two categories differ in two cells: a one in the own one is 1/(2f) times as likely, a zero in the other one (1-f) /
+Two categories differ in two cells: a one in the own cell is 1/(2f) times as likely, a zero in the other one (1-f) /
 (1/2) times, and both together (1-f)/f <= e^{e0} times. The variance of a rare category's count is 4 e^{e0} / (e^{e0} -
-1)^2 per report, which no other unary encoding of the same e0 goes below; RAPPOR's is e^{e0/2} / (e^{e0/2} - 1)^2, and
-k-ary randomised response is better where there are fewer than 3 e^{e0} + 2 categories.
+1)^2 per report, the lowest of all unary encodings with the same e0; RAPPOR's is e^{e0/2} / (e^{e0/2} - 1)^2, and k-ary
+randomised response is better where there are fewer than 3 e^{e0} + 2 categories.
 
 Bits are not flipped alike, so the others' noise depends on what they hold, and the accountant of RAPPOR's two counts
-(``tacit.dp.rr_exact``) does not hold. What is claimed of the sum is what holds for every epsilon0-LDP method: reports
-in an order that says nothing, of which the sum is a function.
+(``tacit.dp.rr_exact``) does not apply. The claim for the sum is the one that holds for every epsilon0-LDP method: that
+of single reports in an order that reveals nothing, of which the sum is a function.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tacit.methods.statistics import Shape
 from tacit.methods.unary import UnaryEncoding, unary_draws
 
 MOST_SILENT = 1e-6
-"""Share of answers, at most, that the bound of the weight keeps back where it is not stated; no claim rests on it."""
+"""The weight bound rejects at most this share of answers where a recipe does not state it; no claim relies on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oue(UnaryEncoding):
-    """The own bit kept with probability 1/2, any other one flipped with f = 1/(e^{e0} + 1)."""
+    """Keeps the own bit with probability 1/2 and flips every other bit with f = 1/(e^{e0} + 1)."""
 
     NAME = "oue"
     DRAWS = unary_draws("bit v = (d_v < 2^127), any other bit i = (d_i >= T(epsilon0, 1))")
 
     def _drawn_below(self) -> tuple[int, int]:
-        """Half of all draws, and those that leave a zero."""
+        """The thresholds: half of all draws make the own bit a one; draws below the second leave another bit a zero."""
         return ONE // 2, keep_threshold(self.epsilon0, 1)
 
     @property
@@ -43,5 +43,5 @@ class Oue(UnaryEncoding):
 
     @classmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """At this epsilon0, with a bound of the weight that keeps back hardly anything."""
+        """The method with this epsilon0 and a weight bound that rejects hardly any output."""
         return cls(epsilon, shape.cells, shape.cells).rejecting_at_most(MOST_SILENT)

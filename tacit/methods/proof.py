@@ -1,4 +1,4 @@
-"""What proves a method's outputs valid: a VDAF by its name, with its parameters."""
+"""What proves a method's outputs valid: a VDAF with its parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Proof:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The bounds that it proves, by their names in a recipe."""
+        """The bounds that the VDAF proves, by their names in a recipe."""
         stated = {"max_weight": self.max_weight, "max_measurement": self.max_measurement}
         return {name: value for name, value in stated.items() if value is not None}
 
@@ -35,5 +35,5 @@ class Proof:
         return {"name": self.name, "length": self.length, "chunk_length": self.chunk_length, **self.bounds}
 
     def words(self) -> str:
-        """The same in words, without the chunk length."""
+        """A description in words, without the chunk length."""
         return " and ".join([f"{self.name} of length {self.length}", *(f"{k} {v}" for k, v in self.bounds.items())])

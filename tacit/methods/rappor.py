@@ -23,7 +23,7 @@ class Rappor(UnaryEncoding):
     TAIL_SHARE = 0.001
 
     def _drawn_below(self) -> tuple[int, int]:
-        """A bit is kept below both."""
+        """Both thresholds are the same: a bit is kept when its draw is below."""
         keep = keep_threshold(self.epsilon0 / 2, 1)
         return keep, keep
 
@@ -33,27 +33,29 @@ class Rappor(UnaryEncoding):
 
     @classmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """At this epsilon0, with the least bound of the weight that costs n reports ``TAIL_SHARE`` of delta."""
+        """The method with this epsilon0 and the least weight bound whose rejections cost n reports ``TAIL_SHARE`` of
+        delta."""
         spent = cls.TAIL_SHARE * delta / math.exp(epsilon)
         return cls(epsilon, shape.cells, shape.cells).rejecting_at_most(spent / (2 * n))
 
     @classmethod
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
-        """Exact: two counts of n flipped bits."""
+        """Exact delta of two counts of n flipped bits."""
         return delta_two_cells(epsilon, rappor_flip(epsilon0), n)
 
     @classmethod
     def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """By one composition of the others."""
+        """Decided with one composition of the others."""
         return exceeds_two_cells(epsilon, rappor_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:
-        """The exact accountant of two counts."""
+        """Name of the exact accountant of two counts."""
         return "rappor-exact"
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
-        """Exact, with what outputs that are not sent cost, or by shuffling where that is less."""
+        """The exact epsilon, including the cost of outputs that are not sent, or the shuffling bound where that is
+        less."""
 
         def exact(inner: float) -> float:
             return epsilon_two_cells(rappor_flip(self.local_epsilon), n, inner)

@@ -1,4 +1,4 @@
-"""The methods by the word that a recipe has for them. A new one is a line here."""
+"""The methods by their names in a recipe. A new method needs one line here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
 
 METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips)}
-"""In the order in which a question takes the first that fits."""
+"""Ordered by preference: a question takes the first method that fits."""
 
 
 def method_named(name: str) -> type[Method]:
-    """The method that a recipe names. ``ValueError`` for an unknown one."""
+    """Return the method that a recipe names. ``ValueError`` for an unknown name."""
     found = METHODS.get(name)
     if found is None:
         raise ValueError(f"randomizer {name!r} is not known, expected one of {', '.join(METHODS)}")
@@ -23,10 +23,10 @@ def method_named(name: str) -> type[Method]:
 
 
 def methods_of(statistic: Statistic) -> tuple[type[Method], ...]:
-    """What answers such questions, the usual one first."""
+    """The methods for questions with this statistic, the default first."""
     return tuple(one for one in METHODS.values() if statistic.name in one.STATISTICS)
 
 
 def methods_for(shape: Shape) -> tuple[type[Method], ...]:
-    """What answers just this question."""
+    """The methods that can answer exactly this question, the default first."""
     return tuple(one for one in METHODS.values() if one.fits(shape))

@@ -22,7 +22,8 @@ _BITS = 2
 
 @dataclass(frozen=True, slots=True)
 class Rr(LocalMethod):
-    """The true bit with e^e0/(e^e0 + 1), else the other one. The one cell counts the devices that hold a 1."""
+    """Reports the true bit with probability e^e0/(e^e0 + 1), else the other one. The only cell counts the devices that
+    hold a 1."""
 
     NAME = "rr"
     MEMBERS = ("epsilon0",)
@@ -37,33 +38,34 @@ class Rr(LocalMethod):
 
     @classmethod
     def categories_of(cls, _shape: Shape) -> int:
-        """False and true."""
+        """Always 2: false and true."""
         return _BITS
 
     @classmethod
     def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
-        """``ValueError`` for an epsilon0 out of range, or categories other than two."""
+        """Make the method from a recipe's members. ``ValueError`` for an epsilon0 out of range, or categories other
+        than two."""
         if members["categories"] != _BITS:
             raise ValueError(f"categories must be {_BITS} for rr")
         return cls(members["epsilon0"])
 
     @classmethod
     def tuned(cls, _shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """At this epsilon0."""
+        """The method with this epsilon0; the batch size and delta are not used."""
         return cls(epsilon)
 
     def members(self) -> dict[str, Any]:
-        """``epsilon0``, and two categories."""
+        """``epsilon0``, and ``categories`` = 2."""
         return {"epsilon0": plain(self.epsilon0), "categories": _BITS}
 
     @property
     def proof(self) -> Proof:
-        """That the number is 0 or 1 (Prio3Count)."""
+        """The proof that the number is 0 or 1 (Prio3Count)."""
         return Proof("Prio3Count", 1, 1)
 
     @property
     def cells(self) -> int:
-        """The count of ones."""
+        """Always 1: the count of ones."""
         return 1
 
     def randomise(self, category: int, entropy: Entropy, /) -> int:
@@ -72,7 +74,7 @@ class Rr(LocalMethod):
         return int(category) if bernoulli(self._keep, entropy) else 1 - int(category)
 
     def dummy(self, entropy: Entropy, /) -> int:
-        """A fair bit."""
+        """A fair random bit."""
         return fair_flips(1, entropy)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
@@ -81,7 +83,7 @@ class Rr(LocalMethod):
         return keep, 1 - keep
 
     def _model(self, design: SampleDesign) -> CellModel:
-        """The two bits as categories."""
+        """The cell model, with the two bits as categories."""
         hit, noise = self.output_probabilities()
         return CellModel(float(hit), float(noise), design, dummy=0.5)
 
@@ -92,7 +94,7 @@ class Rr(LocalMethod):
         return Estimate(both.values[1:], both.stderrs[1:])
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """In a uniform sample 1/2 of a device."""
+        """What a device without an answer adds in expectation; in a uniform sample 1/2."""
         return self._model(design).missing_adds(2)[1:]
 
     def expected_stderrs(
@@ -102,29 +104,29 @@ class Rr(LocalMethod):
         design: SampleDesign,
         _squares: Sequence[float] | None = None,
     ) -> tuple[float, ...]:
-        """Standard deviation of that estimate given the true count (one entry)."""
+        """Standard deviation of the estimate given the true count (one entry)."""
         (holders,) = truth
         return self._model(design).stderrs((population - holders, holders), population)[1:]
 
     @classmethod
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
-        """Exact: one count of n flipped bits."""
+        """Exact delta of one count of n flipped bits."""
         return delta_one_cell(epsilon, rr_flip(epsilon0), n)
 
     @classmethod
     def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """By one composition of the others."""
+        """Decided with one composition of the others."""
         return exceeds_one_cell(epsilon, rr_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:
-        """The exact accountant of one count."""
+        """Name of the exact accountant of one count."""
         return "rr-exact"
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
-        """Exact, or by shuffling where that is less."""
+        """The exact epsilon, or the shuffling bound where that is less."""
         return min(self.reports_epsilon(n, delta), epsilon_one_cell(rr_flip(self.local_epsilon), n, delta))
 
     def thresholds(self) -> dict[str, Any]:
-        """The true bit is kept below it."""
+        """The threshold below which a draw keeps the true bit."""
         return {"keep_threshold": hex_threshold(self._keep)}

@@ -1,10 +1,10 @@
-"""How far values of a range are likely to lie apart, where nothing is known of them but their mean.
+"""The likely spread of values in a range when only their mean is known.
 
-A release of a sum tells the mean of the values and nothing of their spread. The largest spread that a mean allows
-(Bhatia and Davis: all values at either end) is what error bars are made of; it holds for all data and is 1.3 to 3.6
-times too wide for ordinary ones. Beside it stands that of the maximum-entropy law of the range with this mean, an
-exponential cut off at both ends: the least that one assumes with the range and the mean alone. It costs no privacy, as
-it is computed from what is released anyway. It is an estimate, and no bound.
+A release of a sum gives the mean of the values and nothing about their spread. Error bars use the largest spread that a
+mean allows (Bhatia and Davis: all values at either end); it holds for all data and is 1.3 to 3.6 times too wide for
+ordinary data. Reported beside it is the spread of the maximum-entropy distribution on the range with this mean, an
+exponential cut off at both ends: the distribution that assumes nothing beyond the range and the mean. It costs no
+privacy, as it is computed from what is released anyway. It is an estimate, not a bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STEPS = 60
 
 
 def typical_variance(mean: float, low: float, high: float) -> float:
-    """The variance of the maximum-entropy law on [low, high] with this mean (put into the range first)."""
+    """The variance of the maximum-entropy distribution on [low, high] with this mean (clipped to the range first)."""
     width = high - low
     share = min(max((mean - low) / width, 0.0), 1.0)
     return width * width * _unit_variance(_steepness(min(share, 1 - share)))

@@ -1,4 +1,4 @@
-"""What may be asked: the statistics, each defined here and nowhere else."""
+"""The statistics that a question may ask for, each defined here and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from fractions import Fraction
 from typing import Literal
 
 StatisticName = Literal["histogram", "count", "sum", "mean", "vector-sum"]
-"""The word of a recipe."""
+"""A statistic's name in a recipe."""
 
 MAX_OCCURRENCES = 256
-"""Up to which an event is counted: a device's state and its report have a ciphertext or more for each number."""
+"""An event is counted up to this number: a device's state and its report have at least one ciphertext for each number.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
     """One kind of question.
 
-    ``encoders``: the kinds of encoder that answer it from a device's value. ``is_scalar``: its result is one number.
-    ``counts_devices``: values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: a total divided
-    by the number of devices. ``bounds_spread``: a release says no more than the mean of the values, and their spread is
-    bounded. ``bears_importance``: it can be estimated where the rate depends on the answer.
+    ``encoders``: the kinds of encoder that turn a device's value into its answer. ``is_scalar``: its result is one
+    number. ``counts_devices``: values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: the
+    result is a total divided by the number of devices. ``bounds_spread``: a release gives only the mean of the values,
+    and only a bound on their spread is known. ``bears_importance``: it can be estimated where the sampling rate depends
+    on the answer.
     """
 
     name: StatisticName
@@ -38,7 +40,7 @@ class Statistic:
         return not (self.is_scalar or self.is_one_hot)
 
     def moved(self, cells: int) -> int:
-        """Of ``cells`` numbers, how many change when one device's answer is replaced."""
+        """How many of ``cells`` numbers change when one device's answer is replaced."""
         return cells if self.is_vector else min(cells, 2)
 
 
@@ -59,8 +61,8 @@ STATISTICS: dict[StatisticName, Statistic] = {one.name: one for one in (HISTOGRA
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A question as a method sees it: the statistic, ``cells`` numbers in the result, and, where values are numbers,
-    that they lie from ``low`` to ``high`` in steps of ``unit``; ``norm`` bounds a vector's Euclidean length."""
+    """A question as a method sees it: the statistic, ``cells`` numbers in the result, and, for numeric values, their
+    range from ``low`` to ``high`` in steps of ``unit``; ``norm`` bounds a vector's Euclidean length."""
 
     statistic: Statistic
     cells: int

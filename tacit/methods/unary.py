@@ -41,11 +41,11 @@ MAX_CATEGORIES = 1000
 
 
 def unary_draws(bits: str) -> Draws:
-    """The draws in words, from how the bits of an answer come from theirs."""
+    """Describe the draws in words; ``bits`` says how the bits of an answer follow from their draws."""
     return Draws(
         f"k draws, w = `max_weight`; {bits}; nothing is sent if more than w are 1",
         "bits that are 1 with probability f = 1 - T / 2^128, given at most w are 1",
-        "randomise 0; if that is nothing, nothing; else a dummy",
+        "randomise 0; if nothing is sent for it, send nothing; else send a dummy",
         "`max_weight`",
         "A dummy: draw d (24 bytes) for the weight: the number of thresholds <= d, threshold j being floor(2^192 Pr[at "
         "most j ones] / Pr[at most w]) for j < w; then w draws of 24 bytes, the i-th of which (from 0) swaps place i "
@@ -55,8 +55,8 @@ def unary_draws(bits: str) -> Draws:
 
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding(LocalMethod):
-    """A bit per category; at most ``max_weight`` ones are ever sent. A draw below ``_hit`` makes the own category's bit
-    a one, a draw below ``_keep`` leaves any other one a zero."""
+    """One bit per category; at most ``max_weight`` ones are ever sent. A draw below ``_hit`` makes the own category's
+    bit a one, a draw below ``_keep`` leaves any other bit a zero."""
 
     MEMBERS = ("epsilon0", "max_weight")
     STATISTICS = ("histogram",)
@@ -77,7 +77,7 @@ class UnaryEncoding(LocalMethod):
 
     @abstractmethod
     def _drawn_below(self) -> tuple[int, int]:
-        """``_hit`` and ``_keep``, for which epsilon0 holds."""
+        """``_hit`` and ``_keep``, chosen so that the method is epsilon0-LDP."""
 
     @property
     @abstractmethod
@@ -86,16 +86,16 @@ class UnaryEncoding(LocalMethod):
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:
-        """Histograms of so many categories."""
+        """Whether it is a histogram with a supported number of categories."""
         return shape.statistic.name in cls.STATISTICS and 2 <= shape.cells <= MAX_CATEGORIES
 
     @classmethod
     def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
-        """``ValueError`` names what is out of range."""
+        """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
         return cls(members["epsilon0"], members["categories"], members["max_weight"])
 
     def rejecting_at_most(self, chance: float) -> Self:
-        """With the least bound of the weight that an output exceeds with at most this probability."""
+        """The method with the least weight bound that an output exceeds with at most this probability."""
 
         def rarely_exceeded(weight: int) -> bool:
             return replace(self, max_weight=weight).reject_probability <= chance
@@ -109,13 +109,13 @@ class UnaryEncoding(LocalMethod):
 
     @property
     def proof(self) -> Proof:
-        """Bits, at most ``max_weight`` of them one."""
+        """The proof that all entries are bits, at most ``max_weight`` of them one."""
         k, w = self.categories, self.max_weight
         return Proof("Prio3MultihotCountVec", k, k + w.bit_length(), max_weight=w)
 
     @property
     def cells(self) -> int:
-        """One per category."""
+        """The number of cells: one per category."""
         return self.categories
 
     def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
@@ -125,11 +125,12 @@ class UnaryEncoding(LocalMethod):
         return bits if sum(bits) <= self.max_weight else None
 
     def dummy(self, entropy: Entropy, /) -> list[int]:
-        """Zeros, randomised, given that at most ``max_weight`` are one; the work depends on the parameters alone."""
+        """The randomised zero vector, given that at most ``max_weight`` bits are one; the work depends on the
+        parameters alone."""
         return bounded_bits(self.categories, self._keep, self.max_weight, entropy)
 
     def missing(self, entropy: Entropy, /) -> list[int] | None:
-        """None as often as for every category: whether anything is sent is drawn as for the first one; then a dummy."""
+        """None as often as for every category: whether anything is sent is drawn as for category 0; then a dummy."""
         return None if self.randomise(0, entropy) is None else self.dummy(entropy)
 
     def _randomised(self, category: int, entropy: Entropy) -> list[int]:
@@ -156,7 +157,7 @@ class UnaryEncoding(LocalMethod):
         return float(self.output_probabilities()[1])
 
     def _model(self, design: SampleDesign) -> CellModel:
-        """The cells' probabilities in what is sent."""
+        """The probabilities of the cells in the reports that are sent."""
         (h, none), f, k, w = self._own, self._noise, self.categories, self.max_weight
         sent, dummy_sent = 1 - self.reject_probability, _upto(k, f, w)
         one, two = _upto(k - 2, f, w - 2), _upto(k - 2, f, w - 1)
@@ -171,15 +172,15 @@ class UnaryEncoding(LocalMethod):
         )
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per category; the design is the recipe's, rejection is accounted here."""
+        """Population counts per category. ``design`` is the recipe's; rejection is accounted for here."""
         check_counts(counts, self.categories, n, design, self.categories)
         if sum(counts) > n * self.max_weight:
             raise ValueError("counts must not exceed n times max_weight in total")
         return self._model(design).estimate(counts, n)
 
     def thresholds(self) -> dict[str, Any]:
-        """Draws below the first leave a zero, below the second make the own bit a one; a dummy has as many ones as
-        thresholds of the third are at most its draw."""
+        """A draw below the first threshold leaves a zero, one below the second makes the own bit a one. The number of
+        ones of a dummy is the number of thresholds in the third entry that are at most its draw."""
         weights = weight_thresholds(self.categories, self._keep, self.max_weight)
         return {
             "keep_threshold": hex_threshold(self._keep),
@@ -189,7 +190,7 @@ class UnaryEncoding(LocalMethod):
 
 
 def _upto(trials: int, p: float, limit: int) -> float:
-    """Pr[Bin(trials, p) <= limit]; 0 for a limit below 0, and for fewer than no trials."""
+    """Pr[Bin(trials, p) <= limit]; 0 for a limit below 0, and also for a negative number of trials."""
     return math.fsum(_binomial(trials, p, k) for k in range(min(limit, trials) + 1))
 
 
@@ -199,7 +200,7 @@ def _binomial(trials: int, p: float, k: int) -> float:
 
 @lru_cache(maxsize=256)
 def _rejected(k: int, own: tuple[float, float], f: float, w: int) -> float:
-    """The chance that an answer's weight exceeds w: kept, because a claim asks for it dozens of times."""
+    """The probability that an answer's weight exceeds w. Cached, because a claim asks for it dozens of times."""
     own_one = math.fsum(_binomial(k - 1, f, j) for j in range(w, k))
     own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(w + 1, k))
     return own[0] * own_one + own[1] * own_zero

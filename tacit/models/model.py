@@ -1,4 +1,4 @@
-"""What devices and collectors ask of a recipe's model."""
+"""What devices and collectors need from a recipe's model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.tokens.binding import Preimages
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a device sends: one POST request, made once and kept, whose bytes every retry repeats (P11)."""
+    """What a device sends: one POST request, made once and kept; every retry repeats its bytes (P11)."""
 
     url: str
     media_type: str
@@ -37,31 +37,33 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a submission, and why, in words that hold nothing of what was sent."""
+    """What the server's answer to a submission means, and why, in words that reveal nothing of what was sent."""
 
     fate: Fate
     detail: str
 
 
 class Channel(ABC):
-    """One recipe's way from devices to whoever takes their answers; whatever can refuse it, has by now."""
+    """The path of one recipe's answers from a device to the server that takes them. Everything that can refuse the
+    recipe has been checked before."""
 
     @abstractmethod
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
-        """One randomised answer as it is sent, bound to its token (P10). ``ValueError`` for a measurement that the
-        recipe does not allow, or a token of another nonce."""
+        """Make the submission of one randomised answer, bound to its token (P10). ``ValueError`` for a measurement that
+        the recipe does not allow, or a token for another nonce."""
 
 
 class Model(ABC):
-    """One model. ``media_type``: that of its submissions, which do not say it when they are kept."""
+    """One model. ``media_type``: the media type of its submissions, which stored submissions do not include."""
 
     name: ClassVar[str]
     media_type: ClassVar[str]
 
     @abstractmethod
     def channel(self, recipe: Recipe, slot_key: bytes) -> Channel:
-        """The way of the recipe's answers; ``slot_key`` is the token key (SPKI) of its slot. Refusal where the recipe
-        gives none. Nothing here depends on an answer, and devices ask it before they read one (P27)."""
+        """Make the channel for the recipe's answers; ``slot_key`` is the token key (SPKI) of its slot. Raises a refusal
+        where the recipe has no such channel. Nothing here depends on an answer, and devices call it before they read
+        one (P27)."""
 
     @abstractmethod
     def verdict(self, response: bhttp.Response) -> Verdict:

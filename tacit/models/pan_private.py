@@ -1,7 +1,7 @@
-"""Pan-private with two servers: the DAP report of secure aggregation, whose shares a device made long ago.
+"""Pan-private with two servers: a DAP report as in secure aggregation, whose shares the device made earlier.
 
-A device keeps its cells shared, proved and encrypted to leader and helper; what it sends are these ciphertexts, cell by
-cell, as the payloads of an ordinary report (design rule P23).
+A device keeps its cells shared, proved and encrypted to leader and helper; it sends these ciphertexts, cell by cell, as
+the payloads of an ordinary report (design rule P23).
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class PanPrivateChannel(DapChannel):
     """The leader's upload resource of a task whose aggregators have state keys."""
 
     def sharing(self, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
-        """The ciphertexts of ``measurement``: the randomised cells (``SharedCell``), as many as the task counts. What
-        they hold is bound to the task alone, so that neither report id nor randomness goes in. ``ValueError``."""
+        """The ciphertexts of ``measurement``: the randomised cells (``SharedCell``), as many as the task has. Their
+        contents are bound to the task alone, so neither report id nor randomness is used. ``ValueError`` for another
+        number of cells."""
         del report_id, entropy
         cells = self.task.vdaf.flp.OUTPUT_LEN
         if len(measurement) != cells or not all(isinstance(cell, SharedCell) for cell in measurement):
-            raise ValueError(f"an answer is {cells} shared cells")
+            raise ValueError(f"an answer must be {cells} shared cells")
         payloads = dict(zip((Role.LEADER, Role.HELPER), sealed_shares(measurement), strict=True))
         if any(len(payload) != sealed_size(agg_id, cells) for agg_id, payload in enumerate(payloads.values())):
-            raise ValueError("a cell has another number of ciphertexts than it takes")
+            raise ValueError("a cell has the wrong number of ciphertexts")
         return b"", payloads
 
 
@@ -43,8 +44,8 @@ class PanPrivateModel(SecureAggregationModel):
     name: ClassVar[str] = PanPrivate.name
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> PanPrivateChannel:
-        """The upload resource of the recipe's task. Refusal as ``task_of``, and ``model-unsupported`` for a recipe
-        whose aggregators have no state keys."""
+        """The upload resource of the recipe's task. Raises the refusals of ``task_of``, and ``model-unsupported`` for a
+        recipe whose aggregators have no state keys."""
         task = task_of(recipe, slot_key)
         if task.state_key(Role.LEADER) is None:
             raise Refusal("model-unsupported", "the recipe's aggregators have no state keys")

@@ -22,8 +22,8 @@ from tacit.tokens.slots import TokenVerifier
 from tacit.tokens.structures import Token
 
 TERMINAL = (INVALID, OVER, REPLAYED)
-"""Refusals of the report itself. Any other answer (a recipe that the analyzer has not learnt of yet, say) may be
-another one later."""
+"""Refusals of the report itself. After any other answer (for example, the analyzer does not know the recipe yet) a
+retry may succeed."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class AnalyzerChannel(Channel):
 
     @property
     def url(self) -> str:
-        """Where reports go."""
+        """The URL to which reports are sent."""
         return self.task.url("reports")
 
     def submission(
         self, measurement: Sequence[Ciphertext], token: bytes, preimages: Preimages, entropy: Entropy
     ) -> Submission:
-        """A report of the randomised cells of a state (``tacit.panprivate.single_server``)."""
+        """Make a report from the randomised cells of a state (``tacit.panprivate.single_server``)."""
         if len(measurement) != self.task.cells:
-            raise ValueError(f"an answer to this recipe has {self.task.cells} cells")
+            raise ValueError(f"an answer to this recipe must have {self.task.cells} cells")
         if not self.verifier.takes(token) or Token.decode(token).nonce != preimages.nonce:
-            raise ValueError("the token is not of the recipe's slot, or of another nonce")
+            raise ValueError("the token does not belong to the recipe's slot, or has another nonce")
         payload = b"".join(cell.encode() for cell in measurement)
         report = self.task.seal(entropy(REPORT_ID_SIZE), Contents(token, preimages, payload), entropy)
         return Submission(self.url, PanPrivateSingleModel.media_type, report.encode())
@@ -58,12 +58,12 @@ class PanPrivateSingleModel(Model):
     media_type: ClassVar[str] = media_types.ONE_SERVER_REPORT
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> AnalyzerChannel:
-        """The upload resource of the recipe. Refusal as ``one_server_task``."""
+        """The upload resource of the recipe. Raises the refusals of ``one_server_task``."""
         task = one_server_task(recipe, slot_key)
         return AnalyzerChannel(task, TokenVerifier(slot_key, task.slot))
 
     def verdict(self, response: bhttp.Response) -> Verdict:
-        """The status, or what a problem document means. Its words are not kept, only which of the known types it is."""
+        """The meaning of the status or of a problem document. Only the known type is kept, not the document's words."""
         if 200 <= response.status < 300:
             return Verdict(Fate.STORED, "durably stored")
         problem = problem_type(response.content)

@@ -1,4 +1,4 @@
-"""How devices and collectors act in the models that this version knows, by the word that recipes use."""
+"""The behaviour of devices and collectors in the models that this version knows, by the models' names in recipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODELS: dict[str, Model] = {
 
 
 def model_of(name: str) -> Model:
-    """The model of this name. Refusal ``model-unsupported``."""
+    """The model of this name. Raises refusal ``model-unsupported``."""
     found = MODELS.get(name)
     if found is None:
         raise Refusal("model-unsupported", unsupported(name))

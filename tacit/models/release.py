@@ -1,4 +1,4 @@
-"""From an opened aggregate to a release: estimates with error bars, and what the release costs. Pure."""
+"""From an opened aggregate to a release: estimates with error bars, and what the release costs. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
-from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Buckets, Categories, EncoderSpec, Number, Occurrences, Recipe, Vector
-from tacit.recipe.response import with_response
+from tacit.recipe.response import biased_by_missing, missing_adds, with_response
 from tacit.roles.collector import AggregateResult
 
 
 def release_document(
     recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
 ) -> dict[str, Any]:
-    """The result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
+    """Make the result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
     ``now`` (POSIX seconds).
 
-    Estimates and standard errors are totals of the devices that answered, or their mean; where ``stderr`` is the
-    largest that any values could give, ``stderr_typical`` is what ordinary ones give; ``count`` is the randomised count
-    as it was summed, ``interval`` the recipe's in POSIX seconds (reports tell no more of their time). ``response``:
-    asked, expected and counted contributions, with shares and intervals for everybody who was asked in the rows
-    (``tacit.recipe.response``). ``sampling``: who sent, as the recipe states it; ``missing``: where devices without a
-    value are in these numbers; ``series``: of which series it is which round.
-    ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` the
-    same recomputed for the reports that were really there, absent where their number depends on answers.
-    Refusal ``claim-understated`` when the latter exceeds the former, ``collection-values`` when the
-    counts cannot come from the recipe's randomizer and sampling.
+    Estimates and standard errors are totals over the devices that answered, or their mean. Where ``stderr`` is the
+    largest error that any values could give, ``stderr_typical`` is the error for ordinary values. ``count`` is the
+    randomised count as summed; ``interval`` is the recipe's, in POSIX seconds (reports reveal no more about their
+    time). ``response``: asked, expected and counted contributions, and the rows' shares and intervals for all devices
+    that were asked (``tacit.recipe.response``). ``sampling``: who sends, as the recipe states it; ``missing``: where
+    devices without a value appear in these numbers; ``series``: the series and the number of the round in it.
+    ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` is
+    the claim recomputed for the actual number of reports, absent where that number depends on answers. Raises refusal
+    ``claim-understated`` when the latter exceeds the former, and ``collection-values`` when the counts cannot come from
+    the recipe's randomizer and sampling.
     """
     names = labels(recipe)
     if len(names) != len(aggregate.values):
@@ -65,13 +64,13 @@ def release_document(
 
 
 def epsilon_value(text: str) -> float | str:
-    """A stated epsilon as a number; ``unbounded`` as it is."""
+    """A stated epsilon as a number; ``unbounded`` is returned as it is."""
     return text if text == UNBOUNDED else float(text)
 
 
 def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
-    """Rates and dummies as the recipe states them; ``expected`` dummies among the reports, where one rate holds for
-    everybody and the number of reports therefore tells."""
+    """Rates and dummies as the recipe states them, with the number of dummies ``expected`` among the reports where one
+    rate holds for everybody, so that the number of reports shows it."""
     sampling, design = recipe.sampling, design_of(recipe)
     found: dict[str, Any] = {"rate": design.rate}
     if sampling.importance is not None:
@@ -89,22 +88,20 @@ def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
 
 
 def _missing(recipe: Recipe) -> dict[str, Any]:
-    """Devices without a value take part like all others (P27), and among the reports nothing tells which they are.
-    ``label``: the category that the recipe states for them; where it states none, ``adds``: what each of them adds in
-    expectation to each estimate (to a mean: the value with which it is in it). ``outside``: where numbers are that lie
-    outside the answers' range."""
-    question = recipe.question
-    answer = encoder_of(question).encode(None)
-    found: dict[str, Any] = {"outside": _outside(question.encoder)}
-    if isinstance(question.encoder, Occurrences) and not STATISTICS[question.statistic].is_one_hot:
-        return {**found, "adds": [0.0]}  # they have watched nothing
-    if isinstance(answer, int):
-        return {**found, "label": labels(recipe)[answer]}
-    return {**found, "adds": list(randomizer_of(recipe).missing_adds(design_of(recipe)))}
+    """Describe how devices without a value appear: they take part like all others (P27), and their reports cannot be
+    told apart. ``label``: the category that the recipe states for them; without one, ``adds``: what each of them adds
+    in expectation to each estimate (for a mean: the value with which it counts). ``outside``: how numbers outside the
+    answers' range are treated; ``biases``: whether estimates are biased by what such devices add, in which case no
+    interval for all devices that were asked is given."""
+    found: dict[str, Any] = {"outside": _outside(recipe.question.encoder)}
+    answer, adds = encoder_of(recipe.question).encode(None), missing_adds(recipe)
+    if adds is None and isinstance(answer, int):
+        return {**found, "label": answer_label(recipe.question, answer)}
+    return {**found, "adds": list(adds or ()), "biases": biased_by_missing(recipe)}
 
 
 def _outside(encoder: EncoderSpec) -> str:
-    """``clipped``, ``missing`` (as without a value), or the label of their category."""
+    """``clipped``, ``missing`` (treated as without a value), or the label of their category."""
     if isinstance(encoder, Number | Vector | Occurrences):
         return "clipped"
     if isinstance(encoder, Buckets):

@@ -20,7 +20,8 @@ from tacit.task import Task
 from tacit.tokens.binding import Preimages
 
 RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
-"""Clocks that differ; every other verdict on a report is final, ``OUTDATED_CONFIG`` too (P11)."""
+"""Errors caused by clocks that differ, after which the report is retried; every other verdict on a report is final,
+``OUTDATED_CONFIG`` too (P11)."""
 TERMINAL = frozenset(
     {
         DapProblem.INVALID_MESSAGE,
@@ -29,7 +30,8 @@ TERMINAL = frozenset(
         DapProblem.INVALID_TASK,
     }
 )
-"""Refusals of the report itself. Any other (a task that the leader has not learnt of yet, say) may pass later."""
+"""Refusals of the report itself. After any other (for example, the leader does not know the task yet) a retry may
+succeed."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,11 @@ class DapChannel(Channel):
 
     @property
     def url(self) -> str:
-        """Where reports go."""
+        """The URL to which reports are sent."""
         return self.task.url(Role.LEADER, "reports")
 
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
-        """An upload request with one report, whose time is the interval's beginning (P28)."""
+        """An upload request with one report, whose time is the beginning of the interval (P28)."""
         task = self.task
         metadata = ReportMetadata(entropy(REPORT_ID_SIZE), task.interval.start)
         sharing = self.sharing(measurement, metadata.report_id, entropy)
@@ -52,7 +54,7 @@ class DapChannel(Channel):
         return Submission(self.url, SecureAggregationModel.media_type, UploadRequest((report,)).encode())
 
     def sharing(self, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
-        """What the report's plaintexts hold: the measurement, shared just now. ``ValueError``."""
+        """The content of the report's plaintexts: the measurement, shared now. Raises ``ValueError``."""
         return shard(self.task, measurement, report_id, entropy)
 
 
@@ -63,12 +65,12 @@ class SecureAggregationModel(Model):
     media_type: ClassVar[str] = dap("upload-req")
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> DapChannel:
-        """The upload resource of the recipe's task. Refusal as ``task_of``."""
+        """The upload resource of the recipe's task. Raises the refusals of ``task_of``."""
         return DapChannel(task_of(recipe, slot_key))
 
     def verdict(self, response: bhttp.Response) -> Verdict:
-        """The report's status, or what a problem document means. Its words are not kept, only which of the known types
-        it is."""
+        """The meaning of the report's status or of a problem document. Only the known type is kept, not the document's
+        words."""
         if not 200 <= response.status < 300:
             problem = problem_type(response.content)
             known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)

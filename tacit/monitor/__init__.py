@@ -1,1 +1,1 @@
-"""What a monitor checks who reads a whole log (P29): nothing of a device, and nothing that is not public."""
+"""The checks of a monitor that reads a whole log (P29). It uses public data only, and nothing about devices."""

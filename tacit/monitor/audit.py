@@ -1,7 +1,7 @@
-"""The leaves of a whole log, checked one by one and together: what every party could check, and nobody does alone.
+"""Checks of all leaves of a log, one by one and together: every party could make them, but no party alone makes all.
 
-``Audit`` is fed the entries in order and may be asked at any time. A recipe's claims are recomputed once; the ledger,
-lateness and silence are looked at anew each time, since they depend on the moment.
+``Audit`` is fed the entries in order and may be queried at any time. A recipe's claims are recomputed once; the ledger,
+lateness and silence are evaluated at each query, since they depend on the time.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tacit.tlog.once import claims_in
 
 DAY = 86_400
 VOID_SECONDS = 31 * DAY
-"""After a recipe's end, until which a void leaf is in time: the aggregators' longest retention and a day."""
+"""Seconds after a recipe's end within which a void leaf is in time: the aggregators' longest retention and a day."""
 SILENCE_SECONDS = 31 * DAY
-"""After it, until which an active recipe must have a result or be void."""
+"""Seconds after a recipe's end within which an active recipe must have a result or be void."""
 CHUNK = 256
-"""Entries that are verified together."""
+"""Number of entries that are verified together."""
 PINNED = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
-"""Leaves of parties whose keys a policy may pin; otherwise the recipes name them."""
+"""Leaves of parties whose keys a policy may pin; otherwise the recipes name the keys."""
 WAITING_RULES = frozenset({"slot-key-missing", "series-missing"})
-"""What a later leaf may still lift, until the recipe begins."""
+"""Rules whose refusal a later leaf may lift, until the recipe begins."""
 ELSEWHERE = frozenset({"slot-taken", "series-round"})
-"""Rules about a second leaf, which is a finding of its own."""
+"""Rules about a second leaf, which is reported as its own finding."""
 
 ShownAfter = Callable[[int], int | None]
-"""A moment (POSIX seconds) at which the log did not show a leaf yet, by its index."""
+"""For a leaf's index: a time (POSIX seconds) at which the log did not show the leaf yet, or None."""
 
 
 class Audit:
@@ -55,7 +55,7 @@ class Audit:
         self._namers: dict[tuple[str, str], SignedLeaf] = {}
         self._holders: dict[str, int] = {}
         self._unkeyed: dict[int, SignedLeaf] = {}
-        """Leaves of issuers and gateways whose keys neither the policy nor a recipe so far has named."""
+        """Leaves of issuers and gateways whose keys have not been named by the policy or by a recipe yet."""
         self._found: list[Finding] = []
         self._live: tuple[int, LiveLog] | None = None
         self._judged: dict[tuple[bytes, Stage], tuple[Finding, ...]] = {}
@@ -66,7 +66,7 @@ class Audit:
         return self._size
 
     def add(self, data: Sequence[bytes], tick: Tick = nothing) -> None:
-        """Take up the next entries of the log."""
+        """Process the next entries of the log."""
         for start in range(0, len(data), CHUNK):
             chunk = data[start : start + CHUNK]
             self._add(chunk)
@@ -99,7 +99,7 @@ class Audit:
                 self._found.append(Finding("second-leaf", f"takes what leaf {holder} holds: {claim}", index))
 
     def _verify(self, indices: Sequence[int], leaves: Sequence[SignedLeaf]) -> None:
-        """Keep what is signed by whoever may sign it."""
+        """Keep the leaves that are signed by a party that may sign them."""
         named = (leaf.body.get("recipe_hash") for leaf in leaves)
         texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
         known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
@@ -108,13 +108,13 @@ class Audit:
                 self._unkeyed[index] = leaf
                 continue
             if key is None:
-                what = f"{leaf.type} of {leaf.signer}, who has no such part, or whose body cannot be read"
+                what = f"{leaf.type} of {leaf.signer}, which does not have that role, or the leaf's body cannot be read"
                 self._found.append(Finding("leaf-signer", what, index))
                 continue
             try:
                 leaf.verify(key)
             except CryptoError:
-                what = f"{leaf.type} that {leaf.signer} is said to have signed, and did not"
+                what = f"{leaf.type} claims to be signed by {leaf.signer}, but the signature does not verify"
                 self._found.append(Finding("leaf-signature", what, index))
                 continue
             self._entries.append(VerifiedEntry(index, leaf))
@@ -122,15 +122,16 @@ class Audit:
                 self._know(Recipe.from_body(leaf.body), leaf)
 
     def _know(self, recipe: Recipe, leaf: SignedLeaf) -> None:
-        """A signed recipe: it names the keys of others, the first one those of issuers and gateways without a pin."""
+        """Process a signed recipe: it names the keys of other parties; for issuers and gateways without a pinned key,
+        the first recipe that names them counts."""
         self._recipes.setdefault(recipe.hash_text, leaf)
         self._namers.setdefault((recipe.parties.issuer.name, recipe.parties.gateway.operator), leaf)
 
     def findings(
         self, now: float, shown_after: ShownAfter, released: Collection[str] | None = None, tick: Tick = nothing
     ) -> list[Finding]:
-        """Everything that was found, as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of
-        recipes that have a published result; None: nobody knows."""
+        """Return all findings as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of recipes
+        that have a published result; None: unknown."""
         log = self._joined()
         found = self.leaves
         for item in log.series:
@@ -145,23 +146,23 @@ class Audit:
         return _in_order(found)
 
     def _joined(self) -> LiveLog:
-        """All leaves put together, anew only where there are more than last time."""
+        """All leaves as one log, rebuilt only where there are more than last time."""
         if self._live is None or self._live[0] != self._size:
             self._live = self._size, LiveLog.from_entries(self._entries)
         return self._live[1]
 
     @property
     def leaves(self) -> list[Finding]:
-        """What is wrong with single leaves, and those that take something twice, in the order of the log."""
+        """Findings about single leaves, and leaves that claim something a second time, in the order of the log."""
         unkeyed = (
-            Finding("leaf-signer", f"{leaf.type} of {leaf.signer}, whose key nobody names", index)
+            Finding("leaf-signer", f"{leaf.type} of {leaf.signer}, whose key is named by no recipe or policy", index)
             for index, leaf in self._unkeyed.items()
         )
         return _in_order([*self._found, *unkeyed])
 
     @property
     def recipes(self) -> int:
-        """How many recipes there are."""
+        """Number of recipes."""
         return len(self._recipes)
 
     def _series(self, item: LiveSeries) -> Sequence[Finding]:
@@ -177,7 +178,7 @@ class Audit:
         return judged
 
     def _recipe(self, log: LiveLog, live: LiveRecipe, now: float) -> Sequence[Finding]:
-        """The rules that refuse a recipe by themselves, at its beginning: claims are recomputed here."""
+        """The rules that refuse a recipe by itself, at its beginning; its claims are recomputed here."""
         recipe = live.recipe
         stage = Stage.ACTIVE if live.opted_in else Stage.LOGGED
         judged = self._judged.get((recipe.hash, stage))
@@ -196,11 +197,12 @@ class Audit:
         return found
 
     def _ends(self, live: LiveRecipe, now: float, released: Collection[str] | None) -> list[Finding]:
-        """A recipe that both aggregators took part in ends with a result, a census's shares, or two void leaves."""
+        """Findings about how recipes end: one that both aggregators joined must end with a result, a census's shares,
+        or two void leaves."""
         recipe = live.recipe
         has_result = recipe.hash_text in (released or ()) or live.is_shared
         if live.is_void:
-            what = f"{recipe.name}: both aggregators said that nothing was released, and a result is published"
+            what = f"{recipe.name}: both aggregators stated that nothing was released, but a result is published"
             return [Finding("void-released", what, live.index)] if has_result else []
         silent = live.opted_in and not has_result and released is not None
         if not silent or now < recipe.interval.end + SILENCE_SECONDS:
@@ -211,7 +213,7 @@ class Audit:
         return [Finding("silent", what, live.index)]
 
     def _late(self, log: LiveLog, shown_after: ShownAfter) -> list[Finding]:
-        """Leaves that the log did not show when they were due."""
+        """Leaves that were not in the log when they were due."""
         by_hash = {live.recipe.hash_text: live.recipe for live in log.recipes}
         rotations = {(config.gateway, config.period) for config in log.ohttp_configs}
         firsts = self._first_directories()
@@ -219,15 +221,15 @@ class Audit:
         for entry in self._entries:
             moment = shown_after(entry.index)
             if moment is None or moment == shown_after(firsts.get(str(entry.leaf.body.get("issuer")), -1)):
-                continue  # nobody looked in time, or the issuer was not there yet
+                continue  # the log was not read in time, or the issuer did not exist yet
             due = self._due(entry.leaf, by_hash, rotations)
             if due is not None and moment >= due[0]:
-                what = f"{due[1]} was due before {due[0]}, and not shown at {moment}"
+                what = f"{due[1]} was due before {due[0]}, but was not in the log at {moment}"
                 found.append(Finding("late", what, entry.index))
         return found
 
     def _first_directories(self) -> dict[str, int]:
-        """Where each issuer's first directory stands in the log."""
+        """The index in the log of each issuer's first directory."""
         found: dict[str, int] = {}
         for entry in self._entries:
             if entry.leaf.type is LeafType.ISSUER_DIRECTORY:
@@ -237,7 +239,8 @@ class Audit:
     def _due(
         self, leaf: SignedLeaf, recipes: dict[str, Recipe], rotations: Collection[tuple[str, int]]
     ) -> tuple[int, str] | None:
-        """Until when a leaf had to be shown (POSIX seconds), and what it is; None: any time."""
+        """The time (POSIX seconds) by which a leaf had to be in the log, and a description of the leaf; None: no
+        deadline."""
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             directory = leaf.body_as(IssuerDirectory)
             return directory.start - directory.epoch_seconds, f"{directory.issuer}'s directory of {directory.epoch}"
@@ -259,7 +262,7 @@ class Audit:
         return None
 
     def _ledger(self, log: LiveLog, now: float) -> list[Finding]:
-        """Accounts in which some period holds more than the policy allows."""
+        """Accounts in which some period costs more than the policy allows."""
         charges, found = charges_of(log, now), []
         for name in sorted(self._policy.accounts or {}):
             account = self._policy.account(name)
@@ -267,14 +270,14 @@ class Audit:
                 continue
             state = balance(charges, account, now, self._accountant)
             if state.over:
-                what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, of {account.epsilon}"
+                what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, limit {account.epsilon}"
                 found.append(Finding("ledger", what))
             beside = account.with_relay()
             if beside is None:
                 continue
             state = balance([charge.with_relay() for charge in charges], beside, now, self._accountant)
             if state.over:
-                what = f"account {name}: epsilon {state.peak:.4f} with the relay, of {beside.epsilon}"
+                what = f"account {name}: epsilon {state.peak:.4f} with the relay, limit {beside.epsilon}"
                 found.append(Finding("ledger", what))
         return found
 
@@ -285,7 +288,7 @@ class Audit:
         for directory in log.directories:
             directories[directory.issuer].append(directory)
         for issuer, own in sorted(directories.items()):
-            begun = [one for one in own if one.start <= now]  # those of later epochs are no excuse
+            begun = [one for one in own if one.start <= now]  # directories of later epochs do not make up for it
             if begun and all(one.end <= now for one in begun):
                 newest = max(begun, key=lambda one: one.end)
                 found.append(Finding("silent", f"{issuer}: no directory since that of epoch {newest.epoch}"))
@@ -301,12 +304,12 @@ class Audit:
 
 
 def _in_order(findings: Sequence[Finding]) -> list[Finding]:
-    """What is about the whole log first, then leaf by leaf."""
+    """Findings about the whole log first, then those about leaves in order."""
     return sorted(findings, key=lambda one: -1 if one.index is None else one.index)
 
 
 def _refusals(check: Callable[[], list[Refusal]]) -> list[Refusal]:
-    """What the rules say; of what they cannot even compute, that."""
+    """The refusals of the rules; an error in their computation counts as a refusal."""
     try:
         return check()
     except (TacitError, ArithmeticError, ValueError) as error:

@@ -1,9 +1,9 @@
 """What a monitor found, in words.
 
 Kinds: ``log-checkpoint``, ``log-rollback``, ``log-split-view``, ``log-inclusion``, ``log-tile`` (the log itself);
-``witnesses`` (cosignatures that the policy demands); ``leaf-malformed``, ``leaf-unknown``, ``leaf-signer``,
+``witnesses`` (cosignatures that the policy requires); ``leaf-malformed``, ``leaf-unknown``, ``leaf-signer``,
 ``leaf-signature``, ``second-leaf``; ``recipe`` and ``series`` (refused by a rule, claims recomputed); ``ledger``;
-``late``; ``silent``; ``void-released``; ``results`` (the list of them cannot be read).
+``late``; ``silent``; ``void-released``; ``results`` (the list of results cannot be read).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that should not be. ``index`` is that of the leaf, where it is about one."""
+    """One problem. ``index`` is the index of the leaf, where the problem is about one."""
 
     kind: str
     what: str

@@ -17,15 +17,15 @@ from tacit.tlog.log import MemoryTree, Tree
 from tacit.tlog.tiles import tile_bytes, tiles_of
 
 Tick = Callable[[int], None]
-"""Told how many more pieces are done."""
+"""Called with the number of further pieces that are done."""
 
 
 def nothing(_pieces: int) -> None:
-    """A ``Tick`` for nobody."""
+    """A ``Tick`` that does nothing."""
 
 
 class WholeLog:
-    """One log as far as it was read. ``tree`` holds every entry; ``state`` is what to keep."""
+    """One log as far as it was read. ``tree`` holds every entry; ``state`` is what to keep for the next reading."""
 
     def __init__(
         self,
@@ -35,19 +35,22 @@ class WholeLog:
         state: MonitorState | None = None,
         tree: Tree | None = None,
     ) -> None:
-        """``tree``: where what is read is held (default: in memory). Raises ``Refusal`` (``log-checkpoint``) for the
-        state of another log."""
+        """``tree``: holds what is read (default: in memory). Raises ``Refusal`` (``log-checkpoint``) for the state of
+        another log."""
         self._transport = transport
         self._url = url
         self._policy = LogPolicy(key)
         self.state = state or MonitorState(key.name)
         if self.state.origin != key.name:
-            raise Refusal("log-checkpoint", f"the state kept is of {self.state.origin}, this is {key.name}")
+            raise Refusal(
+                "log-checkpoint", f"the kept state belongs to {self.state.origin}, but this log is {key.name}"
+            )
         self.tree: Tree = MemoryTree() if tree is None else tree
         self.note = b""
 
     async def checkpoint(self) -> Checkpoint:
-        """The log's checkpoint now. Raises ``Refusal`` (``log-checkpoint``, ``log-rollback``) or ``TransportError``."""
+        """Fetch the log's current checkpoint. Raises ``Refusal`` (``log-checkpoint``, ``log-rollback``) or
+        ``TransportError``."""
         note = await self._get("checkpoint")
         try:
             found = self._policy.open(note)
@@ -55,7 +58,7 @@ class WholeLog:
             raise Refusal("log-checkpoint", str(error)) from error
         self.note = note
         if found.size < self.state.size:
-            raise Refusal("log-rollback", f"the log shows {found.size} entries, it had {self.state.size}")
+            raise Refusal("log-rollback", f"the log shows {found.size} entries, but it had {self.state.size} before")
         return found
 
     async def read(self, checkpoint: Checkpoint, at: float, tick: Tick = nothing) -> None:
@@ -63,17 +66,17 @@ class WholeLog:
         (``log-inclusion``; ``log-split-view``, of which ``state`` then keeps the checkpoint as evidence),
         ``DecodeError`` or ``TransportError``."""
         if checkpoint.size == self.state.size and checkpoint.root != self.state.root:
-            self._split(f"the log signed two roots for {checkpoint.size} entries")
+            self._split(f"the log signed two different roots for {checkpoint.size} entries")
         anew = self.tree.size == 0
         await self._append(checkpoint.size, tick)
         if self.tree.root(checkpoint.size) != checkpoint.root and not anew:
-            self.tree.clear()  # what was read before may be of another history than what came now
+            self.tree.clear()  # the entries read before may belong to another history than the new ones
             await self._append(checkpoint.size, nothing)
         if self.tree.root(checkpoint.size) != checkpoint.root:
             self.tree.clear()
             raise Refusal("log-inclusion", "the log's entries do not lead to the root that it signed")
         if self.tree.root(self.state.size) != self.state.root:
-            self._split(f"the first {self.state.size} entries are not those seen before")
+            self._split(f"the first {self.state.size} entries are not the ones seen before")
         self.state = self.state.seen(checkpoint.size, checkpoint.root, int(at))
 
     async def _append(self, size: int, tick: Tick) -> None:
@@ -83,7 +86,7 @@ class WholeLog:
             tick(len(entries))
 
     def _split(self, detail: str) -> NoReturn:
-        """Forget what was read, which is of another history, and keep the first checkpoint that proves it."""
+        """Forget the entries read, which belong to another history, and keep the first checkpoint that proves it."""
         self.tree.clear()
         self.state = replace(self.state, evidence=self.state.evidence or self.note)
         raise Refusal("log-split-view", detail)
@@ -102,12 +105,12 @@ class WholeLog:
         return findings
 
     def check_evidence(self) -> list[Finding]:
-        """What an earlier reading has proved for good."""
-        what = "an earlier reading was shown another history, whose checkpoint is kept as evidence"
+        """The finding that an earlier reading proved permanently, if there is one."""
+        what = "an earlier reading saw another history of the log; its checkpoint is kept as evidence"
         return [Finding("log-split-view", what)] if self.state.evidence else []
 
     def check_witnesses(self, quorum: Quorum | None) -> list[Finding]:
-        """What the policy demands of witnesses, and the checkpoint read last does not have."""
+        """Findings about cosignatures that the policy requires and the checkpoint read last does not have."""
         if quorum is None:
             return []
         try:

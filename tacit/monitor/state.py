@@ -1,7 +1,7 @@
 """What a monitor keeps between two readings: the tree that it saw last, and when it saw trees of which size.
 
-A leaf has no time of its own. But a log that was seen without it at some moment has shown it after that moment: that is
-how late leaves are told, without trusting anybody's clock but the monitor's.
+A leaf has no time of its own. But a log that was seen without it at some time must have added it later. This is how
+late leaves are detected, without trusting any clock but the monitor's.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class MonitorState:
     evidence: bytes = b""
 
     def seen(self, size: int, root: bytes, at: int) -> MonitorState:
-        """The state once the log was seen at ``at`` with a tree that extends this one."""
+        """The state after the log was seen at ``at`` with a tree that extends this one."""
         before = self.sightings[:-1] if self.sightings and self.sightings[-1][0] == size else self.sightings
         kept = (*before, (size, max(at, before[-1][1] if before else at)))[-MAX_SIGHTINGS:]
         return replace(self, size=size, root=root, sightings=kept)
 
     def shown_after(self, index: int) -> int | None:
-        """A moment (POSIX seconds) at which the log did not show leaf ``index`` yet; None: none is known."""
+        """A time (POSIX seconds) at which the log did not show leaf ``index`` yet; None: none is known."""
         position = bisect_right(self.sightings, index, key=lambda sighting: sighting[0])
         return self.sightings[position - 1][1] if position else None
 

@@ -18,14 +18,14 @@ KERNELS = ("rsa", "hpke")
 
 
 def library_name() -> str:
-    """Name of the shared object of exactly these sources: an outdated one is never loaded."""
+    """Name of the shared object for exactly these sources, so that an outdated one is never loaded."""
     return _library_name("_multibuffer", SOURCES, (FLAGS, IFMA))
 
 
 def units() -> list[Unit]:
     """Name and arguments of every compilation. Raises ``BuildError`` where the kernels cannot be compiled."""
     if not is_x86():
-        raise BuildError("the multi-buffer kernels are for x86-64 alone")
+        raise BuildError("the multi-buffer kernels support x86-64 only")
     kernels: list[Unit] = [(name, [*IFMA, str(SOURCES / f"{name}.c")]) for name in KERNELS]
     return [*kernels, ("dispatch", [str(SOURCES / "dispatch.c")])]
 

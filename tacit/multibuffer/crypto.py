@@ -1,4 +1,4 @@
-"""The cryptography of a job of an aggregator, many reports at a time."""
+"""The cryptography of an aggregator's job, many reports at a time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tacit.tokens.slots import TokenVerifier
 
 
 class BatchCrypto:
-    """Tokens in batches always; ciphertexts in batches where ``batch_hpke`` says so (see ``tacit.multibuffer.hpke``
-    for what that means), else one by one through OpenSSL. Keeps no state; safe to share between threads."""
+    """Tokens are always verified in batches; ciphertexts are opened in batches where ``batch_hpke`` is set (see
+    ``tacit.multibuffer.hpke`` for the consequences), else one by one through OpenSSL. Keeps no state; safe to share
+    between threads."""
 
     def __init__(self, *, batch_hpke: bool = False) -> None:
         self._batch_hpke = batch_hpke
@@ -37,5 +38,6 @@ class BatchCrypto:
 
 
 def job_crypto() -> BatchCrypto | None:
-    """Everything in batches; None where the kernels do not run, so that it would be OpenSSL one by one."""
+    """A ``BatchCrypto`` that does everything in batches; None where the kernels do not run, so that OpenSSL would take
+    messages one by one."""
     return None if kernels() is None else BatchCrypto(batch_hpke=True)

@@ -1,14 +1,14 @@
 """HPKE messages to one key, opened or sealed many at a time: X25519 and the key schedule in C, the AEAD in OpenSSL.
 
-What it means to use this: a private key is handled by our own code. It is read by kernels that branch on, and index
-memory by, nothing secret, which the tests check on the compiled code; they overwrite what they leave on the stack and
-in registers. They are younger and less reviewed than OpenSSL's, they are not hardened against faults or power
-analysis, and the key lies in process memory as raw bytes, as it does for ``tacit.hpke``. So nothing uses
-``BatchOpener`` unless its operator asks for it.
+Using this means that our own code handles a private key. The kernels that read it neither branch on nor index memory by
+secrets, which the tests check on the compiled code; they overwrite what they leave on the stack and in registers. They
+are newer and less reviewed than OpenSSL's, they are not hardened against faults or power analysis, and the key lies in
+process memory as raw bytes, as it does for ``tacit.hpke``. So nothing uses ``BatchOpener`` unless its operator asks for
+it.
 
 A wrong key can only fail to open a message, and every message that fails is tried again by ``tacit.hpke`` before it is
-refused: a fault of the kernels costs time, and no message. ``BatchSealer`` handles only keys that live for one
-message; it is for simulations, a client has one message to seal.
+refused: a fault of the kernels costs time, but loses no message. ``BatchSealer`` handles only keys that live for one
+message; it is for simulations, since a client has one message to seal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tacit.multibuffer.library import kernels
 from tacit.ports import Entropy
 
 MIN_BATCH = 2
-"""A lane costs OpenSSL's time for one message, whether or not the other seven are used."""
+"""Least number of messages for the kernels: a batch costs as much as one message in OpenSSL, whether or not the other
+seven lanes are used."""
 
 _CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
     hpke.AEAD_AES128GCM: AESGCM,
@@ -48,7 +49,7 @@ class BatchOpener:
         self._setup = _setup(suite, key_pair.public, info)
 
     def open_all(self, sealed: Sequence[Sealed]) -> list[bytes | CryptoError]:
-        """For each message what ``hpke.open_`` returns for it, or the error that it raises, in order."""
+        """Return, for each message in order, what ``hpke.open_`` returns for it, or the error that it raises."""
         made = self._derive([enc for enc, _, _ in sealed])
         if made is None:
             return [self._open_alone(*message) for message in sealed]
@@ -60,9 +61,10 @@ class BatchOpener:
         ]
 
     def contexts(self, encs: Sequence[bytes]) -> list[RecipientContext | CryptoError]:
-        """For each encapsulated key what ``hpke.setup_recipient`` returns, or the error that it raises, in order.
+        """Return, for each encapsulated key in order, what ``hpke.setup_recipient`` returns, or the error that it
+        raises.
 
-        A caller whose message does not open under its context tries ``hpke.setup_recipient`` before it refuses.
+        If a message does not open under its context, the caller must try ``hpke.setup_recipient`` before refusing it.
         """
         made = self._derive(encs, exporters=True)
         if made is None:
@@ -79,11 +81,12 @@ class BatchOpener:
             return found
 
     def _derive(self, encs: Sequence[bytes], exporters: bool = False) -> DerivedKeys | None:
-        """None where OpenSSL has to do it. An encapsulated key of another length counts as one of low order."""
+        """Derive the keys; None where OpenSSL has to do it. An encapsulated key of a wrong length counts as one of low
+        order."""
         native = kernels() if len(encs) >= MIN_BATCH else None
         if native is None:
             return None
-        # rows have one length: a key of another is refused by its flag, as OpenSSL refuses it, and shifts no other row
+        # all rows have one length: a key of another length is refused by its flag, as OpenSSL does, and shifts no row
         rows = b"".join(enc if len(enc) == ENC_SIZE else bytes(ENC_SIZE) for enc in encs)
         return native.hpke_open(self._key_pair.private, self._setup, rows, exporters)
 
@@ -133,8 +136,8 @@ class BatchSealer:
             ]
 
     def contexts(self, count: int, entropy: Entropy) -> list[SenderContext]:
-        """``count`` times what ``hpke.setup_sender`` returns, out of 32 bytes of ``entropy`` each: for messages that
-        are answered under their exporter secret.
+        """Return ``count`` contexts of ``hpke.setup_sender``, from 32 bytes of ``entropy`` each: for messages that are
+        answered under their exporter secret.
 
         Raises ``CryptoError`` for a public key of low order.
         """
@@ -159,19 +162,19 @@ class BatchSealer:
 
 def _setup(suite: Suite, public_key: bytes, info: bytes) -> Setup:
     if len(public_key) != hpke.PUBLIC_KEY_SIZE:
-        raise CryptoError("an X25519 public key has 32 bytes")
+        raise CryptoError("an X25519 public key must have 32 bytes")
     key_size = suite.key_size
     return Setup(public_key, *hpke.key_schedule_context(suite, info), key_size)
 
 
 def _slices(rows: bytearray, size: int) -> list[memoryview]:
-    """The rows, not copied: what overwrites the buffer overwrites them."""
+    """The rows without copying: overwriting the buffer overwrites them."""
     view = memoryview(rows)
     return [view[at : at + size] for at in range(0, len(rows), size)]
 
 
 def _decrypted(suite: Suite, made: DerivedKeys, sealed: Sequence[Sealed]) -> list[bytes | None]:
-    """None for what does not open with the keys made."""
+    """The plaintexts; None for each message that does not open with its key."""
     cipher, key_size = _CIPHERS[suite.aead_id], suite.key_size
     opened: list[bytes | None] = []
     rows = zip(made.flags, _slices(made.keys, key_size), _slices(made.nonces, NONCE_SIZE), sealed, strict=True)

@@ -1,4 +1,4 @@
-"""The exported functions of the multi-buffer kernels over bytes, through ctypes."""
+"""The exported functions of the multi-buffer kernels on bytes, through ctypes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DerivedKeys:
 
 
 class Multibuffer:
-    """The exported functions over bytes. Every method raises ``Fatal`` where the library refuses its arguments."""
+    """The exported functions on bytes. Every method raises ``Fatal`` where the library refuses its arguments."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         library.tacit_multibuffer_usable.argtypes = ()
@@ -76,14 +76,15 @@ class Multibuffer:
         return bytes(verdicts)
 
     def x25519(self, scalars: bytes, points: bytes) -> tuple[bytes, bytes]:
-        """Row by row the shared secrets of scalars and points, and one byte each, 1 if it is all zero."""
+        """Return the shared secret of each row of scalars and points, and one byte per row, 1 if the secret is all
+        zero."""
         count = len(scalars) // ENC_SIZE
         secrets, flags = bytearray(count * ENC_SIZE), bytearray(count)
         _call(self._library.tacit_x25519, (), count, (scalars, points, secrets, flags))
         return bytes(secrets), bytes(flags)
 
     def hpke_open(self, private_key: bytes, setup: Setup, encs: bytes, exporters: bool) -> DerivedKeys:
-        """The recipient's keys of the messages whose encapsulated keys are the rows of ``encs``."""
+        """The recipient's keys for the messages whose encapsulated keys are the rows of ``encs``."""
         count = len(encs) // ENC_SIZE
         made = _rows(setup, count, exporters)
         rows = (encs, made.keys, made.nonces, made.exporters, made.flags)
@@ -92,7 +93,7 @@ class Multibuffer:
         return made
 
     def hpke_seal(self, setup: Setup, scalars: bytes) -> tuple[bytes, DerivedKeys]:
-        """Encapsulated keys and the sender's keys of as many messages as ``scalars`` has rows."""
+        """Encapsulated keys and the sender's keys for as many messages as ``scalars`` has rows."""
         count = len(scalars) // ENC_SIZE
         encs, made = bytearray(count * ENC_SIZE), _rows(setup, count, False)
         rows = (scalars, encs, made.keys, made.nonces, made.flags)
@@ -111,10 +112,10 @@ def _head(setup: Setup) -> tuple[bytes | int, ...]:
 
 
 def _call(function: Any, head: Sequence[bytes | int], count: int, rows: Sequence[bytes | bytearray]) -> None:
-    """Call with every buffer followed by its length; the interpreter lock is released meanwhile."""
+    """Call with every buffer followed by its length; the interpreter lock is released during the call."""
     arguments: list[object] = [*head, count]
     for row in rows:
         writable = isinstance(row, bytearray) and row
         arguments += ((ctypes.c_char * len(row)).from_buffer(row) if writable else bytes(row), len(row))
     if function(*arguments) != _OK:
-        raise Fatal("the multi-buffer kernels refuse a batch")
+        raise Fatal("the multi-buffer kernels refused a batch")

@@ -1,4 +1,4 @@
-"""The self-test of the multi-buffer kernels: what they must answer before they are used."""
+"""The self-test of the multi-buffer kernels: known answers that they must give before they are used."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def failed_answers(kernels: Multibuffer) -> list[str]:
 
 
 def _rsa(kernels: Multibuffer) -> bool:
-    """A valid signature in every lane but three, which hold a changed one, another message's and the modulus."""
+    """Every lane holds a valid signature but three, which hold a changed one, one of another message and the
+    modulus."""
     r_squared = pow(2, 4160, int.from_bytes(_MODULUS, "big")).to_bytes(len(_MODULUS), "big")
     signatures, messages = [_SIGNATURE] * 9, [_MESSAGE] * 9
     signatures[1] = _SIGNATURE[:-1] + bytes((_SIGNATURE[-1] ^ 1,))
@@ -69,7 +70,7 @@ def _rsa(kernels: Multibuffer) -> bool:
 
 
 def _x25519(kernels: Multibuffer) -> bool:
-    """Both pairs in turn, and a point of low order last."""
+    """Both pairs alternately, and a point of low order last."""
     scalars, points, secrets = (
         b"".join(bytes.fromhex(values[i % 2]) for i in range(_LANES - 1)) for values in (_SCALARS, _POINTS, _SECRETS)
     )

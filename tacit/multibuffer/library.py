@@ -1,7 +1,7 @@
 """The shared object of the multi-buffer kernels: found, or compiled on first use, and tested before it is used.
 
-``TACIT_NATIVE`` (see ``tacit.native_level``) chooses: unset or ``ifma``, the kernels where the processor runs
-them; any other path, OpenSSL one message at a time.
+``TACIT_NATIVE`` (see ``tacit.native_level``) chooses: unset or ``ifma`` uses the kernels where the processor supports
+them; any other level uses OpenSSL one message at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _loading = threading.Lock()
 
 
 def kernels() -> Multibuffer | None:
-    """The kernels, or None where OpenSSL does everything. Raises ``UsageError`` for a TACIT_NATIVE that is no path."""
+    """The kernels, or None where OpenSSL does everything. Raises ``UsageError`` for an unknown value of
+    TACIT_NATIVE."""
     wanted = wanted_level()
     if wanted not in ("", _NEEDED):
         return None

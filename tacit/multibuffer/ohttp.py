@@ -1,6 +1,5 @@
-"""Requests to an OHTTP gateway, decapsulated many at a time. What ``tacit.multibuffer.hpke`` says of private keys holds
-here: nothing uses this unless the gateway's operator asks for it.
-"""
+"""Requests to an OHTTP gateway, decapsulated many at a time. What ``tacit.multibuffer.hpke`` says about private keys
+applies here too: nothing uses this unless the gateway's operator asks for it."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from tacit.multibuffer.hpke import BatchOpener
 from tacit.ohttp import Decapsulator, Recipient, ServerContext
 
 Decapsulated = tuple[bytes, ServerContext]
-"""BHTTP bytes and the context that answers them."""
+"""BHTTP bytes and the context that encrypts the response."""
 
 
 def decapsulate_all(
     decapsulator: Decapsulator, messages: Sequence[bytes]
 ) -> list[Decapsulated | CryptoError | DecodeError]:
-    """For each message what ``decapsulate_request`` returns for it, or the error that it raises, in order."""
+    """Return, for each message in order, what ``decapsulate_request`` returns for it, or the error that it raises."""
     results: list[Decapsulated | CryptoError | DecodeError] = []
     groups: dict[Recipient, list[tuple[int, bytes, bytes]]] = {}
     for index, message in enumerate(messages):
@@ -45,7 +44,7 @@ def _opened(
     try:
         return recipient.opened(context, enc, ciphertext)
     except CryptoError:
-        pass  # what the kernels derived may be at fault: OpenSSL decides
+        pass  # the keys derived by the kernels may be wrong: OpenSSL decides
     try:
         return recipient.opened(recipient.setup(enc), enc, ciphertext)
     except CryptoError as error:

@@ -18,7 +18,7 @@ from tacit.tokens.slots import TokenVerifier
 from tacit.tokens.structures import AUTHENTICATOR_SIZE
 
 MIN_BATCH = 2
-"""Eight lanes cost less than OpenSSL takes for two signatures."""
+"""Least number of tokens for the kernels: eight lanes cost less than OpenSSL takes for two signatures."""
 
 _R_BITS = 2080
 
@@ -41,7 +41,7 @@ def verify_signatures(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> l
 
 
 def _accepted(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """One byte each: 1 if the kernels accept; 0 if they do not, or cannot tell."""
+    """One byte each: 1 if the kernels accept the signature; 0 if they do not, or cannot tell."""
     native = kernels() if len(signed) >= MIN_BATCH else None
     if native is None or not _known(key) or any(len(signature) != AUTHENTICATOR_SIZE for _, signature in signed):
         return bytes(len(signed))
@@ -50,13 +50,13 @@ def _accepted(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def _known(key: TokenKey) -> bool:
-    """Whether the kernels know this kind of key. Token keys are all of this kind."""
+    """Whether the kernels support this key's parameters. All token keys have them."""
     return bool(key.e == PUBLIC_EXPONENT and key.n.bit_length() == TOKEN_KEY_BITS and key.n % 2 == 1)
 
 
 @lru_cache(maxsize=64)
 def _modulus(key: TokenKey) -> tuple[bytes, bytes]:
-    """The modulus and R^2 as the kernels take them."""
+    """The modulus and R^2 in the form that the kernels take."""
     size = TOKEN_KEY_BITS // 8
     r_squared = pow(2, 2 * _R_BITS, int(key.n))
     return int(key.n).to_bytes(size, "big"), r_squared.to_bytes(size, "big")

@@ -1,9 +1,8 @@
-"""The chain of an audit log: how each row's hash follows from the act and the hash before, for whoever keeps the log
-and for whoever checks it from outside.
+"""The hash chain of an audit log: how each row's hash follows from the act and the previous hash. Used by the service
+that keeps the log and by those that check it from outside.
 
-The hash of a row is SHA-256 over a label, the hash before it and the act with its number as canonical JSON (RFC 8785).
-Rows that are cut off at the end leave a chain that is whole: whoever wants to notice that keeps the newest hash
-elsewhere.
+The hash of a row is SHA-256 over a label, the previous hash and the act with its number as canonical JSON (RFC 8785). A
+chain from which the last rows were cut off is still valid: to detect that, keep the newest hash elsewhere.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Final
 from tacit.tlog.canonical import canonical_bytes
 
 FIRST: Final = bytes(32)
-"""In the place of a hash before the first row."""
+"""Stands in place of the previous hash for the first row."""
 _LABEL: Final = b"tacit audit v1\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What reading a chain found: so many rows lead to ``newest``; ``broken``: the number of the first row that does
-    not follow from those before it."""
+    """The result of reading a chain of ``rows`` whose last hash is ``newest``; ``broken``: the number of the first row
+    that does not follow from those before it."""
 
     rows: int = 0
     newest: bytes = FIRST
@@ -31,6 +30,6 @@ class Chain:
 
 
 def row_hash(number: int, previous: bytes, act: Mapping[str, str | int]) -> bytes:
-    """The hash (32 bytes) of row ``number`` (from 1 on). ``act``: who, what, target, at (POSIX seconds), source,
-    outcome and detail; times are integers and all else is text, so that it has one spelling."""
+    """Compute the hash (32 bytes) of row ``number`` (from 1). ``act``: who, what, target, at (POSIX seconds), source,
+    outcome and detail; times are integers and everything else is text, so that each act has exactly one encoding."""
     return hashlib.sha256(_LABEL + previous + canonical_bytes({"number": number, **act})).digest()

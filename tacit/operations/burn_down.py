@@ -1,19 +1,20 @@
-"""How an account has been spent, day by day, and when it would be used up if recipes kept coming as they did.
+"""How an account was spent, day by day, and when it would be used up if recipes kept coming at the same pace.
 
-A figure is what the recipes that the account's period holds at the end of that day compose to; the last figure is
-of now and holds also those that are logged and have yet to begin. What leaves the period gives its budget back, so that
-an account may last for ever: the forecast goes one whole period ahead, in which everything of today has left it, and
-what fits then fits always.
+The figure of a day is the composed cost of the recipes in the account's period at the end of that day; the last figure
+is the present one and also includes recipes that are logged but have yet to begin. Recipes that leave the period give
+their budget back, so an account may last for ever: the forecast looks one whole period ahead, after which everything of
+today has left it, and what fits then always fits.
 
-The pace is that of the last 30 days (of the period, or of the time since the first recipe, if that is less), at their
-mean cost; its bounds are those of a Poisson count with 95 %. Nobody knows what an analyst will ask next.
+The pace is that of the last 30 days (or of the period, or of the time since the first recipe, if that is shorter), at
+the mean cost of their recipes; its bounds are the 95 % interval of a Poisson count. There is no forecast until a day
+has passed since the first recipe. The forecast does not know what an analyst will ask next.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -21,24 +22,26 @@ from typing import Any
 from tacit.ledger.account import Account, Charge, Cost
 from tacit.ledger.balance import computed_epsilon
 from tacit.ledger.budget import Accountant, conservative, costs_of, fits
+from tacit.methods.figures import NORMAL_95
 from tacit.recipe.charges import charges_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import Policy
 
 DAY = 86_400
 MOST_POINTS = 122
-"""Moments that are shown: of a longer time every second day, or every third and so on."""
+"""Most moments that are shown: for a longer time every second day, or every third and so on."""
 RECENT_SECONDS = 30 * DAY
 SHORTEST_SECONDS = 3_600
-"""Least time that a pace is taken of."""
+"""Shortest time from which a pace is computed."""
+LEAST_HISTORY = DAY
+"""Seconds since the first recipe below which there is no forecast: it would extrapolate the first hours."""
 CHECKPOINTS = 48
-"""Moments of the coming period at which it is looked whether everything fits."""
-NORMAL_95 = 1.96
+"""Number of moments in the coming period at which it is tested whether everything fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What was spent at POSIX second ``at``, epsilon at the account's delta, and what was left of the account's."""
+    """The epsilon spent at POSIX second ``at``, at the account's delta, and what was left of the account's epsilon."""
 
     at: int
     spent: float
@@ -51,7 +54,8 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``recipes`` began within ``seconds``, of ``epsilon``, ``epsilon_with_relay`` and ``delta`` each on average."""
+    """``recipes`` began within ``seconds`` (0: the first one is still to begin), of ``epsilon``, ``epsilon_with_relay``
+    and ``delta`` each on average."""
 
     recipes: int
     seconds: int
@@ -74,7 +78,7 @@ class Pace:
 class BurnDown:
     """An account's ``days`` in their order (midnights, UTC), the last one now; its ``pace`` (None: nothing was charged
     of late); and the POSIX second at which it would be used up at that pace, between ``earliest`` and ``latest`` (None:
-    it would never be)."""
+    it would never be, or there is no forecast)."""
 
     account: Account
     days: tuple[Day, ...]
@@ -82,6 +86,11 @@ class BurnDown:
     used_up_at: int | None
     earliest: int | None
     latest: int | None
+
+    @property
+    def has_forecast(self) -> bool:
+        """Whether recipes have come for long enough to say how they may go on."""
+        return self.pace is not None and self.pace.seconds >= LEAST_HISTORY
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,12 +103,13 @@ class BurnDown:
             "window_seconds": self.account.window_seconds,
             "days": [one.document() for one in self.days],
             "pace": None if self.pace is None else self.pace.document(),
+            "has_forecast": self.has_forecast,
             "used_up": {"at": self.used_up_at, "earliest": self.earliest, "latest": self.latest},
         }
 
 
 def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
-    """Those of every account of ``policy``, by what ``log`` charges to it, at ``now`` (POSIX seconds)."""
+    """The burn-downs of every account of ``policy``, from what ``log`` charges to it, at ``now`` (POSIX seconds)."""
     charges = charges_of(log, now)
     found = (policy.account(name) for name in sorted(policy.accounts or {}))
     return [burn_down(charges, account, now) for account in found if account is not None]
@@ -108,16 +118,17 @@ def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
 def burn_down(
     charges: Sequence[Charge], account: Account, now: float, accountant: Accountant = conservative
 ) -> BurnDown:
-    """That of one account. By default what is spent is what aggregators and devices reckon, a light bound that is never
-    too small."""
+    """The burn-down of one account. By default costs are computed as aggregators and devices do, by a light bound that
+    is never too small."""
     own = sorted((one for one in charges if one.account == account.name and one.counts), key=lambda one: one.start)
     pace = _pace(own, account, now)
-    if pace is None:
-        return BurnDown(account, _days(own, account, int(now), accountant), None, None, None, None)
+    found = BurnDown(account, _days(own, account, int(now), accountant), pace, None, None, None)
+    if pace is None or not found.has_forecast:
+        return found
     spread = NORMAL_95 * math.sqrt(pace.recipes)
-    rates = [max(0.0, pace.recipes + more) / pace.seconds for more in (0.0, spread, -spread)]
+    rates = [max(0.0, pace.recipes + more) / max(SHORTEST_SECONDS, pace.seconds) for more in (0.0, spread, -spread)]
     ends = [_used_up(own, account, pace, rate, now, accountant) for rate in rates]
-    return BurnDown(account, _days(own, account, int(now), accountant), pace, *ends)
+    return replace(found, used_up_at=ends[0], earliest=ends[1], latest=ends[2])
 
 
 def _days(own: Sequence[Charge], account: Account, now: int, accountant: Accountant) -> tuple[Day, ...]:
@@ -137,9 +148,9 @@ def _days(own: Sequence[Charge], account: Account, now: int, accountant: Account
 def _pace(own: Sequence[Charge], account: Account, now: float) -> Pace | None:
     if not own:
         return None
-    known = max(SHORTEST_SECONDS, int(now) - own[0].start)
+    known = max(0, int(now) - own[0].start)
     seconds = min(known, account.window_seconds, RECENT_SECONDS)
-    recent = [one for one in own if one.start >= now - seconds]
+    recent = [one for one in own if one.start >= int(now) - seconds]
     if not recent:
         return None
     costs = costs_of(recent)
@@ -152,7 +163,8 @@ def _pace(own: Sequence[Charge], account: Account, now: float) -> Pace | None:
 def _used_up(
     own: Sequence[Charge], account: Account, pace: Pace, rate: float, now: float, accountant: Accountant
 ) -> int | None:
-    """When a recipe of the pace's mean cost fits no more, if ``rate`` come a second; None: all do."""
+    """The time at which a recipe of the pace's mean cost no longer fits, if ``rate`` recipes come per second; None: all
+    fit."""
     whole = math.ceil(rate * account.window_seconds)
 
     def fitting(count: int) -> bool:

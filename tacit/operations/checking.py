@@ -1,4 +1,4 @@
-"""A recipe before the one table of rules: what each rule says of it at a stage."""
+"""A recipe checked by the table of rules: the verdict of each rule at a stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.rules.detail import needed_of
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """What one rule says: ``detail`` has its words where it refuses, None where it does not."""
+    """The verdict of one rule. ``detail`` holds its reason where it refuses, None where it accepts."""
 
     rule: str
     detail: str | None
@@ -28,9 +28,9 @@ class RuleVerdict:
         return self.detail is None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{rule, passed, detail}``, and with ``needed`` the ways to pass where numbers say them: each a
-        mapping from members of the recipe to what they may be (``at_least``, ``above``, ``at_most``, ``exactly``,
-        ``one_of``)."""
+        """As JSON: ``{rule, passed, detail}``. Where changed numbers would pass, ``needed`` lists the ways to pass:
+        each is a mapping from members of the recipe to their allowed values (``at_least``, ``above``, ``at_most``,
+        ``exactly``, ``one_of``)."""
         needed = needed_of(self.detail)
         return {
             "rule": self.rule,
@@ -42,7 +42,7 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Checked:
-    """A recipe with what every rule of a stage says of it, in the order of the table."""
+    """A recipe with the verdicts of all rules of a stage, in the order of the table."""
 
     recipe: Recipe
     stage: Stage
@@ -65,14 +65,14 @@ class Checked:
 
 
 def checked(recipe: Recipe, policy: Policy, context: Context) -> Checked:
-    """``recipe`` by every rule of the context's stage."""
+    """Check ``recipe`` with every rule of the context's stage."""
     found = (RuleVerdict(rule.name, detail) for rule, detail in rules.verdicts(recipe, policy, context))
     return Checked(recipe, context.stage, tuple(found))
 
 
 def context_at(recipe: Recipe, live: LiveLog, now: float, stage: Stage) -> Context:
-    """What a verified log tells around ``recipe`` at ``stage``: as its reader sees it where the log holds it, else as
-    a draft beside it. ``now``: POSIX seconds."""
+    """The context of ``recipe`` at ``stage`` from a verified log: as a reader of the recipe sees it where the log holds
+    it, else as a draft beside the log's recipes. ``now``: POSIX seconds."""
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)

@@ -1,21 +1,33 @@
-"""Ways to ask, compared before a recipe exists: what a survey wants, as the planner takes it, and what it answers."""
+"""Ways to ask, compared before a recipe exists: a survey's requirements as input of the planner, and its answers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from tacit.accounting.alternatives import central, local, shuffled, stated
+from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
-from tacit.errors import FieldError, UsageError
+from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.flips import Flips
+from tacit.methods.method import Method
+from tacit.recipe.builder import MAX_EPSILON0 as MOST_OF_RECIPES
+from tacit.recipe.builder import plan_of
+from tacit.recipe.derive import sample_design
 from tacit.recipe.policy import Policy
+from tacit.recipe.privacy_target import PrivacyTarget
+from tacit.recipe.randomised import Sampling
+from tacit.recipe.sampling_plan import SamplingPlan
 from tacit.recipe.survey import Survey
 
 
 def requirements_of(
     survey: Survey, policy: Policy | None = None, *, allow_unbounded_local: bool = False
 ) -> Requirements:
-    """What the planner is asked for: the survey's question and target, and what ``policy``, if there is one, accepts.
-    ``allow_unbounded_local``: noise shares may be proposed whatever it says. Raises FieldError and UsageError."""
+    """The planner's input: the survey's question and target, and what ``policy``, if there is one, accepts.
+    ``allow_unbounded_local``: noise shares may be proposed whatever the policy says. Raises FieldError and UsageError.
+    """
     if survey.form.watched:
         raise FieldError(
             "model",
@@ -44,7 +56,7 @@ def requirements_of(
 
 
 def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[str, Any]:
-    """The members of ``Requirements`` that say what may be proposed."""
+    """The members of ``Requirements`` that limit what may be proposed."""
     wished = None if survey.max_epsilon0 is None else float(survey.max_epsilon0)
     if policy is None:
         return {"max_epsilon0": wished or MAX_EPSILON0, "allow_unbounded_local": unbounded}
@@ -57,6 +69,64 @@ def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[
         "max_with_relay": float(policy.max_epsilon_aggregator_with_relay or "inf"),
         "max_half_with_relay": float(policy.max_epsilon_half_batch_with_relay or "inf"),
     }
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Ways to ask what a survey asks, the most accurate one first, at its own epsilon, rate and least batch. ``used``:
+    the one that its recipe will have (None: none is allowed). ``refusal``: why there is none, or why it is not as
+    accurate as was wanted."""
+
+    needs: Requirements
+    found: tuple[Alternative, ...]
+    used: Alternative | None
+    refusal: Refusal | None = None
+
+
+def ways_of(survey: Survey, policy: Policy) -> Ways:
+    """Every method that answers the survey's question, as its recipe would state it, and for comparison what is not run
+    here. Among those that the survey and ``policy`` allow, the one that keeps the wanted error with the least noise is
+    used, else the most accurate one. Raises FieldError and UsageError."""
+    needs = requirements_of(survey, policy)
+    wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
+    here = list(_stated(survey, needs))
+    found = sorted([central(needs), *here, *shuffled(needs), *local(needs)], key=lambda one: one.stderr)
+    asked = [one for one in found if one.method is None or survey.wants(type(one.method))]
+    try:
+        return Ways(needs, tuple(found), proposal(asked, wanted))
+    except Refusal as refusal:
+        return Ways(needs, tuple(found), next((one for one in asked if one.available), None), refusal)
+
+
+def decided(survey: Survey, policy: Policy) -> Survey:
+    """The survey with the way to ask that ``ways_of`` says is used, where it leaves that open: what is compared before
+    is what is published. Under importance sampling, and where devices watch an event, ways are not compared."""
+    if survey.form.watched or survey.importance is not None or survey.randomizer is not None:
+        return survey
+    try:
+        used = ways_of(survey, policy).used
+    except UsageError:
+        return survey
+    return survey if used is None else survey.having(randomizer=used.randomizer, mechanism=None)
+
+
+def _stated(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
+    """Each method as the recipe would have it; nothing of one for which no noise of bounded size does."""
+    plan = plan_of(survey.having(importance=None))
+    batch = survey.min_batch_size or plan.batch_size()
+    design = sample_design(Sampling.model_validate(plan.body()))
+    for method in survey.methods:
+        if (made := _made(survey, method, needs, plan, batch)) is not None:
+            yield stated(needs, made, design, batch, plan.expected_contributions(batch))
+
+
+def _made(survey: Survey, method: type[Method], needs: Requirements, plan: SamplingPlan, batch: int) -> Method | None:
+    most = survey.max_epsilon0 or MOST_OF_RECIPES
+    target = PrivacyTarget(method.NAME, needs.shape, survey.epsilon, survey.delta, most)
+    try:
+        return target.made(plan, batch)
+    except UsageError:
+        return None
 
 
 def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,30 +11,32 @@ from tacit.errors import Refusal, UsageError
 from tacit.models.forms.parties import Parties
 from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
+from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Occurrences, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey, Watched
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
 from tacit.tlog.leaves import IssuerDirectory
 
-SETTLE_SECONDS, SETTLE_SHARE = 20.0, 0.25
-"""How long before its beginning a recipe is written at least: so many seconds, or this share of an epoch."""
+Reserved = Sequence[tuple[int, int]]
+"""Epoch and slot of tokens that other drafts are to spend, the earliest first."""
 
 
 @dataclass(frozen=True)
 class Drafted:
-    """A recipe that is in no log, what it will cost and give, and why a policy will refuse it (empty: it will not)."""
+    """A recipe that is in no log yet, its expected cost and errors, and why a policy will refuse it (empty: it will
+    not)."""
 
     recipe: Recipe
     refusals: tuple[Refusal, ...] = ()
 
     @property
     def outlook(self) -> Outlook:
-        """What it will cost and give."""
+        """The expected cost and errors."""
         return outlook(self.recipe)
 
     def document(self) -> dict[str, Any]:
@@ -47,10 +49,20 @@ class Drafted:
         }
 
 
-def drafted(survey: Survey, parties: Parties, live: LiveLog, policy: Policy, epoch_seconds: int, now: float) -> Drafted:
+def drafted(
+    survey: Survey,
+    parties: Parties,
+    live: LiveLog,
+    policy: Policy,
+    epoch_seconds: int,
+    now: float,
+    pace: Pace = USUAL_PACE,
+    reserved: Reserved = (),
+) -> Drafted:
     """The survey's recipe among what ``live`` holds, with whatever ``policy`` will refuse of it by the time it is
-    published. ``epoch_seconds``: of the issuer's tokens. Raises ``FieldError`` and ``UsageError``."""
-    recipe = propose(placed(survey, live, parties.issuer.name, epoch_seconds, now), parties)
+    published. ``epoch_seconds``: of the issuer's tokens; ``pace`` and ``reserved`` as in ``placed``. Raises
+    ``FieldError`` and ``UsageError``."""
+    recipe = propose(placed(survey, live, parties.issuer.name, epoch_seconds, now, pace, reserved), parties)
     context = draft_context(recipe, live, now)
     refusals = rules.check(recipe, policy, context)
     refusals += rules.check(recipe, policy, replace(context, stage=Stage.PUBLISH), only={"audience-floor"})
@@ -58,26 +70,35 @@ def drafted(survey: Survey, parties: Parties, live: LiveLog, policy: Policy, epo
 
 
 def refusals_document(refusals: Iterable[Refusal]) -> list[dict[str, Any]]:
-    """As JSON; with ``needed`` where numbers say what would pass."""
+    """As JSON; with ``needed`` where changed numbers would pass."""
     found = ((one, needed_of(one.detail)) for one in refusals)
     return [{"rule": one.rule, "detail": one.detail, **({"needed": ways} if ways else {})} for one, ways in found]
 
 
 def draft_context(recipe: Recipe, live: LiveLog, now: float) -> Context:
-    """The surroundings of a recipe that is in no log, as far as a verified log tells them."""
+    """The context of a recipe that is in no log, as far as a verified log determines it."""
     directory = live.directory(recipe.token.issuer, recipe.token.epoch)
     return Context(Stage.DRAFT, now, directory=directory, censuses=live.censuses)
 
 
 def watched_from(survey: Survey, now: float) -> Survey:
-    """The survey with the period in which devices watch an event, where it asks for one."""
+    """The survey with the period in which devices watch an event filled in, where it asks for one."""
     encoder = survey.encoder
     return survey.having(encoder=encoder.from_now(now)) if isinstance(encoder, Watched) else survey
 
 
-def placed(survey: Survey, live: LiveLog, issuer: str, epoch_seconds: int, now: float) -> Survey:
-    """The survey in the next epoch (whose tokens devices fetch now; the one after, where the next is about to begin)
-    and its first free slot, where it says nothing else. Where devices watch an event, reports begin when that is over:
+def placed(
+    survey: Survey,
+    live: LiveLog,
+    issuer: str,
+    epoch_seconds: int,
+    now: float,
+    pace: Pace = USUAL_PACE,
+    reserved: Reserved = (),
+) -> Survey:
+    """The survey in the next epoch (whose tokens devices fetch now; the one after, where the next begins before devices
+    of this ``pace`` have taken the recipe up) and its first free slot that is not ``reserved`` (else the one that was
+    reserved first), where it says nothing else. Where devices watch an event, reports begin when that is over:
     in the epoch in which it ends, if at least half of it is left, else in the one after.
 
     Raises ``UsageError`` where the log has no directory of the epoch, or every slot is taken.
@@ -89,23 +110,23 @@ def placed(survey: Survey, live: LiveLog, issuer: str, epoch_seconds: int, now: 
     if epoch is None and survey.start is not None:
         epoch = survey.start // epoch_seconds
     if epoch is None:
-        epoch = max(_next_epoch(live, issuer, epoch_seconds, now), (over + epoch_seconds // 2) // epoch_seconds)
+        epoch = max(next_epoch(live, issuer, epoch_seconds, now, pace), (over + epoch_seconds // 2) // epoch_seconds)
     start = max(epoch * epoch_seconds, over) if survey.start is None else survey.start
     duration = (epoch + 1) * epoch_seconds - start if survey.duration is None else survey.duration
     directory = live.directory(issuer, epoch)
     if directory is None:
         raise UsageError(f"the log shows no token keys for epoch {epoch}; {_other_epoch(survey, epoch_seconds, now)}")
-    slot = _free_slot(directory, live) if survey.slot is None else survey.slot
+    slot = free_slot(directory, live, reserved) if survey.slot is None else survey.slot
     return survey.having(start=start, duration=duration, epoch=epoch, slot=slot)
 
 
 def _watched_until(survey: Survey) -> int:
-    """The POSIX second at which a watched period is over; 0 where nothing is watched."""
+    """The POSIX second at which a watched period ends; 0 where nothing is watched."""
     return survey.encoder.asked().end if isinstance(survey.encoder, Watched) else 0
 
 
 def _other_epoch(survey: Survey, epoch_seconds: int, now: float) -> str:
-    """What to do where the log does not know an epoch yet."""
+    """What to do where the log does not have the directory of an epoch yet."""
     over = _watched_until(survey)
     if not over:
         return "wait a moment, or choose another --epoch"
@@ -118,15 +139,62 @@ def _other_epoch(survey: Survey, epoch_seconds: int, now: float) -> str:
     )
 
 
-def _next_epoch(live: LiveLog, issuer: str, epoch_seconds: int, now: float) -> int:
-    """The next epoch; where it begins so soon that devices could hardly read the recipe and fetch a token in time, the
-    one after it, if the log has its directory."""
+def wanted_epoch(epoch_seconds: int, now: float, pace: Pace) -> int:
+    """The next epoch; where it begins before devices of this ``pace`` have taken up what is published ``now``, the one
+    after it. Of later ones no log shows token keys."""
     following = int(now // epoch_seconds) + 1
-    soon = following * epoch_seconds - now < min(SETTLE_SECONDS, SETTLE_SHARE * epoch_seconds)
-    return following + 1 if soon and live.directory(issuer, following + 1) is not None else following
+    return following + (following * epoch_seconds - now < pace.lead_seconds(epoch_seconds))
 
 
-def _free_slot(directory: IssuerDirectory, live: LiveLog) -> int:
+def next_epoch(live: LiveLog, issuer: str, epoch_seconds: int, now: float, pace: Pace) -> int:
+    """``wanted_epoch``, if the log has its directory, else the next one."""
+    wanted = wanted_epoch(epoch_seconds, now, pace)
+    return int(now // epoch_seconds) + 1 if live.directory(issuer, wanted) is None else wanted
+
+
+def is_movable(recipe: Recipe, epoch_seconds: int) -> bool:
+    """Whether its time was left to whoever publishes: it begins with its epoch, which is what ``placed`` does where no
+    start is stated, and neither a series nor a watched event ties it to that."""
+    begins = recipe.token.epoch * epoch_seconds
+    return recipe.interval.start == begins and not is_tied(recipe)
+
+
+def is_tied(recipe: Recipe) -> bool:
+    """Whether a series or a watched event says when it asks."""
+    return recipe.series is not None or isinstance(recipe.question.encoder, Occurrences)
+
+
+def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: Pace, reserved: Reserved = ()) -> Recipe:
+    """``recipe`` at the beginning of the epoch in which it would be placed ``now``; nothing else of it changes. Raises
+    ``UsageError`` as ``placed``."""
+    issuer = recipe.token.issuer
+    epoch = next_epoch(live, issuer, epoch_seconds, now, pace)
+    directory = live.directory(issuer, epoch)
+    if directory is None:
+        raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
+    return _with(recipe, epoch * epoch_seconds, epoch, free_slot(directory, live, reserved))
+
+
+def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Recipe:
+    """``recipe``; with another slot of its epoch where the log gives its own to another recipe. Raises ``UsageError``
+    where all are taken."""
+    token = recipe.token
+    directory = live.directory(token.issuer, token.epoch)
+    places = [(one.recipe.token.issuer, one.recipe.token.epoch, one.recipe.token.slot) for one in live.recipes]
+    if directory is None or (token.issuer, token.epoch, token.slot) not in places:
+        return recipe
+    return _with(recipe, recipe.interval.start, token.epoch, free_slot(directory, live, reserved))
+
+
+def _with(recipe: Recipe, start: int, epoch: int, slot: int) -> Recipe:
+    body = recipe.body()
+    interval, token = {**body["interval"], "start": start}, {**body["token"], "epoch": epoch, "slot": slot}
+    return Recipe.from_body({**body, "interval": interval, "token": token})
+
+
+def free_slot(directory: IssuerDirectory, live: LiveLog, reserved: Reserved = ()) -> int:
+    """The first slot of an epoch that has no recipe in the log and is not ``reserved``; where all are, the one that was
+    reserved first. Raises ``UsageError`` where every slot has a recipe."""
     taken = {
         item.recipe.token.slot
         for item in live.recipes
@@ -135,4 +203,5 @@ def _free_slot(directory: IssuerDirectory, live: LiveLog) -> int:
     free = [key.slot for key in directory.keys if key.slot not in taken]
     if not free:
         raise UsageError(f"all {len(directory.keys)} slots of epoch {directory.epoch} are taken; wait for the next one")
-    return free[0]
+    held = [slot for epoch, slot in reserved if epoch == directory.epoch]
+    return min(free, key=lambda slot: held.index(slot) + 1 if slot in held else 0)

@@ -1,20 +1,20 @@
-"""Whether attester, issuer and aggregators tell one story about the tokens of a slot (P15).
+"""Whether attester, issuer and aggregators report consistent counts for the tokens of a slot (P15).
 
 All counts only grow, and each is durable before what it counts can have an effect elsewhere:
 
     contributions <= devices <= requested,   answered <= issued <= requested,   contributions <= issued
 
 The attester counts a device and its request in the transaction that precedes the request, the issuer a signature before
-it leaves, the attester an answer after it came. So these differences are legitimate, and nothing else is:
+it is sent, the attester an answer after it came. So these differences are legitimate, and no others:
 
 * ``requested`` above ``issued``: requests that never reached the issuer, or that it refused;
-* ``issued`` above ``answered``: answers that were lost, or that the attester had not noted when it crashed;
+* ``issued`` above ``answered``: answers that were lost, or that the attester had not recorded when it crashed;
 * ``requested`` above ``devices``: a device that lost its answer asked again, with the same blinded message: one token;
 * ``devices`` above ``contributions``: devices that were not sampled, did not answer, or were rejected.
 
-The order of reading keeps requests that come meanwhile from looking like a mismatch: what stands on the left of an
-inequality is read before what stands on its right. An attacker who signs or attests fewer tokens than requests failed
-stays within these differences; what the batch may hold is bounded by the rate rule all the same.
+The order of reading keeps requests that arrive meanwhile from looking like a mismatch: the left side of an inequality
+is read before the right side. An attacker who signs or attests fewer tokens than requests failed stays within these
+differences; the content of the batch is still bounded by the rate rule.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _PLACE = ("epoch", "slot")
 
 @dataclass(frozen=True)
 class SlotIssuance:
-    """One slot: what the issuer signed, what the attester released, got back and debited, and what leader and helper
-    (the larger of both) accepted for ``recipe``, the name of its owner ("" where no recipe named it)."""
+    """The counts of one slot: what the issuer signed, what the attester released, got back and debited, and what leader
+    and helper (the larger of both) accepted for ``recipe``, the name of the recipe that owns the slot ("" where no
+    recipe named it)."""
 
     epoch: int
     slot: int
@@ -68,7 +69,7 @@ class SlotIssuance:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The distinct contributions that a recipe's slot brought."""
+    """The distinct contributions to a recipe in its slot."""
 
     place: Place
     recipe: str
@@ -76,7 +77,7 @@ class Accepted:
 
 
 async def read_counts(transport: Transport, service: str, url: str, bearer: str) -> Counts:
-    """The counts of the attester or the issuer at ``url``, for whom its operator's token ``bearer`` opens them. Raises
+    """Read the counts of the attester or the issuer at ``url`` with its operator's token ``bearer``. Raises
     ``TacitError`` and ``TransportError``."""
     page: Any = await call(transport, "GET", url + _PATH, bearer=bearer)
     try:
@@ -88,7 +89,7 @@ async def read_counts(transport: Transport, service: str, url: str, bearer: str)
 
 
 def compare(before: Counts, accepted: Iterable[Accepted], issued: Counts, after: Counts) -> list[SlotIssuance]:
-    """Every slot that anybody counted, in order. Read in the order of the arguments: the attester's page, the
+    """Compare the counts of every slot, in order. The arguments must be read in this order: the attester's page, the
     aggregators', the issuer's, the attester's again."""
     owners = {one.place: one for one in accepted}
     slots = []

@@ -20,9 +20,9 @@ from tacit.recipe.policy import Policy
 
 @dataclass(frozen=True)
 class AccountState:
-    """One account at a moment: as the policy has it (``None``: it has none of this name), what the log's recipes charge
-    to it, in the order of the log, and what that comes to by the accountant of record, as aggregators and devices
-    reckon, and in claims (b), against an aggregator with the relay."""
+    """One account at a moment: the policy's account (``None``: the policy has none of this name), the log's recipes
+    charged to it, in the order of the log, and their total cost: by the accountant of record, as aggregators and
+    devices compute it, and in claims (b), against an aggregator with the relay."""
 
     name: str
     account: Account | None
@@ -33,14 +33,14 @@ class AccountState:
 
     @property
     def remaining(self) -> float:
-        """Epsilon that is left; 0 for an account that is not in the policy."""
+        """The epsilon that is left; 0 for an account that is not in the policy."""
         if self.account is None or self.balance is None:
             return 0.0
         return max(0.0, float(self.account.epsilon) - self.balance.spent)
 
     @property
     def over(self) -> bool:
-        """Whether more is spent than there is, by either balance that the policy limits."""
+        """Whether more is spent than allowed, by either balance that the policy limits."""
         return (self.balance is not None and self.balance.over) or self._over_with_relay
 
     @property
@@ -74,14 +74,14 @@ class AccountState:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Every account of a policy, and every recipe of a log under its own, at a moment (POSIX seconds)."""
+    """Every account of a policy, and every recipe of a log under its account, at a moment (POSIX seconds)."""
 
     at: int
     accounts: tuple[AccountState, ...]
 
     @property
     def over(self) -> bool:
-        """Whether any account is."""
+        """Whether any account is overspent."""
         return any(one.over for one in self.accounts)
 
     def document(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Ledger:
 
 
 def ledger_of(log: LiveLog, policy: Policy, now: float) -> Ledger:
-    """The ledger of ``policy``'s accounts and of all that ``log`` holds, at ``now`` (POSIX seconds)."""
+    """The ledger of ``policy``'s accounts and of all recipes in ``log``, at ``now`` (POSIX seconds)."""
     charges = charges_of(log, now)
     names = sorted({*(policy.accounts or {}), *(charge.account for charge in charges)})
     return Ledger(int(now), tuple(_state(name, policy.account(name), charges, now) for name in names))
@@ -127,7 +127,7 @@ def _recipe_document(charge: Charge) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Whether a recipe would fit into its account, and what would."""
+    """Whether a recipe would fit into its account, and the largest that would."""
 
     charge: Charge
     account: Account
@@ -136,11 +136,11 @@ class Plan:
     largest: Decimal | None
     count: int
     series: str | None = None
-    """Of a round: the series that is charged instead, once for all rounds."""
+    """For a round: the series that is charged instead, once for all rounds."""
     cap: Decimal | None = None
-    """What the policy allows any one recipe to an aggregator, whatever its account has."""
+    """The policy's limit for any single recipe against an aggregator, whatever its account has left."""
     beside: Verdict | None = None
-    """In the balance of claims (b), where the account limits these."""
+    """The verdict in the balance of claims (b), where the account limits these."""
 
     @property
     def fits(self) -> bool:
@@ -177,8 +177,8 @@ def plan(
     series: str | None = None,
     cap: Decimal | None = None,
 ) -> Plan:
-    """Whether ``charge`` fits beside ``charges``, by the accountant of record; ``series``: the name of the series that
-    it is the charge of. ``cap``: the policy's for one recipe."""
+    """Whether ``charge`` fits beside ``charges``, by the accountant of record. ``series``: the name of the series to
+    which the charge belongs. ``cap``: the policy's limit for one recipe."""
     accountant = accountant_of_record()
     verdict, limit = judge(charge, charges, account, accountant), account.with_relay()
     others = [one.with_relay() for one in charges]

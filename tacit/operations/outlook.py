@@ -1,5 +1,5 @@
-"""What a recipe will cost and give, before any device is asked: noise shares (claim, expected error, report size), what
-hides who sends under importance sampling and dummies, and how values are rounded."""
+"""What a recipe will cost and achieve, before any device is asked: noise shares (claim, expected error, report size),
+how well importance sampling and dummies hide who sends, and how values are rounded."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tacit.recipe.rounding import coarse_words, rounding_words
 
 @dataclass(frozen=True)
 class SharesOutlook:
-    """Noise shares. Errors are in units of the result at the expected contributions: ``noise_stderr`` per number,
-    ``sampling_stderr`` at most that of the sample; in importance sampling they are those of a number whose holders take
-    part at the higher rate, at as many contributions. ``epsilon`` is the claim, ``epsilon_half`` claim (b) with half of
-    B honest; sizes are those of one device's measurement and of the leader's input share. ``one_device`` is how far a
-    dishonest device can move a total within what is proved."""
+    """Outlook for noise shares. Errors are in units of the result at the expected contributions: ``noise_stderr`` per
+    number, ``sampling_stderr`` an upper bound for that of the sample; in importance sampling they are those of a number
+    whose holders take part at the higher rate, at that number of contributions. ``epsilon`` is the claim,
+    ``epsilon_half`` claim (b) with half of B honest; sizes are those of one device's measurement and of the leader's
+    input share. ``one_device`` is how far a dishonest device can move a total within what is proved."""
 
     scale: int
     flips: int
@@ -39,10 +39,10 @@ class SharesOutlook:
 
 @dataclass(frozen=True)
 class Hiding:
-    """Importance sampling and dummies. ``count_epsilon``: what the number of messages adds to claim (a) before
-    sampling; ``unfilled_epsilon``: what it tells alone of a batch that need not fill; ``dummies_epsilon``: whether a
-    device sent, against somebody who knows which others took part (of these three ``None``: not hidden);
-    ``part_epsilon``: what it tells the relay about an answer that its device sent, or did not."""
+    """Outlook for importance sampling and dummies. ``count_epsilon``: what the number of messages adds to claim (a)
+    before sampling; ``unfilled_epsilon``: what that number alone reveals in a batch that need not fill;
+    ``dummies_epsilon``: whether a device sent, against an observer who knows which others took part (``None`` in these
+    three: not hidden). ``part_epsilon``: what the relay learns about an answer from whether its device sent."""
 
     count_epsilon: float | None
     unfilled_epsilon: float | None
@@ -52,14 +52,14 @@ class Hiding:
 
 @dataclass(frozen=True)
 class Rounding:
-    """In words, how values are rounded, and a warning where that is coarse for their range; ``None``: nothing to
-    say."""
+    """How values are rounded, in words, and a warning where that is coarse for their range; ``None``: nothing to
+    report."""
 
     words: str | None
     coarse: str | None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{rounding: ..., warnings: [...]}``, each where there is something to say."""
+        """As JSON: ``{rounding: ..., warnings: [...]}``, each only where it is set."""
         return {
             **({"rounding": self.words} if self.words else {}),
             **({"warnings": [self.coarse]} if self.coarse else {}),
@@ -69,7 +69,7 @@ class Rounding:
 @dataclass(frozen=True)
 class Outlook:
     """``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies, ``watched`` where devices
-    watch an event, ``None`` for other recipes."""
+    watch an event; ``None`` where it does not apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
@@ -77,8 +77,8 @@ class Outlook:
     watched: WatchedOutlook | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each where
-        there is something to say."""
+        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each only where
+        it is set."""
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
@@ -88,7 +88,7 @@ class Outlook:
 
 
 def outlook(recipe: Recipe) -> Outlook:
-    """The outlook of ``recipe``. Raises ``Refusal`` for one from which nothing can be derived."""
+    """The outlook of ``recipe``. Raises ``Refusal`` where it cannot be computed."""
     randomizer = randomizer_of(recipe)
     watched = watched_outlook(recipe)
     shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) and watched is None else None
@@ -96,7 +96,7 @@ def outlook(recipe: Recipe) -> Outlook:
 
 
 def rounding_of(recipe: Recipe) -> Rounding:
-    """How ``recipe``'s devices round."""
+    """How ``recipe``'s devices round values."""
     return Rounding(rounding_words(recipe.question), coarse_words(recipe))
 
 

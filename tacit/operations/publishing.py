@@ -1,7 +1,7 @@
-"""Putting a document into the log as its analyst. Signing and sending are apart, so that the key may be offline.
+"""Publishing a document in the log as its analyst. Signing and sending are separate, so that the key may be offline.
 
-Whoever holds the key turns a document into a leaf, and whoever has a connection hands in the leaf, of which not a byte
-can change.
+The holder of the key turns a document into a signed leaf; anyone with a connection can then send the leaf, no byte of
+which can be changed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
 
 
 def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
-    """The leaf of ``document``, signed with its analyst's ``key``. Raises ``UsageError`` for another key, whose
-    signature nobody would accept, and ``TransportError`` where the key's token makes none."""
+    """Make the leaf of ``document``, signed with its analyst's ``key``. Raises ``UsageError`` for another key, whose
+    signature nobody would accept, and ``TransportError`` where the token that holds the key does not sign."""
     kind = LeafType.SERIES if isinstance(document, Series) else LeafType.RECIPE
     analyst = _parties_of(document).analyst
     if b64url(key.public) != analyst.signing_key:
@@ -29,8 +29,8 @@ def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
 
 
 def read_leaf(data: bytes, name: str) -> SignedLeaf | None:
-    """The signed leaf in a file, canonical or not; None where it holds something else, such as a document that is yet
-    to be signed. Raises ``UsageError`` for a leaf that cannot be read."""
+    """The signed leaf in a file, canonical or not; None where the file holds something else, such as an unsigned
+    document. Raises ``UsageError`` for a leaf that cannot be read."""
     try:
         envelope = parse_json(data, name)
         if not isinstance(envelope, dict) or envelope.keys() != Envelope.model_fields.keys():
@@ -41,14 +41,16 @@ def read_leaf(data: bytes, name: str) -> SignedLeaf | None:
 
 
 def verified_document(leaf: SignedLeaf) -> Recipe | Series:
-    """The recipe or the series that its analyst signed, as the log will look at it before anything else. Raises
-    ``DecodeError`` where it holds neither, and ``Refusal`` (``leaf-signature``) where somebody else signed it."""
+    """The recipe or series in a leaf, verified as the log does before anything else. Raises ``DecodeError`` where it
+    holds neither, and ``Refusal`` (``leaf-signature``) where another party signed it."""
     if leaf.type is LeafType.RECIPE:
         document: Recipe | Series = Recipe.from_body(leaf.body)
     elif leaf.type is LeafType.SERIES:
         document = Series.from_body(leaf.body)
     else:
-        raise DecodeError(f"a leaf {leaf.type.value} is its service's to publish; an analyst's are recipe and series")
+        raise DecodeError(
+            f"a leaf {leaf.type.value} is published by its service; an analyst can publish a recipe or a series"
+        )
     analyst = _parties_of(document).analyst
     if leaf.signer != analyst.operator:
         raise Refusal("leaf-signature", f"signed by {leaf.signer}; the analyst {analyst.operator} must sign it")
@@ -61,12 +63,12 @@ def verified_document(leaf: SignedLeaf) -> Recipe | Series:
 
 
 async def send_leaf(transport: Transport, server: str, leaf: SignedLeaf) -> int:
-    """Hand ``leaf`` to the log at ``server``; the index of its entry, which is the same where the log holds the leaf
-    already. Raises as ``tacit.operations.services.call``."""
+    """Send ``leaf`` to the log at ``server``; return the index of its entry, which is the same if the log already holds
+    it. Raises as ``tacit.operations.services.call``."""
     answer = await call(transport, "POST", f"{server}/v1/leaves", body=leaf.encode())
     index = answer.get("index") if isinstance(answer, dict) else None
     if not isinstance(index, int):
-        raise DecodeError(f"{server}: the log's answer names no index")
+        raise DecodeError(f"{server}: the log's answer has no index")
     return index
 
 

@@ -1,4 +1,4 @@
-"""Asking a collector for batches, and what it has released."""
+"""Requesting batches from a collector, and reading the results that it has released."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from tacit.recipe.response import stated, with_response
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
 """Refusals that leaves which are still to come may lift."""
+PASSING = WAITING_RULES | {"unrecognizedTask", "invalidTask", "outdatedConfig"}
+"""Refusals after which the same collection may be released later: leaves, or a server's opt-in, are still to come."""
 RELEASED, REFUSED = "released", "refused"
 
 
 @dataclass(frozen=True)
 class CollectorAccess:
-    """Where an operator's collector is, the recipe server it reads, and ``token``, which gives the bearer token that
-    opens it at that moment."""
+    """The address of an operator's collector, the recipe server that it reads, and ``token``, which returns the current
+    bearer token for it."""
 
     url: str
     recipe_server: str
@@ -29,26 +31,26 @@ class CollectorAccess:
 
     @property
     def bearer(self) -> str:
-        """The token at this moment."""
+        """The current token."""
         return self.token()
 
 
 def rule_of(collection: Mapping[str, Any]) -> str:
-    """The rule that a collection's last attempt met; empty where it met none."""
+    """The rule that refused a collection's last attempt; empty where none did."""
     return str(collection.get("rule", "")).rsplit(":", 1)[-1]
 
 
 def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Results as they were released."""
+    """Sort results in the order of their release."""
     return sorted(map(dict, documents), key=lambda one: (one["released_at"], one["name"], one["batch"]))
 
 
 async def collected(
     transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, *, wait: float, asked: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Ask for a recipe's batch and wait ``wait`` seconds at most: the collection, and the results if it was released
-    (none: not yet). ``asked``: how many devices were asked, where that is known better than the recipe states it.
-    Raises ``Refusal`` where it was refused, and as ``tacit.operations.services.call``."""
+    """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and the results if it was
+    released (empty: not yet). ``asked``: how many devices were asked, where that is known better than the recipe states
+    it. Raises ``Refusal`` where it was refused, and as ``tacit.operations.services.call``."""
     until = clock.now() + wait
     collection = await _asked(transport, at, recipe_hash, clock, until)
     while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
@@ -65,7 +67,7 @@ async def collected(
 async def _asked(
     transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, until: float
 ) -> dict[str, Any]:
-    """The collection, asked for again while the collector has not seen the recipe or its opt-ins in the log."""
+    """Request the collection, repeatedly while the collector has not seen the recipe or its opt-ins in the log."""
     body = json.dumps({"recipe_hash": recipe_hash}).encode()
     while True:
         try:
@@ -84,7 +86,7 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
         document = await call(transport, "GET", f"{at.url}/v1/results{place}", bearer=at.bearer)
     except Abort as problem:
         if place and problem.status == 404:
-            return []  # of this recipe nothing was released yet
+            return []  # nothing of this recipe was released yet
         raise
     return list(document["results"])
 
@@ -92,8 +94,8 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
 async def released(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
-    """Results in the order of their release; of one recipe, of which ``asked`` devices were asked where that is
-    given. Raises as ``tacit.operations.services.call``."""
+    """Results in the order of their release, optionally of one recipe only; ``asked`` is the number of devices that
+    were asked, where it is known. Raises as ``tacit.operations.services.call``."""
     found = in_order(await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}"))
     if asked is None or recipe_hash is None:
         return found

@@ -1,4 +1,4 @@
-"""Whether the servers behind services answer: databases, Redis, the broker, each asked as the services would."""
+"""Whether the servers behind services answer: databases, Redis, the broker, each contacted as the services would."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """A kind of server, the services that use it, and what is wrong or worth knowing."""
+    """A kind of server, the services that use it, and what is wrong or notable."""
 
     name: str
     used_by: list[str]
@@ -34,7 +34,7 @@ class ServerStatus:
 
 
 async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
-    """Ask every server that a configuration names; ``configs`` are the services' files by name."""
+    """Check every server that a configuration names; ``configs`` are the services' files by name."""
     checks = [
         _checked(configs, "postgres", ("database_file",), _database),
         _checked(configs, "redis", ("queue", "replay_window"), _redis),
@@ -46,7 +46,8 @@ async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
 async def _checked(
     configs: Mapping[str, Path], name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
 ) -> ServerStatus | None:
-    """``check`` with the folder of every service that has one of ``members``, and its value; None where none has."""
+    """Run ``check`` with the folder of every service that has one of ``members``, and its value; None where none
+    has."""
     used: dict[str, Awaitable[str]] = {}
     for service, config in configs.items():
         body = json.loads(config.read_text())
@@ -79,7 +80,7 @@ async def _redis(folder: Path, settings: dict[str, str]) -> str:
 
 
 async def _broker(folder: Path, settings: dict[str, str]) -> str:
-    """What the broker retains of the recipe server's announcements, which also says that both work."""
+    """Read the recipe server's announcement that the broker retains, which shows that both work."""
     failed = asyncio.Event()
     announcer = make_announcer(
         parse_config(settings, AnnouncerConfig, base=folder),

@@ -23,7 +23,7 @@ from tacit.tlog.pages import PagedReader
 
 
 class NoAnswerError(TransportError):
-    """Nobody answers at an address; ``brief`` is the fact without advice."""
+    """Nothing answers at an address; ``brief`` states that without advice."""
 
     def __init__(self, url: str, cause: Exception) -> None:
         self.brief = f"{url} does not answer"
@@ -31,8 +31,8 @@ class NoAnswerError(TransportError):
 
 
 async def call(transport: Transport, method: str, url: str, *, body: bytes = b"", bearer: str | None = None) -> Any:
-    """One exchange with a service; the JSON of a successful answer. Raises ``Abort`` for a problem document (its
-    title names the rule of a refusal) and ``NoAnswerError`` where nobody answers."""
+    """Make one request to a service and return the JSON of a successful answer. Raises ``Abort`` for a problem document
+    (its title names the rule of a refusal) and ``NoAnswerError`` where nothing answers."""
     headers = {"Content-Type": JSON} if body else {}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
@@ -43,7 +43,7 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
 
 
 async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any]]:
-    """Whether the service at ``url`` is ready, and its page. Raises as ``call`` does."""
+    """Whether the service at ``url`` is ready, and its readiness page. Raises as ``call`` does."""
     answer = await _answer(transport, "GET", f"{url}/readyz")
     page = _json(answer, url) if answer.headers.get("content-type", "").startswith(JSON) else None
     if answer.status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE) or not isinstance(page, dict):
@@ -52,7 +52,7 @@ async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any
 
 
 async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None) -> bytes:
-    """What lies at ``url``, for ``bearer`` where it asks for that. Raises as ``call`` does."""
+    """The bytes at ``url``, requested with ``bearer`` if given. Raises as ``call`` does."""
     headers = None if bearer is None else {"Authorization": f"Bearer {bearer}"}
     answer = await _answer(transport, "GET", url, headers)
     if answer.status != 200:
@@ -98,7 +98,7 @@ async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
 
 
 async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
-    """What the recipe server says of a recipe, and the recipe itself: its hash and its analyst's signature are
+    """What the recipe server reports about a recipe, and the recipe itself, whose hash and analyst's signature are
     checked. Raises ``CryptoError`` or ``DecodeError``."""
     document = await call(transport, "GET", f"{server}/v1/recipes/{recipe_hash}")
     leaf = SignedLeaf.decode(unb64url(document["leaf"]))
@@ -110,7 +110,7 @@ async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> 
 
 
 async def verified_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
-    """The log of the recipe server at ``server`` as of now: checkpoint, inclusion and signatures checked. Raises
+    """The current log of the recipe server at ``server``: checkpoint, inclusion and signatures are checked. Raises
     ``Refusal``, and as ``call`` does."""
 
     async def get(path: str) -> bytes:
@@ -120,8 +120,8 @@ async def verified_log(transport: Transport, server: str, key: NoteKey, policy: 
 
 
 async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
-    """Every leaf of that log since its beginning: they are the checkpoint's, and each is signed. Raises ``Refusal`` or
-    ``NoAnswerError``."""
+    """Every leaf of that log since its beginning, checked against the checkpoint; each leaf's signature is verified.
+    Raises ``Refusal`` or ``NoAnswerError``."""
     log = WholeLog(transport, server, key)
     try:
         await log.read(await log.checkpoint(), 0)

@@ -1,6 +1,6 @@
-"""What a deployment is doing: its processes, its servers, and per task where the reports are.
+"""The state of a deployment: its processes, its servers, and per task where the reports are.
 
-Everything is asked of the services themselves, as their operator; nothing here looks into a database.
+Everything is requested from the services themselves, as their operator; nothing here reads a database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessAt:
-    """A process of a deployment: what people call it, its address, and its process id where it runs beside us."""
+    """A process of a deployment: its label, its address, and its process id where it runs on this machine."""
 
     label: str
     url: str
@@ -36,8 +36,8 @@ class ProcessAt:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What an operator asks: every process; the services' addresses and configuration files by name; and what opens the
-    status pages of a service."""
+    """What is queried: every process; the services' addresses and configuration files by name; and the credentials for
+    the status pages of a service."""
 
     processes: Sequence[ProcessAt]
     urls: Mapping[str, str]
@@ -47,8 +47,8 @@ class Deployment:
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One process. ``up``: it answers; ``ready``: it can do its work, or else ``detail`` says why not. ``pid`` is its
-    process id where it runs beside us."""
+    """The state of one process. ``up``: it answers; ``ready``: it can do its work, or else ``detail`` says why not.
+    ``pid`` is its process id where it runs on this machine."""
 
     name: str
     url: str
@@ -61,7 +61,7 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One recipe as its leader, or the analyzer where its model has one server, sees it; ``leader``, ``helper`` and
+    """One recipe as seen by its leader, or by the analyzer where its model has one server. ``leader``, ``helper`` and
     ``analyzer`` hold their status pages, or nothing; ``place`` is the epoch and slot of its tokens; ``asked_until`` the
     POSIX second until which devices decide to take part."""
 
@@ -77,22 +77,22 @@ class TaskStatus:
 
     @property
     def accepted(self) -> Accepted | None:
-        """Its distinct contributions, by the count of whichever server has more; ``None`` where none serves it."""
+        """Its distinct contributions, by the larger count of its servers; ``None`` where no server serves it."""
         pages = (self.leader, self.helper, self.analyzer)
         counts = [int(page.get("distinct_nullifiers", 0)) for page in pages if page]
         return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
 
     @property
     def failing(self) -> list[dict[str, Any]]:
-        """Aggregation jobs that do not go on, each with its cause."""
+        """Aggregation jobs that do not progress, each with its cause."""
         found: list[dict[str, Any]] = self.leader.get("failing_jobs", [])
         return found
 
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """Everything. ``problems`` is empty where all is well. ``tasks_known``: the leader and the log said which there
-    are."""
+    """The state of the whole deployment. ``problems`` is empty where all is well. ``tasks_known``: leader and log both
+    answered, so the list of tasks is complete."""
 
     processes: list[ProcessStatus]
     servers: list[ServerStatus]
@@ -103,7 +103,7 @@ class DeploymentStatus:
 
     @property
     def problems(self) -> list[str]:
-        """One line per thing that a person should look at."""
+        """One line for each problem that needs a person's attention."""
         lines = [f"{one.name} is down: {one.detail}" for one in self.processes if not one.up]
         lines += [f"{one.name} is not ready: {one.detail}" for one in self.processes if one.up and not one.ready]
         lines += [f"{one.name}: {one.detail}" for one in self.processes if one.ready and one.detail]
@@ -111,7 +111,7 @@ class DeploymentStatus:
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
             lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []
-            lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not going on"] if task.failing else []
+            lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not progressing"] if task.failing else []
         for slot in self.issuance:
             name = f"{slot.recipe}, slot" if slot.recipe else "slot"
             lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
@@ -124,7 +124,8 @@ class DeploymentStatus:
 
 
 async def deployment_status(deployment: Deployment, transport: Transport) -> DeploymentStatus:
-    """Ask everybody. What does not answer is part of the answer; a mismatch of issuance counts is logged too."""
+    """Query all processes and servers. Failure to answer is part of the result; a mismatch of issuance counts is also
+    logged."""
     asked = [process_status(transport, one.label, one.url, one.pid) for one in deployment.processes]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(deployment.configs))
     up = {one.name for one in processes if one.up}
@@ -148,7 +149,7 @@ async def _counts(deployment: Deployment, transport: Transport, service: str) ->
 
 
 async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
-    """The answer; where there is none, ``None`` and a trouble."""
+    """Await an answer; where there is none, return ``None`` and add to ``troubles``."""
     try:
         return await asked
     except (TransportError, TacitError) as error:
@@ -157,14 +158,14 @@ async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None
 
 
 async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
-    """How the process at ``url`` is, by its own word."""
+    """The state of the process at ``url`` as it reports it."""
     try:
         ready, found = await readiness(transport, url)
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
     words = [str(found["trouble"])] if found.get("trouble") else []
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
-        words.append(f"{_count(int(count), 'call')} as {role} with a certificate of another name refused")
+        words.append(f"{_count(int(count), 'call')} as {role} refused because the certificate has another name")
     return ProcessStatus(
         label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready
     )
@@ -190,7 +191,7 @@ async def _served(
 
     async def counts(server: str, task_id: str) -> dict[str, Any]:
         url = f"{deployment.urls[server]}/v1/tasks/{task_id}/status"
-        with contextlib.suppress(Abort):  # not active there, or not any more
+        with contextlib.suppress(Abort):  # not active there, or no longer
             found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[server])
             return found
         return {}
@@ -206,7 +207,8 @@ async def _served(
 
 
 def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str, dict[str, Any]]) -> TaskStatus:
-    """``row``: a server's; ``recipe``: its summary in the log, or nothing; ``pages``: status pages by server."""
+    """``row``: the server's entry; ``recipe``: its summary in the log, or nothing; ``pages``: status pages by
+    server."""
     recipe_hash = row["recipe_hash"]
     token = recipe.get("token")
     place = None if token is None else (int(token["epoch"]), int(token["slot"]))
@@ -218,7 +220,7 @@ def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str,
 
 
 def _short(error: Exception) -> str:
-    """What went wrong, without advice."""
+    """Describe an error without advice."""
     return error.brief if isinstance(error, NoAnswerError) else str(error) or type(error).__name__
 
 

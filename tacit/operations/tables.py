@@ -1,7 +1,7 @@
-"""Released results as a table: one row per answer of each batch, for spreadsheets, pandas and whatever reads Parquet.
+"""Released results as a table: one row per answer of each batch, for spreadsheets, pandas and readers of Parquet.
 
-CSV needs the standard library alone. Arrow, Parquet and data frames come with the extra ``operator``, which is imported
-when one is asked for.
+CSV needs only the standard library. Arrow, Parquet and data frames need the extra ``operator``, which is imported when
+one of them is requested.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ COLUMNS = {
     "mechanism": TEXT,
     "by_adversary": TEXT,
 }
-"""Every column and what it holds. Times are POSIX seconds (UTC); ``epsilon`` is the claim that is charged, empty where
-it is unbounded, and ``by_adversary`` the claims against everybody as a JSON object. What a result does not tell is
-empty."""
+"""Every column and its type. Times are POSIX seconds (UTC); ``epsilon`` is the claim that is charged, empty where it is
+unbounded, and ``by_adversary`` the claims against all adversaries as a JSON object. A value that the result does not
+contain is empty."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 EXTRA = "operator"
-"""With which Arrow, Parquet and data frames come."""
+"""The extra that provides Arrow, Parquet and data frames."""
 
 
 def result_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -73,8 +73,8 @@ def _row(document: Mapping[str, Any], bucket: Mapping[str, Any]) -> dict[str, An
 
 
 def csv_bytes(results: Iterable[Mapping[str, Any]]) -> bytes:
-    """The rows as CSV (RFC 4180) in UTF-8, under the names of ``COLUMNS``. A text that a spreadsheet would take for a
-    formula has an apostrophe before it."""
+    """The rows as CSV (RFC 4180) in UTF-8, with the names of ``COLUMNS`` as header. A text that a spreadsheet would
+    take for a formula gets a leading apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(COLUMNS)
@@ -98,7 +98,7 @@ def _is_number(text: str) -> bool:
 
 def arrow_table(results: Iterable[Mapping[str, Any]]) -> Any:
     """The rows as a ``pyarrow.Table``; times are timestamps in UTC. Raises ``UsageError`` without the extra."""
-    require_extra("a table of Arrow", EXTRA, "pyarrow")
+    require_extra("an Arrow table", EXTRA, "pyarrow")
     arrow = importlib.import_module("pyarrow")
     kinds = {
         TEXT: arrow.string(),

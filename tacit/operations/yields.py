@@ -1,11 +1,11 @@
-"""How far a recipe's batch is filled, as its analyst may know it, and when it may be expected to hold B contributions.
+"""How far a recipe's batch is filled, as its analyst may know it, and when it is expected to hold B contributions.
 
-Until a batch is released its analyst has the looks of ``tacit.aggregator.filling`` and nothing else: tenths of B with
-noise. From these, and from the law by which devices draw the times at which they send (``tacit.recipe.asking``),
-follows how many contributions M the interval will bring. M has a flat prior from 0 to twice the recipe's expected
-contributions, above which nothing is released (P15); a look at which the share s of senders was due has seen Bin(M, s)
-contributions, normally approximated, plus its noise. Intervals hold 95 % of what is then left, and so are wide while
-little is known. What the recipe states as expected is no evidence, and enters nothing but the prior's end.
+Until a batch is released its analyst only has the looks of ``tacit.aggregator.filling``: tenths of B with noise. These,
+and the distribution of the times at which devices send (``tacit.recipe.asking``), determine how many contributions M
+the interval is expected to bring. M has a flat prior from 0 to twice the recipe's expected contributions, above which
+nothing is released (P15). A look taken when a share s of the senders was due has seen Bin(M, s) contributions, normally
+approximated, plus its noise. Intervals hold 95 % of the posterior, so they are wide while little is known. The number
+that the recipe states as expected is not evidence; it is used only for the end of the prior.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tacit.roles.batches import RATE_FACTOR
 
 CONFIDENCE = 0.95
 _POINTS = 400
-"""Values of M that are looked at."""
+"""Number of values of M that are evaluated."""
 _NODES = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-"""Deviations and weights that stand for a normal number (Gauss and Hermite)."""
+"""Nodes and weights for a normal distribution (Gauss-Hermite quadrature)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``contributions``: what the interval will bring, between ``least`` and ``most``; ``chance``: that it is B at
-    least. ``at``, ``earliest``, ``latest``: POSIX seconds at which B is reached, None where that is not before the
-    end."""
+    """``contributions``: the expected number in the interval, between ``least`` and ``most``; ``chance``: the
+    probability that it is at least B. ``at``, ``earliest``, ``latest``: POSIX seconds at which B is reached, None where
+    that is not before the end."""
 
     contributions: int
     least: int
@@ -49,11 +49,13 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """A recipe's yield against B. ``contributions`` is ``exact`` once a batch was released, before that a multiple of
-    B/10 with noise (0 where nothing was told yet), true between ``least`` and ``most`` at POSIX second ``at``.
+    """A recipe's yield against B. ``contributions`` is ``exact`` once a batch was released; before that it is a
+    multiple of B/10 with noise (0 without a look), and the true number lies between ``least`` and ``most`` at POSIX
+    second ``at``.
 
-    ``due``: the share of senders whose time has come; ``next_at``: when more may be known; ``epsilon``: what all that
-    is told before the release says at most about whether one device's report was counted."""
+    ``due``: the share of senders whose time has come; ``next_at``: when the next look is available; ``epsilon``: the
+    most that all looks before the release reveal about whether one device's report was counted.
+    """
 
     min_batch_size: int
     expected_contributions: int
@@ -70,7 +72,7 @@ class Yield:
 
     @property
     def reached(self) -> bool:
-        """Whether B is reached, as far as is told."""
+        """Whether B is reached, as far as the looks show."""
         return self.contributions >= self.min_batch_size
 
     def document(self) -> dict[str, Any]:
@@ -96,7 +98,7 @@ async def read_yield(
 
 
 async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, now: float) -> tuple[Recipe, Yield]:
-    """A logged recipe and its yield: that of its newest release, where there is one. Raises as
+    """A logged recipe and its yield; the yield is that of its newest release, where there is one. Raises as
     ``tacit.operations.services.call``."""
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
     results = await released(transport, at, recipe_hash)
@@ -105,7 +107,7 @@ async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, 
 
 
 def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int | None = None) -> Yield:
-    """The yield by what was told: the looks, nothing yet (None), or the exact size of what was ``released``."""
+    """The yield from the looks, from nothing yet (None), or from the exact size of what was ``released``."""
     size, interval = recipe.batch.min_batch_size, recipe.interval
     looks = () if filling is None or released is not None else filling.looks
     told = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
@@ -127,7 +129,8 @@ def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int 
 
 
 def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
-    """What the newest look told, and between what the count was then with ``CONFIDENCE``; None: no bound."""
+    """The count of the newest look, and the bounds on the true count at that time with ``CONFIDENCE``; None: no
+    bound."""
     if not looks:
         return 0, 0, None
     tenths = looks[-1].tenths
@@ -137,7 +140,7 @@ def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
 
 
 def forecast(recipe: Recipe, looks: Sequence[Look]) -> Forecast:
-    """What ``looks`` let expect of the whole interval."""
+    """What ``looks`` predict for the whole interval."""
     size, most = recipe.batch.min_batch_size, RATE_FACTOR * recipe.batch.expected_contributions
     totals = [most * (point + 0.5) / _POINTS for point in range(_POINTS)]
     seen = [(one.tenths, sent_share(recipe.interval, one.at)) for one in looks]
@@ -159,7 +162,7 @@ def forecast(recipe: Recipe, looks: Sequence[Look]) -> Forecast:
 
 
 def _quantile(values: Sequence[float], weights: Sequence[float], wanted: float) -> float:
-    """The first of ``values`` up to which the weights come to ``wanted``."""
+    """The first of ``values`` at which the cumulative weight reaches ``wanted``."""
     total = 0.0
     for value, weight in zip(values, weights, strict=True):
         total += weight
@@ -169,7 +172,7 @@ def _quantile(values: Sequence[float], weights: Sequence[float], wanted: float) 
 
 
 def _reached_at(recipe: Recipe, total: float) -> int | None:
-    """When the B-th of ``total`` contributions is expected; None: never."""
+    """The time at which the B-th of ``total`` contributions is expected; None: never."""
     size = recipe.batch.min_batch_size
     if total < size:
         return None
@@ -178,19 +181,19 @@ def _reached_at(recipe: Recipe, total: float) -> int | None:
 
 
 def _log_likelihood(tenths: int, total: float, share: float, size: int) -> float:
-    """How likely a look tells ``tenths`` where ``total`` devices send, of which ``share`` have been due."""
+    """The log-likelihood of a look of ``tenths`` where ``total`` devices send, of which ``share`` have been due."""
     scale, spread = size / STEPS, math.sqrt(total * share * (1 - share))
     found = sum(weight * _told(tenths, total * share + node * spread, scale) for node, weight in _NODES)
     return math.log(max(found, 1e-300))
 
 
 def _told(tenths: int, count: float, scale: float) -> float:
-    """The probability that ``tenths`` are told of a count, by the continuous form of the noise."""
+    """The probability that a look of a count gives ``tenths``, by the continuous form of the noise."""
     low = -math.inf if tenths == 0 else tenths * scale - count
     high = math.inf if tenths == STEPS else (tenths + 1) * scale - count
     return _laplace(high / scale) - _laplace(low / scale)
 
 
 def _laplace(x: float) -> float:
-    """The distribution function of Laplace's law with scale 1."""
+    """The distribution function of the Laplace distribution with scale 1."""
     return 0.5 * math.exp(x) if x < 0 else 1 - 0.5 * math.exp(-x)

@@ -1,4 +1,4 @@
-"""Small integers out of the exponent, by baby steps and giant steps."""
+"""Discrete logarithms of small integers, by baby steps and giant steps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tacit.panprivate.group import Group
 from tacit.panprivate.ristretto import RISTRETTO255
 
 MAX_VALUES = 2**32
-"""The widest range that is searched: a table of 2^16 elements and as many steps at the worst."""
+"""The widest range that is searched: a table of 2^16 elements and as many steps in the worst case."""
 
 
 class DiscreteLogarithm:
-    """Finds m in ``low`` to ``high`` (both included) from mG: a table of about the root of their number, and as many
-    additions at most. The time tells m: for a server that sees it anyway. ``ValueError`` for a range that is empty or
-    of more than ``MAX_VALUES``."""
+    """Finds m in ``low`` to ``high`` (both included) from mG, with a table of about the square root of the range and at
+    most as many additions. The time depends on m, so it is only for a server that sees m anyway. ``ValueError`` for a
+    range that is empty or holds more than ``MAX_VALUES``."""
 
     def __init__(self, low: int, high: int, group: Group = RISTRETTO255) -> None:
         if low > high:
@@ -45,4 +45,4 @@ class DiscreteLogarithm:
             if baby is not None and (offset := giant * self._step + baby) < self._values:
                 return self._low + offset
             rest = self._group.subtract(rest, self._giant)
-        raise CryptoError("the ciphertext decrypts to no number in the range that it may have")
+        raise CryptoError("the ciphertext does not decrypt to a number in the expected range")

@@ -1,12 +1,12 @@
-"""ElGamal encryption that can be rerandomised and added to (Local Pan-Privacy, Definitions 2.7, 2.8 and B.1).
+"""ElGamal encryption with rerandomisation and addition (Local Pan-Privacy, Definitions 2.7, 2.8 and B.1).
 
 With the private key x and the public key H = xG, an encryption of the element M is (rG, M + rH) for a uniform r. A
-rerandomisation adds an encryption of the identity: its r is uniform again, so that it has *the same distribution* as a
-fresh encryption of M, and the paper's repeated rerandomisations of something fresh are one fresh encryption (section
-4.1). Whoever can tell two encryptions apart without x solves the decisional Diffie-Hellman problem.
+rerandomisation adds an encryption of the identity: its r is uniform again, so it has *the same distribution* as a fresh
+encryption of M, and the paper's repeated rerandomisations of a fresh encryption amount to one fresh encryption (section
+4.1). Telling two encryptions apart without x means solving the decisional Diffie-Hellman problem.
 
-Anybody can change what a ciphertext holds (it is malleable on purpose). What is sent to a server is therefore sealed
-to it as a whole, and the server checks what it decrypts to.
+Anybody can change what a ciphertext holds (it is malleable on purpose). What is sent to a server is therefore sealed to
+it as a whole, and the server checks what it decrypts to.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def ciphertext_size(group: Group = RISTRETTO255) -> int:
 
 
 def decode_ciphertext(data: bytes, group: Group = RISTRETTO255) -> Ciphertext:
-    """A ciphertext from outside. Its ephemeral element must not be the identity: that one happens by chance once in
-    2^252 encryptions and leaves the plaintext bare. Raises ``DecodeError``."""
+    """Decode a ciphertext from outside. Its ephemeral element must not be the identity, which would leave the plaintext
+    in the clear (and happens by chance once in 2^252 encryptions). Raises ``DecodeError``."""
     size = group.element_size
     if len(data) != 2 * size:
-        raise DecodeError(f"{len(data)} bytes are no ciphertext; {2 * size} are")
+        raise DecodeError(f"{len(data)} bytes are not a ciphertext, which has {2 * size}")
     ephemeral = group.checked_element(data[:size])
     if hmac.compare_digest(ephemeral, group.identity):
         raise DecodeError("the ciphertext holds its plaintext in the clear")
@@ -51,7 +51,7 @@ def decode_ciphertext(data: bytes, group: Group = RISTRETTO255) -> Ciphertext:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What a device encrypts to; not the identity, under which everything would be in the clear."""
+    """The key to which a device encrypts; not the identity, under which everything would be in the clear."""
 
     element: bytes
     group: Group = field(default=RISTRETTO255, repr=False, compare=False)
@@ -59,7 +59,7 @@ class PublicKey:
     def __post_init__(self) -> None:
         self.group.checked_element(self.element)
         if self.element == self.group.identity:
-            raise DecodeError("the identity is no public key")
+            raise DecodeError("the identity is not a valid public key")
 
     def encrypt(self, element: bytes, entropy: Entropy) -> Ciphertext:
         """A fresh encryption of a group element."""
@@ -68,23 +68,24 @@ class PublicKey:
         return Ciphertext(group.times_base(r), group.add(element, group.times(r, self.element)))
 
     def encrypt_number(self, number: bytes, entropy: Entropy) -> Ciphertext:
-        """A fresh encryption of a scalar in the exponent: of its multiple of the generator."""
+        """A fresh encryption of a scalar in the exponent, that is, of the scalar's multiple of the generator."""
         return self.encrypt(self.group.times_base(number), entropy)
 
     def rerandomise(self, ciphertext: Ciphertext, entropy: Entropy) -> Ciphertext:
-        """Another encryption of the same element, distributed as a fresh one. Raises ``CryptoError`` where half of
-        the result is the identity: libsodium's sum with something that is no element, and by chance never."""
+        """Another encryption of the same element, distributed like a fresh one. Raises ``CryptoError`` where half of
+        the result is the identity: libsodium returns this for a sum with a non-element, and it never happens by chance.
+        """
         group = self.group
         r = group.random_scalar(entropy)
         ephemeral = group.add(ciphertext.ephemeral, group.times_base(r))
         masked = group.add(ciphertext.masked, group.times(r, self.element))
         if group.identity in (ephemeral, masked):
-            raise CryptoError("what was to be rerandomised is no ciphertext")
+            raise CryptoError("the input of the rerandomisation is not a ciphertext")
         return Ciphertext(ephemeral, masked)
 
 
 def add(first: Ciphertext, second: Ciphertext, group: Group = RISTRETTO255) -> Ciphertext:
-    """An encryption of the sum of what both hold under one key; not a fresh one."""
+    """An encryption of the sum of both plaintexts, which must be under the same key; it is not fresh."""
     return Ciphertext(
         group.add(first.ephemeral, second.ephemeral),
         group.add(first.masked, second.masked),
@@ -92,14 +93,14 @@ def add(first: Ciphertext, second: Ciphertext, group: Group = RISTRETTO255) -> C
 
 
 def multiply(scalar: bytes, ciphertext: Ciphertext, group: Group = RISTRETTO255) -> Ciphertext:
-    """An encryption of the scalar's multiple; not a fresh one, and in the clear for the scalar zero: add a fresh
-    encryption before anybody sees it."""
+    """An encryption of the scalar's multiple of the plaintext. It is not fresh, and in the clear for the scalar zero:
+    add a fresh encryption before anybody sees it."""
     return Ciphertext(group.times(scalar, ciphertext.ephemeral), group.times(scalar, ciphertext.masked))
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """What a server decrypts with; never on a device."""
+    """The key with which a server decrypts; never on a device."""
 
     scalar: bytes = field(repr=False)
     group: Group = field(default=RISTRETTO255, repr=False, compare=False)
@@ -107,15 +108,15 @@ class PrivateKey:
     def __post_init__(self) -> None:
         self.group.checked_scalar(self.scalar)
         if not any(self.scalar):
-            raise DecodeError("zero is no private key")
+            raise DecodeError("zero is not a valid private key")
 
     @classmethod
     def generate(cls, entropy: Entropy, group: Group = RISTRETTO255) -> PrivateKey:
-        """A new key."""
+        """Generate a new key."""
         return cls(group.random_scalar(entropy), group)
 
     def public_key(self) -> PublicKey:
-        """The key that belongs to it."""
+        """The public key that belongs to this key."""
         return PublicKey(self.group.times_base(self.scalar), self.group)
 
     def decrypt(self, ciphertext: Ciphertext) -> bytes:
@@ -123,28 +124,29 @@ class PrivateKey:
         return self.group.subtract(ciphertext.masked, self.group.times(self.scalar, ciphertext.ephemeral))
 
     def decrypt_bit(self, ciphertext: Ciphertext) -> int:
-        """0 or 1 for the identity or the generator; the time tells which, to the server that sees it anyway. Raises
-        ``CryptoError`` for every other element."""
+        """0 for the identity, 1 for the generator. The time depends on the bit, so it is only for the server, which
+        sees it anyway. Raises ``CryptoError`` for every other element."""
         return self._bit(self.group.times(self.scalar, ciphertext.ephemeral), ciphertext.masked)
 
     def open(self, data: bytes) -> bytes:
-        """``decrypt`` of ``decode_ciphertext``, without looking at an element twice. Raises ``DecodeError``."""
+        """``decrypt`` of ``decode_ciphertext``, checking each element only once. Raises ``DecodeError``."""
         mask, masked = self._mask(data)
         element = self.group.subtract(masked, mask)
-        if element == self.group.identity:  # what libsodium answers for a difference with no element, too
+        if element == self.group.identity:  # libsodium also returns this for a difference with a non-element
             self.group.checked_element(masked)
         return element
 
     def open_bit(self, data: bytes) -> int:
-        """``decrypt_bit`` of ``decode_ciphertext`` in less time: whatever equals one of two elements is one. Raises
-        ``DecodeError`` for an ephemeral element that is none, ``CryptoError`` for everything else that is no bit."""
+        """``decrypt_bit`` of ``decode_ciphertext`` in less time: whatever equals one of the two valid elements is an
+        element. Raises ``DecodeError`` for an invalid ephemeral element, ``CryptoError`` for any other content that is
+        not a bit."""
         return self._bit(*self._mask(data))
 
     def _mask(self, data: bytes) -> tuple[bytes, bytes]:
-        """What the message is masked with, and the masked one, which may be anything."""
+        """The mask of the message, and the masked message, which may be any bytes."""
         size = self.group.element_size
         if len(data) != 2 * size:
-            raise DecodeError(f"{len(data)} bytes are no ciphertext; {2 * size} are")
+            raise DecodeError(f"{len(data)} bytes are not a ciphertext, which has {2 * size}")
         return self.group.times_checked(self.scalar, data[:size]), data[size:]
 
     def _bit(self, mask: bytes, masked: bytes) -> int:
@@ -152,4 +154,4 @@ class PrivateKey:
             return 0
         if hmac.compare_digest(masked, self.group.add(mask, self.group.generator)):
             return 1
-        raise CryptoError("the ciphertext decrypts to something that is no bit")
+        raise CryptoError("the ciphertext does not decrypt to a bit")

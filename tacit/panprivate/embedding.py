@@ -1,10 +1,10 @@
 """Byte strings as group elements and back, so that secret shares can be encrypted and rerandomised.
 
 About a quarter of the even numbers below 2^254 are canonical forms of ristretto255 elements (RFC 9496 section 4.3.1). A
-chunk of 30 bytes stands in the middle of the 32; the seven upper bits of the first byte and the lower six of the last
-hold a counter, of which the first value that gives an element is taken. Among the 8,192 values none does with
-probability (3/4)^8192 < 10^-1000. The number of attempts depends on the chunk, so what is embedded must be
-uniform and made anew whether or not it is used: secret shares are.
+chunk of 30 bytes takes the middle of the 32; the seven upper bits of the first byte and the lower six of the last hold
+a counter, and the first counter value that gives an element is used. The probability that none of the 8,192 values does
+is (3/4)^8192 < 10^-1000. The number of attempts depends on the chunk, so what is embedded must be uniform and made anew
+whether or not it is used: secret shares are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def elements_for(length: int) -> int:
 
 
 def embed(data: bytes, group: Group = RISTRETTO255) -> list[bytes]:
-    """Elements that carry ``data``, the last chunk filled up with zeros."""
+    """Elements that carry ``data``; the last chunk is padded with zeros."""
     padded = data.ljust(elements_for(len(data)) * CHUNK_SIZE, b"\0")
     return [_embedded(padded[at : at + CHUNK_SIZE], group) for at in range(0, len(padded), CHUNK_SIZE)]
 
@@ -38,11 +38,11 @@ def _embedded(chunk: bytes, group: Group) -> bytes:
 
 
 def extract(elements: list[bytes], length: int) -> bytes:
-    """The ``length`` bytes that ``elements`` carry, whatever the counters. Raises ``DecodeError`` for another number of
-    elements than they need, and where the filling is not zero."""
+    """The ``length`` bytes that ``elements`` carry, whatever the counters. Raises ``DecodeError`` for the wrong number
+    of elements, and where the padding is not zero."""
     if len(elements) != elements_for(length):
         raise DecodeError(f"{len(elements)} elements do not carry {length} bytes")
     data = b"".join(element[1 : 1 + CHUNK_SIZE] for element in elements)
     if any(data[length:]):
-        raise DecodeError("the filling of the last element is not zero")
+        raise DecodeError("the padding of the last element is not zero")
     return data[:length]

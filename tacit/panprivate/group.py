@@ -8,15 +8,15 @@ from tacit.ports import Entropy
 
 
 class Group(Protocol):
-    """A cyclic group of prime order in which the decisional Diffie-Hellman problem is taken to be hard.
+    """A cyclic group of prime order in which the decisional Diffie-Hellman problem is assumed to be hard.
 
-    Elements and scalars are byte strings in their one canonical form; the operations trust their arguments, so
-    that whatever comes from outside goes through ``checked_element`` or ``checked_scalar`` first, once.
+    Elements and scalars are byte strings in their one canonical form. The operations trust their arguments, so
+    everything from outside must first pass ``checked_element`` or ``checked_scalar``, once.
     """
 
     @property
     def name(self) -> str:
-        """What key files and recipes call it."""
+        """The name of the group in key files and recipes."""
         ...
 
     @property
@@ -41,15 +41,15 @@ class Group(Protocol):
 
     @property
     def generator(self) -> bytes:
-        """What ``times_base`` multiplies."""
+        """The generator that ``times_base`` multiplies."""
         ...
 
     def checked_element(self, data: bytes) -> bytes:
-        """``data`` if it is the canonical form of an element, the identity among them. Raises ``DecodeError``."""
+        """``data`` if it is the canonical form of an element, including the identity. Raises ``DecodeError``."""
         ...
 
     def checked_scalar(self, data: bytes) -> bytes:
-        """``data`` if it is the canonical form of a scalar, zero among them. Raises ``DecodeError``."""
+        """``data`` if it is the canonical form of a scalar, including zero. Raises ``DecodeError``."""
         ...
 
     def is_element(self, data: bytes) -> bool:
@@ -57,11 +57,11 @@ class Group(Protocol):
         ...
 
     def random_scalar(self, entropy: Entropy) -> bytes:
-        """A scalar whose distribution is uniform but for 2^-250 of statistical distance."""
+        """A uniform scalar, up to a statistical distance of 2^-250."""
         ...
 
     def scalar(self, number: int) -> bytes:
-        """``number`` modulo the order; takes time that depends on it, so for public numbers."""
+        """``number`` modulo the order; the time depends on it, so only for public numbers."""
         ...
 
     def times_base(self, scalar: bytes) -> bytes:
@@ -69,16 +69,16 @@ class Group(Protocol):
         ...
 
     def times(self, scalar: bytes, element: bytes) -> bytes:
-        """The scalar's multiple of ``element``, in constant time; zero and the identity are welcome."""
+        """The scalar's multiple of ``element``, in constant time; zero and the identity are allowed."""
         ...
 
     def times_checked(self, scalar: bytes, data: bytes) -> bytes:
-        """``times`` of a scalar that is not zero and ``data`` from outside, which is looked at only once. Raises
-        ``DecodeError`` where it is not the canonical form of an element, and for the identity."""
+        """``times`` of a non-zero scalar and ``data`` from outside, checked only once. Raises ``DecodeError`` where it
+        is not the canonical form of an element, and for the identity."""
         ...
 
     def add(self, first: bytes, second: bytes) -> bytes:
-        """The sum."""
+        """The sum of two elements."""
         ...
 
     def subtract(self, first: bytes, second: bytes) -> bytes:

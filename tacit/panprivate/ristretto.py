@@ -1,17 +1,14 @@
-"""ristretto255 (RFC 9496) as a ``Group``, by libsodium."""
+"""ristretto255 (RFC 9496) as a ``Group``, implemented with libsodium."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import rbcl
-
+from tacit import sodium
 from tacit.errors import DecodeError
 from tacit.panprivate.group import Group
 from tacit.ports import Entropy
 
-_SIZE: Final = 32
-_WIDE: Final = 64
 _ORDER: Final = 2**252 + 27742317777372353535851937790883648493
 
 
@@ -20,62 +17,64 @@ class Ristretto255:
 
     name: Final = "ristretto255"
     order: Final = _ORDER
-    element_size: Final = _SIZE
-    scalar_size: Final = _SIZE
-    identity: Final = bytes(_SIZE)
+    element_size: Final = sodium.SIZE
+    scalar_size: Final = sodium.SIZE
+    identity: Final = bytes(sodium.SIZE)
     generator: Final = bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")
-    """Of section A.1."""
+    """From RFC 9496, section A.1."""
 
     def checked_element(self, data: bytes) -> bytes:
-        """The 32 bytes of section 4.3.1's canonical form; libsodium itself takes others for the identity."""
-        if len(data) != _SIZE:
-            raise DecodeError(f"{len(data)} bytes are no ristretto255 element; {_SIZE} are")
+        """The 32 bytes of the canonical form of section 4.3.1; libsodium itself also takes other bytes for the
+        identity."""
+        if len(data) != sodium.SIZE:
+            raise DecodeError(f"{len(data)} bytes are not a ristretto255 element, which has {sodium.SIZE}")
         if not self.is_element(data):
             raise DecodeError("the bytes are not the canonical form of a ristretto255 element")
         return data
 
     def checked_scalar(self, data: bytes) -> bytes:
         """32 bytes, little-endian, below the order (section 4.4)."""
-        if len(data) != _SIZE:
-            raise DecodeError(f"{len(data)} bytes are no ristretto255 scalar; {_SIZE} are")
+        if len(data) != sodium.SIZE:
+            raise DecodeError(f"{len(data)} bytes are not a ristretto255 scalar, which has {sodium.SIZE}")
         if int.from_bytes(data, "little") >= _ORDER:
-            raise DecodeError("the scalar is not below the order of ristretto255")
+            raise DecodeError("the scalar must be below the order of ristretto255")
         return data
 
     def is_element(self, data: bytes) -> bool:
         """Whether 32 bytes are the canonical form of an element."""
-        return bool(rbcl.crypto_core_ristretto255_is_valid_point(data))
+        return sodium.is_valid_point(data)
 
     def random_scalar(self, entropy: Entropy) -> bytes:
         """64 uniform bytes modulo the order (section 4.4)."""
-        return bytes(rbcl.crypto_core_ristretto255_scalar_reduce(entropy(_WIDE)))
+        return sodium.scalar_reduce(entropy(sodium.WIDE))
 
     def scalar(self, number: int) -> bytes:
         """``number`` modulo the order, little-endian."""
-        return (number % _ORDER).to_bytes(_SIZE, "little")
+        return (number % _ORDER).to_bytes(sodium.SIZE, "little")
 
     def times_base(self, scalar: bytes) -> bytes:
-        """The multiple of the generator of section 4.3.2's basepoint."""
-        return bytes(rbcl.crypto_scalarmult_ristretto255_base_allow_scalar_zero(scalar))
+        """The scalar's multiple of the basepoint of section 4.3.2."""
+        return sodium.multiply_base(scalar)
 
     def times(self, scalar: bytes, element: bytes) -> bytes:
-        """The multiple of ``element``."""
-        return bytes(rbcl.crypto_scalarmult_ristretto255_allow_scalar_zero(scalar, element))
+        """The scalar's multiple of ``element``."""
+        return sodium.multiply(scalar, element)
 
     def times_checked(self, scalar: bytes, data: bytes) -> bytes:
-        """The multiple; libsodium answers the identity for what it does not take, and for the identity alone."""
-        product = self.times(scalar, data) if len(data) == _SIZE else self.identity
+        """The scalar's multiple of the decoded element; libsodium returns the identity for invalid bytes, and for the
+        identity alone."""
+        product = self.times(scalar, data) if len(data) == sodium.SIZE else self.identity
         if product == self.identity:
             raise DecodeError("the bytes are not the canonical form of a ristretto255 element other than the identity")
         return product
 
     def add(self, first: bytes, second: bytes) -> bytes:
-        """The sum."""
-        return bytes(rbcl.crypto_core_ristretto255_add(first, second))
+        """The sum of two elements."""
+        return sodium.add(first, second)
 
     def subtract(self, first: bytes, second: bytes) -> bytes:
         """``first`` minus ``second``."""
-        return bytes(rbcl.crypto_core_ristretto255_sub(first, second))
+        return sodium.subtract(first, second)
 
 
 RISTRETTO255: Group = Ristretto255()

@@ -1,17 +1,17 @@
 """State and answer of a device whose one server holds the private key (Local Pan-Privacy, sections 4.1 to 4.3, B).
 
-Three departures from the paper's text, each of which it needs to be right:
+Three departures from the paper's text are needed for correctness:
 
 * Algorithm 5 overwrites the first counter before it shifts the others, so that every device that saw an event ends in
   the last bucket. Here all of the next state is made from the old one.
-* Its neighbours differ in *two* cells of a one-hot vector, so a bit that is wrong with 1/(e^epsilon0 + 1) is 2 epsilon0
-  private by replacement. Here every bit of a histogram gets half of epsilon0.
-* Its two ladders (exactly i, at least i) become one: the last cell absorbs what is shifted onto it, by an
-  addition of ciphertexts. So there are k + 1 of them, and the mean counts a device with more than k events as k,
-  where Algorithm 4 counts it as none.
+* Its neighbours differ in *two* cells of a one-hot vector, so a bit that is wrong with probability 1/(e^epsilon0 + 1)
+  is 2 epsilon0 private by replacement. Here every bit of a histogram gets half of epsilon0.
+* Its two ladders (exactly i, at least i) become one: the last cell absorbs what is shifted onto it, by an addition of
+  ciphertexts. So there are k + 1 cells, and the mean counts a device with more than k events as k, where Algorithm 4
+  counts it as none.
 
 An answer is randomised without decrypting it (Observation 5): with probability ``2 Pr[wrong]`` a cell is replaced by a
-uniform bit. The probabilities are those of ``tacit.methods`` to the last bit.
+uniform bit. The probabilities are exactly those of ``tacit.methods``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NonZero:
 
     @property
     def cells(self) -> int:
-        """Ciphertexts in a state."""
+        """Number of ciphertexts in a state."""
         return 1
 
     def initial(self, entropy: Entropy) -> Cells:
@@ -49,15 +49,15 @@ class NonZero:
         return next_cells(event, state, (known_bit(1),), self.key, entropy)
 
     def answer(self, state: Sequence[Ciphertext], epsilon0: Decimal, entropy: Entropy) -> Cells:
-        """What is sent: epsilon0-private by replacement towards the server."""
+        """The answer to send: epsilon0-private by replacement towards the server."""
         (cell,) = state
         return (randomised_bit(cell, keep_threshold(epsilon0_from(epsilon0), 1), self.key, entropy),)
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """How often the event happened (Algorithms 5 and 4): cell i < k is 1 where it was i times, cell k where it was k
-    times or more. ``ValueError`` unless k is from 1 to ``MAX_OCCURRENCES``."""
+    """How often the event happened (Algorithms 5 and 4): cell i < k is 1 if it happened i times, cell k if it happened
+    k times or more. ``ValueError`` unless k is from 1 to ``MAX_OCCURRENCES``."""
 
     key: PublicKey
     k: int
@@ -68,7 +68,7 @@ class Occurrences:
 
     @property
     def cells(self) -> int:
-        """Ciphertexts in a state."""
+        """Number of ciphertexts in a state."""
         return self.k + 1
 
     def initial(self, entropy: Entropy) -> Cells:
@@ -87,8 +87,8 @@ class Occurrences:
 
     def mean(self, state: Sequence[Ciphertext], scale: int, flips: int, entropy: Entropy) -> Ciphertext:
         """``scale min(count, k) + Bin(flips, 1/2)`` in the exponent: a noise share of ``tacit.dp.binomial_noise`` for
-        one honest device and a step of k, whose privacy that module computes exactly. A binomial has no grid to
-        collapse onto, as a discrete Gaussian of small variance has."""
+        one honest device and a step of k, whose privacy that module computes exactly. Unlike a discrete Gaussian of
+        small variance, a binomial cannot collapse to zero on the integer grid."""
         group = self.key.group
         total = at_least = state[-1]
         for cell in reversed(state[1:-1]):
@@ -102,7 +102,7 @@ class Occurrences:
 
 
 def randomised_bit(cell: Ciphertext, keep: int, key: PublicKey, entropy: Entropy) -> Ciphertext:
-    """The bit in ``cell``, wrong with probability ``1 - keep / 2^128``, in a ciphertext that shares nothing with it."""
+    """The bit in ``cell``, wrong with probability ``1 - keep / 2^128``, in a ciphertext that is unlinkable to it."""
     drawn = int.from_bytes(entropy(BYTES), "big")
     replaced = int(drawn >= 2 * keep - ONE)
     coin = chosen(fair_flips(1, entropy), known_bit(1), known_bit(0))

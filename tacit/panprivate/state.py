@@ -1,8 +1,8 @@
-"""What one step does to encrypted state: the same work, whatever happened.
+"""One step on encrypted state: the same work, whatever happened.
 
-Every cell of the next state is chosen between what stood in the last one and something new, and rerandomised once.
-Where the new thing is a value that everybody knows (an encryption with r = 0), the rerandomisation makes a fresh
-encryption of it. Choosing is done by masks over whole ciphertexts, not by a branch.
+Every cell of the next state is chosen between the previous cell and a new one, and rerandomised once. Where the new one
+is a publicly known value (an encryption with r = 0), the rerandomisation turns it into a fresh encryption. The choice
+is made by masks over whole ciphertexts, not by a branch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tacit.ports import Entropy
 
 
 def known(element: bytes, group: Group = RISTRETTO255) -> Ciphertext:
-    """The encryption of ``element`` with r = 0, which everybody can read; never kept or sent as it is."""
+    """The encryption of ``element`` with r = 0, which everybody can read; never kept or sent unchanged."""
     return Ciphertext(group.identity, element)
 
 
@@ -33,15 +33,15 @@ def chosen(bit: int, one: Ciphertext, zero: Ciphertext) -> Ciphertext:
 
 
 def _masked(bit: int, one: bytes, zero: bytes) -> bytes:
-    # ``bit`` is an index and nothing else: Python's 0 has no digits, so that arithmetic with it, a comparison by value
-    # and a hash take other branches, and some nanoseconds less, than with 1.
+    # ``bit`` is used only as an index: Python's 0 has no digits, so arithmetic with it, a comparison by value and a
+    # hash take other branches, and some nanoseconds less, than with 1.
     try:
         keep_one, keep_zero, meant = _masks(len(zero))[bit]
     except IndexError as error:
         raise ValueError("bit must be 0 or 1") from error
     if meant is not bit:
         raise ValueError("bit must be 0 or 1")
-    # A leading 1 in everything that is computed: no number is shorter, and no operation shorter, for one choice.
+    # All numbers have a leading 1, so that neither choice makes a number, and thereby an operation, shorter.
     first, second = int.from_bytes(b"\1" + one, "big"), int.from_bytes(b"\1" + zero, "big")
     mixed = (first & keep_one) | (second & keep_zero)
     return mixed.to_bytes(len(zero) + 1, "big")[1:]
@@ -49,7 +49,8 @@ def _masked(bit: int, one: bytes, zero: bytes) -> bytes:
 
 @cache
 def _masks(size: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """By bit: what is kept of one and of zero (the leading 1 alone, or everything below it, too), and the bit."""
+    """For each bit, the masks for one and for zero: either the leading 1 alone, or everything below it as well; and the
+    bit."""
     top = 1 << 8 * size
     everything = 2 * top - 1
     return (top, everything, 0), (everything, top, 1)
@@ -62,9 +63,9 @@ def next_cells(
     key: PublicKey,
     entropy: Entropy,
 ) -> tuple[Ciphertext, ...]:
-    """The cells of the next state: ``after_event`` where ``event`` is 1, else ``cells``, rerandomised one by one.
+    """The cells of the next state: ``after_event`` where ``event`` is 1, else ``cells``, each rerandomised.
 
-    Both have the same length; whether a cell has r = 0 makes no difference to what comes out.
+    Both must have the same length; whether a cell has r = 0 makes no difference to the result.
     """
     if len(cells) != len(after_event):
         raise ValueError("the state must have as many cells after an event as before")

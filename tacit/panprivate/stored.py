@@ -1,7 +1,7 @@
-"""State as bytes of one constant length, as a device keeps it: in memory, and in a file.
+"""State as bytes of constant length, as a device keeps it: in memory, and in a file.
 
-What a device watches is one of four: whether an event happened or how often, for one server or for two. All four have
-the same face here, so that whoever keeps the state knows nothing of ciphertexts.
+A device watches one of four things: whether or how often an event happened, for one server or for two. All four have
+the same interface here, so that code that stores the state need not know about ciphertexts.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from tacit.vdaf.count_vec import Prio3CountVec
 
 _LEADER_PARTS = elements_for(Prio3CountVec.LEADER_CELL_SIZE)
 PARTS = _LEADER_PARTS + elements_for(Prio3CountVec.HELPER_CELL_SIZE)
-"""Ciphertexts of a cell that two servers share."""
+"""Number of ciphertexts for a cell that two servers share."""
 
 
 class StoredState(Protocol):
-    """One watched event: its state as ``size`` bytes, before the first step and after every further one."""
+    """The state of one watched event as ``size`` bytes, before the first step and after every further one."""
 
     @property
     def size(self) -> int:
-        """Bytes of every state."""
+        """Length of every state in bytes."""
         ...
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """What it is encrypted to, server by server."""
+        """The public keys to which it is encrypted, server by server."""
         ...
 
     def shape(self) -> bytes:
-        """32 bytes that are others for another statistic, k, number of servers or context."""
+        """32 bytes that differ for another statistic, k, number of servers or context."""
         ...
 
     def checked(self, data: bytes) -> bytes:
-        """``data`` from outside if it is a state: of that many bytes, all ciphertexts. Raises ``DecodeError``."""
+        """Return ``data`` from outside if it is a state: of the right length, and all ciphertexts. Raises
+        ``DecodeError``."""
         ...
 
     def initial(self, entropy: Entropy) -> bytes:
@@ -62,32 +63,32 @@ class OneServer:
 
     @property
     def size(self) -> int:
-        """One ciphertext per cell."""
+        """Length of a state in bytes: one ciphertext per cell."""
         return self.machine.cells * ciphertext_size(self.machine.key.group)
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The server's."""
+        """The server's public key."""
         return (self.machine.key,)
 
     def shape(self) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.shape``."""
         return _digest(b"one server", self.machine, b"")
 
     def checked(self, data: bytes) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.checked``."""
         return _checked(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.initial``."""
         return _encoded(self.machine.initial(entropy))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.step``."""
         return _encoded(self.machine.step(event, self.cells(state), entropy))
 
     def cells(self, state: bytes) -> tuple[Ciphertext, ...]:
-        """What an answer is made of."""
+        """The cells from which an answer is made."""
         return tuple(_ciphertexts(state, self.machine.key))
 
 
@@ -99,32 +100,32 @@ class TwoServers:
 
     @property
     def size(self) -> int:
-        """Two ciphertexts for the Leader and two for the Helper per cell."""
+        """Length of a state in bytes: two ciphertexts for the Leader and two for the Helper per cell."""
         return self.machine.cells * PARTS * ciphertext_size(self.keys[0].group)
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The Leader's and the Helper's."""
+        """The Leader's and the Helper's public keys."""
         return self.machine.sharing.leader, self.machine.sharing.helper
 
     def shape(self) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.shape``."""
         return _digest(b"two servers", self.machine, self.machine.sharing.context)
 
     def checked(self, data: bytes) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.checked``."""
         return _checked(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.initial``."""
         return _encoded(_parts(self.machine.initial(entropy)))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """As the protocol says."""
+        """See ``StoredState.step``."""
         return _encoded(_parts(self.machine.step(event, self.cells(state), entropy)))
 
     def cells(self, state: bytes) -> tuple[SharedCell, ...]:
-        """What an answer is made of."""
+        """The cells from which an answer is made."""
         parts = tuple(_ciphertexts(state, self.keys[0]))
         return tuple(
             SharedCell(parts[at : at + _LEADER_PARTS], parts[at + _LEADER_PARTS : at + PARTS])
@@ -150,7 +151,7 @@ def _ciphertexts(state: bytes, key: PublicKey) -> Iterator[Ciphertext]:
 
 def _checked(data: bytes, size: int, key: PublicKey) -> bytes:
     if len(data) != size:
-        raise DecodeError(f"{len(data)} bytes are no state; {size} are")
+        raise DecodeError(f"{len(data)} bytes are not a state, which has {size}")
     width = ciphertext_size(key.group)
     for at in range(0, size, width):
         decode_ciphertext(data[at : at + width], key.group)

@@ -2,16 +2,16 @@
 
 Every cell is a sharing of one bit with its proof (``tacit.vdaf.count_vec``): the Leader's part is encrypted to the
 Leader, the Helper's to the Helper, both split over group elements (``tacit.panprivate.embedding``). A step replaces a
-cell by another one, or by a sharing made just then, and rerandomises it; sharing, proving and embedding are done in
-every step, whether or not what they make is used.
+cell by another one, or by a new sharing, and rerandomises it; sharing, proving and embedding are done in every step,
+whether or not their results are used.
 
 Algorithm 6 as printed rerandomises once more where the answer was replaced; here every path does it once. For
-histograms (section 5.2) there are two ladders of k cells, exactly i for i < k and at least i for 1 <= i <= k: proofs do
-not add up as ciphertexts do, so that the single server's one ladder will not do. What is sent is k + 1 cells of
-them, each randomised with half of epsilon0.
+histograms (section 5.2) there are two ladders of k cells, exactly i for i < k and at least i for 1 <= i <= k: proofs
+cannot be added as ciphertexts can, so the one ladder of the single server is not possible. k + 1 of these cells are
+sent, each randomised with half of epsilon0.
 
-Against whom: an intruder who works with neither server. One of the servers can decrypt its part of every state that
-the intruder copies, and a part that changes tells it that something was replaced, though not what.
+The protection is against an intruder who works with neither server. Each server can decrypt its part of every state
+that the intruder copies, and a changed part shows it that something was replaced, though not what.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Sharing:
     context: bytes
 
     def made(self, bit: int, entropy: Entropy) -> SharedCell:
-        """A new sharing of ``bit``, embedded and not encrypted yet (r = 0): rerandomise it before it is kept."""
+        """A new sharing of ``bit``, embedded but not encrypted yet (r = 0): rerandomise it before it is kept."""
         vdaf = Prio3CountVec(2, 1)
         chunk, seed = vdaf.shard_cell(self.context, bit, entropy(vdaf.CELL_RAND_SIZE))
         return SharedCell(tuple(map(known, embed(chunk))), tuple(map(known, embed(seed))))
 
     def rerandomised(self, cell: SharedCell, entropy: Entropy) -> SharedCell:
-        """The same sharing in ciphertexts distributed as fresh ones."""
+        """The same sharing in ciphertexts distributed like fresh ones."""
         return SharedCell(
             tuple(self.leader.rerandomise(part, entropy) for part in cell.leader),
             tuple(self.helper.rerandomise(part, entropy) for part in cell.helper),
@@ -92,7 +92,7 @@ class SharedNonZero:
 
     @property
     def cells(self) -> int:
-        """Cells in a state."""
+        """Number of cells in a state."""
         return 1
 
     def initial(self, entropy: Entropy) -> SharedCells:
@@ -104,7 +104,7 @@ class SharedNonZero:
         return self.sharing.next_cells(event, state, (self.sharing.made(1, entropy),), entropy)
 
     def answer(self, state: Sequence[SharedCell], epsilon0: Decimal, entropy: Entropy) -> SharedCells:
-        """What is sent: epsilon0-private by replacement towards both servers together."""
+        """The answer to send: epsilon0-private by replacement towards both servers together."""
         (cell,) = state
         return (self.sharing.randomised_bit(cell, keep_threshold(epsilon0_from(epsilon0), 1), entropy),)
 
@@ -123,7 +123,7 @@ class SharedOccurrences:
 
     @property
     def cells(self) -> int:
-        """Cells in a state."""
+        """Number of cells in a state."""
         return 2 * self.k
 
     def initial(self, entropy: Entropy) -> SharedCells:
@@ -145,15 +145,16 @@ class SharedOccurrences:
 
 
 def sealed_shares(cells: Sequence[SharedCell]) -> tuple[bytes, bytes]:
-    """What goes into the Leader's and into the Helper's input share: the ciphertexts of its parts, cell by cell."""
+    """The contents of the Leader's and of the Helper's input share: the ciphertexts of its parts, cell by cell."""
     leader = b"".join(part.encode() for cell in cells for part in cell.leader)
     return leader, b"".join(part.encode() for cell in cells for part in cell.helper)
 
 
 def opened_share(key: PrivateKey, agg_id: int, cells: int, sealed: bytes) -> bytes:
-    """Aggregator ``agg_id``'s input share of ``Prio3CountVec`` out of its ciphertexts.
+    """Aggregator ``agg_id``'s input share of ``Prio3CountVec``, decrypted from its ciphertexts.
 
-    Raises ``DecodeError`` for another size and for what is no ciphertext or carries no share.
+    Raises ``DecodeError`` for a wrong size, for bytes that are not ciphertexts, and for ciphertexts that carry no
+    share.
     """
     size, width = _cell_size(agg_id), ciphertext_size(key.group)
     if len(sealed) != sealed_size(agg_id, cells):
@@ -164,7 +165,7 @@ def opened_share(key: PrivateKey, agg_id: int, cells: int, sealed: bytes) -> byt
 
 
 def sealed_size(agg_id: int, cells: int) -> int:
-    """Bytes of the ciphertexts that aggregator ``agg_id`` gets of ``cells`` cells."""
+    """Length in bytes of the ciphertexts that aggregator ``agg_id`` gets for ``cells`` cells."""
     return cells * elements_for(_cell_size(agg_id)) * ciphertext_size()
 
 

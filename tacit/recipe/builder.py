@@ -1,6 +1,6 @@
-"""A complete recipe from a survey: the local epsilon or the noise shares, the VDAF and the claim follow.
+"""Builds a complete recipe from a survey: the local epsilon or the noise shares, the VDAF and the claim follow from it.
 
-What ``propose`` returns passes the rules under the default policy wherever the target can be met.
+The result of ``propose`` passes the rules under the default policy wherever the target can be met.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tacit.models.forms.form import Cap
 from tacit.models.forms.parties import Parties
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import mode_of_close
-from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, Question, Recipe, Vector
+from tacit.recipe.derive import mode_of_close, shape_of
+from tacit.recipe.encoder import BooleanEncoder, encoder_of
+from tacit.recipe.model import Boolean, Buckets, Categories, Question, Recipe, Vector
 from tacit.recipe.privacy_target import PrivacyTarget
 from tacit.recipe.sampling_plan import SamplingPlan
 from tacit.recipe.survey import AUTO, Survey
@@ -30,17 +30,17 @@ PRECISION_SECONDS: Final = 60
 
 
 def propose(survey: Survey, parties: Parties) -> Recipe:
-    """The recipe that asks the survey's ``population`` with the largest epsilon0, up to ``max_epsilon0``, whose claim
-    against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
+    """Make the recipe that asks the survey's ``population`` with the largest epsilon0, up to ``max_epsilon0``, whose
+    claim against an aggregator with the relay (no sampling counted) stays within ``epsilon``.
 
-    Where only the sum hides a device (always for sums, means and vector sums) it is the least noise with which that
-    claim holds although only half of B is honest; ``aggregator_flips`` of each aggregator come on top.
+    Where only the sum hides a device (always for sums, means and vector sums), it has the least noise with which that
+    claim holds although only half of B is honest; ``aggregator_flips`` of each aggregator are added to that.
 
-    With importance sampling the target is the claim against one aggregator instead: what the rates tell to the relay is
-    not lessened by any noise. ``max_epsilon0`` is then that of the claim against everybody. ``dummies`` are expected
-    ones, or the fewest that hide whether a device sent, to ``dummy_epsilon``, from who knows the others.
-    ``importance.devices``: how many a census in the log attests at least; without it nothing hides how many messages of
-    a batch that does not fill come from one device alone.
+    With importance sampling the target is the claim against one aggregator instead: no noise reduces what the rates
+    reveal to the relay. ``max_epsilon0`` then limits the claim against everybody. ``dummies`` is an expected number, or
+    the fewest that hide, to ``dummy_epsilon``, whether a device sent, from an observer who knows the others.
+    ``importance.devices`` is the number that a census in the log attests at least; without it nothing hides how many
+    messages of a batch that does not fill come from one device alone.
 
     Where devices watch an event (local pan-privacy) and two servers count, the target is the first one. With one
     server, which sees single reports, it is the claim against that server: epsilon0, or for a mean the noise of one
@@ -50,7 +50,7 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     """
     _check_parties(survey, parties)
     question = survey.question()
-    plan = plan_of(survey, question)
+    plan = plan_of(survey)
     batch_size = plan.batch_size() if survey.min_batch_size is None else survey.min_batch_size
     body = {
         "version": 1,
@@ -64,7 +64,7 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     if survey.aggregator_flips:
         body["aggregator_noise"] = {"flips": survey.aggregator_flips}
     target = PrivacyTarget(
-        survey.method.NAME, question, survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0
+        survey.method.NAME, shape_of(question), survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0
     )
     claimed = functools.partial(with_claim, delta=survey.delta, account=survey.account)
     if survey.form.watched:
@@ -99,14 +99,14 @@ def _when_and_whom(survey: Survey, parties: Parties, expected: int, batch_size: 
     }
 
 
-def plan_of(survey: Survey, question: Question) -> SamplingPlan:
-    """Who takes part, as the survey says. Raises FieldError, and UsageError where no number of dummies will do."""
+def plan_of(survey: Survey) -> SamplingPlan:
+    """The sampling plan of the survey. Raises FieldError, and UsageError where no number of dummies suffices."""
     importance, dummies = survey.importance, None if survey.dummies == AUTO else survey.dummies
     plan = SamplingPlan(survey.given("population"), survey.rate, dummies=dummies)
     if importance is not None:
         plan = replace(
             plan,
-            default=_default_answer(question, importance.default),
+            default=_default_answer(survey.question(), importance.default),
             default_rate=importance.default_rate,
             others=importance.non_default_share,
             attested=importance.devices,
@@ -117,23 +117,24 @@ def plan_of(survey: Survey, question: Question) -> SamplingPlan:
 
 
 def _default_answer(question: Question, text: str) -> int:
-    """The encoded answer that a person means: a category or bucket by its label, yes or no, or a number. Raises
-    FieldError."""
+    """The encoded answer for a text: a category or bucket by its label, yes or no, or a number. Raises FieldError."""
     encoder, field = encoder_of(question), "importance.default"
     if isinstance(question.encoder, Categories | Buckets):
         if text in encoder.labels:
             return encoder.labels.index(text)
-        raise FieldError(field, f"{text!r} is no answer; one of {', '.join(encoder.labels)} is")
+        raise FieldError(field, f"{text!r} is not an answer; choose one of {', '.join(encoder.labels)}")
     if isinstance(question.encoder, Vector):
         raise FieldError(field, "a vector has no default answer")
+    if isinstance(question.encoder, Boolean):
+        encoder = BooleanEncoder()  # without the answer that is stated for everything else
     answer = encoder.encode(text)
     if not isinstance(answer, int):
-        raise FieldError(field, f"{text!r} is no answer to a {question.statistic}")
+        raise FieldError(field, f"{text!r} is not an answer to a {question.statistic}")
     return answer
 
 
 def with_claim(body: dict[str, Any], *, delta: Decimal, account: str = "default") -> Recipe:
-    """The recipe of ``body`` (without ``privacy``) with the claim that its parameters give, rounded up."""
+    """The recipe of ``body`` (without ``privacy``) with the claim that follows from its parameters, rounded up."""
     epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
     form = form_of(body["model"])
     privacy = {

@@ -1,25 +1,25 @@
 """What a census attests: how many devices, at least, meet a recipe's criteria (SA2 5.5).
 
 A census is an ordinary recipe whose question is the device's own attributes. Once its one batch is released, leader and
-helper each publish their aggregate share in the log; whoever reads the log adds the two up and computes the estimate
-itself, so that no analyst's word is taken for it. The sum is the randomised histogram that the recipe releases anyway,
-and one share alone is a uniformly random number: nothing more is told. As with every result both aggregators are
-believed: either one could move counts from cell to cell by what it adds to its share.
+helper each publish their aggregate share in the log; every reader of the log adds the two up and computes the estimate
+itself, so no analyst has to be trusted. The sum is the randomised histogram that the recipe releases anyway, and one
+share alone is a uniformly random number: nothing more is revealed. As with every result, both aggregators have to be
+trusted: either one could move counts from cell to cell by what it adds to its share.
 
 The floor. A conjunction over some of a census's attributes is the sum of its cells, estimated by the sum of their
 estimates. Between two cells the covariance is never positive, whatever the randomizer: with y the randomised one-hot
 vector of one device, of which cell j is one with probability p1 for its own category and p0 for another, and I its
 sampling coin, what the device adds to cell j is I (y_j - p0), and its expectation over y is zero in all cells but one,
 so that the product of two expectations is zero and the covariance is q E[(y_j - p0)(y_l - p0)]. In krr only one cell is
-one, which makes that at most 0; the bits of rappor are independent given the answer (the bound of the weight makes
-them only more exclusive), as are the coin flips of noise shares. The sum of the cells' variances is therefore an upper
-bound of the sum's, and ``STDERRS`` standard errors are taken off the estimate: a floor is higher than the truth with
+one, which makes that at most 0; the bits of rappor are independent given the answer (the weight bound makes them only
+more exclusive), as are the coin flips of noise shares. The sum of the cells' variances is therefore an upper bound of
+the sum's, and ``STDERRS`` standard errors are subtracted from the estimate: a floor is higher than the truth with
 probability 3e-5 (the normal approximation's tail at 4).
 
 Devices that lack an attribute, or have another value of it, take part like all others (P27). Where the census names a
 category for them (``Attributes.missing``), they are counted there. Where it does not, each adds ``missing_adds`` to
-every cell, which with krr nothing can tell from devices with that attribute; so the floor is lower by what it would be
-if nobody had any: with krr, little is attested without the category.
+every cell, which with krr cannot be told apart from devices with that attribute; so the floor is lowered by what it
+would be if no device had any of the attributes: with krr, little is attested without the category.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tacit.tlog.leaves import CensusShare
 from tacit.vdaf.release import added_up
 
 STDERRS = 4.0
-"""Standard errors between the estimate and the floor."""
+"""Number of standard errors between the estimate and the floor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """A census of which the log shows all ``shares`` (by role), each signed by its aggregator and of the recipe's own
-    task. ``index``: that of the last one."""
+    """A census for which the log shows all ``shares`` (by role), each signed by its aggregator and for the recipe's own
+    task. ``index``: the index of the last share's leaf."""
 
     recipe: Recipe
     shares: Mapping[str, CensusShare]
@@ -60,8 +60,8 @@ class Census:
         return self.ordered[0].report_count
 
     def asks(self, recipe: Recipe) -> bool:
-        """Whether it counted what ``recipe`` targets: every attribute value of the criteria, in the same population, of
-        devices that both can reach, by the recipe's own leader and helper."""
+        """Whether the census counted what ``recipe`` targets: every attribute value of the criteria, in the same
+        population, of devices that both can reach, by the recipe's own leader and helper."""
         spec = self.recipe.question.encoder
         return (
             isinstance(spec, Attributes)
@@ -82,14 +82,15 @@ class Attested:
 
     @property
     def floor(self) -> int:
-        """``STDERRS`` standard errors, and what may be missing, below the estimate, never negative."""
+        """The estimate minus ``STDERRS`` standard errors and the devices that may lack the attributes; never
+        negative."""
         return max(0, math.floor(self.estimate - STDERRS * self.stderr - self.missing))
 
 
 def census_for(recipe: Recipe, censuses: Sequence[Census], index: int | None, since: float) -> Census | None:
     """The newest census that asks for the criteria of ``recipe``, was complete in the log before the recipe (whose
-    index is ``index``; None: it is not in the log), and whose interval ended later than ``since`` (POSIX seconds).
-    Every reader of one log finds the same one, whatever was counted later."""
+    index is ``index``; None: it is not in the log), and whose interval ended after ``since`` (POSIX seconds). Every
+    reader of one log finds the same one, whatever is counted later."""
     fitting = (
         census
         for census in censuses
@@ -99,8 +100,8 @@ def census_for(recipe: Recipe, censuses: Sequence[Census], index: int | None, si
 
 
 def counts_of(census: Census) -> tuple[int, ...]:
-    """The randomised count of every cell. Refusal ``audience-floor`` for two shares that are not of one batch of at
-    least B reports, or do not add up to one."""
+    """The randomised count of every cell. Raises refusal ``audience-floor`` for two shares that are not from one batch
+    of at least B reports, or whose sum is not a valid aggregate."""
     recipe, counted = census.recipe, [share.report_count for share in census.ordered]
     reports = counted[0]
     if set(counted) != {reports}:
@@ -117,12 +118,12 @@ def counts_of(census: Census) -> tuple[int, ...]:
 
 
 def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
-    """How many devices have every attribute value of ``criteria``, at most as many as the census stands for altogether
-    (devices that do not randomise as they should count more than once). Refusal ``audience-floor`` where the census
-    cannot say."""
+    """How many devices have every attribute value of ``criteria``; at most the number that the census counts altogether
+    (a device that does not randomise correctly counts more than once). Raises refusal ``audience-floor`` where the
+    census cannot say."""
     recipe, spec = census.recipe, census.recipe.question.encoder
     if not isinstance(spec, Attributes):
-        raise _unusable(census, "its question is no census")
+        raise _unusable(census, "its question is not that of a census")
     counts = counts_of(census)
     randomizer, design = randomizer_of(recipe), design_of(recipe)
     try:
@@ -140,8 +141,8 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
 
 
 def _reach(recipe: Recipe) -> tuple[tuple[str, ...], ...]:
-    """Who counts, and which devices answer at all: those that use this relay and gateway and hold this issuer's tokens.
-    Of another issuer's devices, however many were counted, there may be few that a recipe asks."""
+    """Which devices a recipe can reach: those that use this relay and gateway and hold this issuer's tokens. Among the
+    devices of another issuer, however many were counted, a recipe may reach few."""
     parties = recipe.parties
     return (
         *((one.operator, one.signing_key) for one in parties.servers().values()),

@@ -17,25 +17,25 @@ from tacit.recipe.series import Series
 
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
-    """A recipe's entry: its stated claims (a) and (b)."""
+    """A recipe's ledger entry: its stated claims (a) and (b)."""
     account, interval, beside = recipe.privacy.account, recipe.interval, with_relay_of(recipe)
     return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state, beside)
 
 
 def cost_of(recipe: Recipe) -> Cost:
-    """The stated claim that is charged: (a), or what stands for it in the recipe's model."""
+    """The stated claim that is charged: (a), or its counterpart in the recipe's model."""
     return Cost(_charged(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
 
 
 def with_relay_of(document: Recipe | Series) -> Decimal:
-    """The stated claim (b), or what stands for it, of a series the total one, at the delta of claim (a)."""
+    """The stated claim (b), or its counterpart; for a series the total one; at the delta of claim (a)."""
     if isinstance(document, Recipe):
         return _charged(document.model, document.privacy.epsilon, with_relay=True)
     return _charged(document.probe.model, document.claim.epsilon, with_relay=True)
 
 
 def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
-    """One of the stated epsilons; of a model that is not known, the largest."""
+    """One of the stated epsilons; for an unknown model the largest one."""
     form = known(model)
     if form is None:
         return max(map(epsilon_of, epsilon.root.values()), default=Decimal("Infinity"))
@@ -43,7 +43,7 @@ def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Deci
 
 
 def series_charge(series: Series, state: ChargeState) -> Charge:
-    """The entry of a series: its stated total claims (a) and (b), over all its time."""
+    """The ledger entry of a series: its stated total claims (a) and (b), over its whole time."""
     account, interval, beside = series.probe.privacy.account, series.interval, with_relay_of(series)
     return Charge(account, series.hash, series.name, interval.start, interval.end, series_cost(series), state, beside)
 
@@ -67,14 +67,22 @@ def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
 
 
 def state_of(live: LiveRecipe, now: float) -> ChargeState:
-    """What the log says of a recipe by itself; one of a model that is not known counts in full."""
+    """The state of a recipe according to the log; a recipe of an unknown model counts in full."""
     recipe = live.recipe
     if not live.roles:
         return ChargeState.ACTIVE
-    refundable = recipe.sampling.importance is None
-    return charge_state(live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=refundable)
+    return charge_state(
+        live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=is_refundable(recipe)
+    )
+
+
+def is_refundable(recipe: Recipe) -> bool:
+    """Whether the charged adversary learnt nothing from the recipe if it was not released: its model's server opens no
+    single reports, and the number of messages reveals nothing (it does where answers decide who sends)."""
+    form = known(recipe.model)
+    return form is not None and form.refunds and recipe.sampling.importance is None
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:
-    """The entries of these series, whose rounds by the series' hash would have these states."""
+    """The ledger entries of these series; ``rounds`` maps the hash of a series to the states of its rounds."""
     return tuple(series_charge(one, series_state(rounds[one.hash], one.interval.end, now)) for one in series)

@@ -9,11 +9,22 @@ from tacit.models.forms.registry import form_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 
+CLAIMS_KEPT = 16
+"""Computed values of one recipe, with which no further claim is kept: a search for what would pass asks for many."""
+
 
 def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
-    """The claim at ``n`` reports (default: B); dummies are among them. Refusal ``model-unsupported``,
+    """The claim at ``n`` reports (default: B), dummies included. Raises refusal ``model-unsupported``,
     ``randomizer-parameters`` or ``claim-not-computable``."""
     size = recipe.batch.min_batch_size if n is None else n
+    name = f"claim at {size}"
+    claim: Claim = recipe.derived.get(name) or _computed(recipe, size)
+    if len(recipe.derived) < CLAIMS_KEPT:
+        recipe.derived[name] = claim
+    return claim
+
+
+def _computed(recipe: Recipe, size: int) -> Claim:
     form = form_of(recipe.model)
     try:
         return form.claim(randomizer_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
@@ -23,7 +34,8 @@ def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
 
 def count_cost_of(recipe: Recipe) -> float:
     """What the number of messages at B adds, before sampling, to claim (a) of a recipe with importance sampling or
-    dummies; infinite where nothing hides one message. Refusal ``randomizer-parameters``, ``claim-not-computable``."""
+    dummies; infinite where nothing hides one message. Raises refusal ``randomizer-parameters`` or
+    ``claim-not-computable``."""
     size = recipe.batch.min_batch_size
     try:
         return count_cost(randomizer_of(recipe), sample_of(recipe), n=size, delta=float(recipe.delta))
@@ -32,7 +44,7 @@ def count_cost_of(recipe: Recipe) -> float:
 
 
 def sample_of(recipe: Recipe) -> Sample:
-    """Who sends, as claims need it. ``ValueError`` names what cannot be."""
+    """Who sends, in the form that claims need. ``ValueError`` names a bad parameter."""
     importance, dummies = recipe.sampling.importance, recipe.sampling.dummies
     return Sample(
         recipe.batch.min_batch_size,

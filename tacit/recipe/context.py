@@ -1,5 +1,4 @@
-"""What a checker knows beside the recipe: the time, the log's leaves around it, and how far along the recipe
-is."""
+"""What a check needs besides the recipe: the time, the log's leaves around it, and the stage of the recipe."""
 
 from __future__ import annotations
 
@@ -17,28 +16,28 @@ from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
 
 
 class Stage(enum.IntEnum):
-    """How far a recipe is; a rule applies from its stage on."""
+    """The stage of a recipe; a rule applies from its stage on."""
 
     DRAFT = 0
-    """On the analyst's desk: neither signed nor in a log."""
+    """With the analyst: neither signed nor in a log."""
     PUBLISH = 1
-    """Signed, handed to the operator of the log."""
+    """Signed and submitted to the operator of the log."""
     LOGGED = 2
-    """In the log: what leader and helper look at before they opt in."""
+    """In the log; leader and helper check it before they opt in."""
     ACTIVE = 3
-    """Both have opted in: what devices and serving aggregators look at."""
+    """Both have opted in; devices and serving aggregators check it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings of one recipe at one moment. ``now`` is POSIX seconds."""
+    """The context of one recipe at one moment. ``now`` is POSIX seconds."""
 
     stage: Stage
     now: float
     leaf: SignedLeaf | None = None
     """The recipe's leaf, from PUBLISH on."""
     index: int | None = None
-    """Its index, if its inclusion was proved."""
+    """The leaf's index, if its inclusion was proved."""
     slot_owner: bytes | None = None
     """Hash of the recipe whose leaf first named this recipe's slot."""
     directory: IssuerDirectory | None = None
@@ -48,13 +47,13 @@ class Context:
     series: Series | None = None
     """The series that the recipe names, if the log holds it."""
     round_owner: bytes | None = None
-    """Hash of the recipe that is this round of the series: the first one in the log that fits."""
+    """Hash of the recipe that holds this round of the series: the first one in the log that fits."""
     charges: tuple[Charge, ...] | None = None
-    """What the log charges to the accounts beside this recipe; None: this party does not know all of it."""
+    """What the log charges to the accounts beside this recipe; None: this party does not know the whole log."""
     accountant: Accountant = conservative
     censuses: tuple[Census, ...] = ()
-    """The censuses of which the log shows both shares."""
+    """The censuses for which the log shows both shares."""
 
 
 Check = Callable[[Recipe, Policy, Context], str | None]
-"""A rule's function: None, or one line with the numbers and what would pass."""
+"""A rule's function: returns None if the recipe passes, or one line with the numbers and what would pass."""

@@ -1,8 +1,7 @@
-"""What every party derives from a recipe, and derives alike: task configuration, task, VDAF, randomizer,
-slot.
+"""What every party derives from a recipe, with the same result: task configuration, task, VDAF, randomizer, slot.
 
-Nothing here checks a recipe against a policy (``tacit.rules.table`` does); a recipe that cannot be derived
-from at all is a ``Refusal`` with the rule's name.
+Nothing here checks a recipe against a policy (``tacit.rules.table`` does); a recipe from which nothing can be derived
+raises a ``Refusal`` with the rule's name.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from tacit.vdaf.registry import prio3_named, vdaf_configuration
 
 
 def mode_of_close(close: str) -> str:
-    """The ``mode`` of a recipe's batch that goes with its ``close`` (P13)."""
+    """The ``mode`` of a recipe's batch that belongs to its ``close`` (P13)."""
     return MODE_OF_CLOSE[BatchClose(close)].name.lower()
 
 
 def vdaf_spec(recipe: Recipe) -> VdafSpec:
-    """The VDAF that the recipe names. Refusal ``vdaf-parameters`` where its model has none."""
+    """The VDAF that the recipe names. Raises refusal ``vdaf-parameters`` where its model has none."""
     if recipe.vdaf is None:
         raise Refusal("vdaf-parameters", f"a recipe of model {recipe.model} names no VDAF")
     return recipe.vdaf
 
 
 def vdaf_of(recipe: Recipe) -> Prio3[Any]:
-    """The recipe's VDAF for two aggregators. Refusal ``vdaf-parameters`` if it cannot exist."""
+    """The recipe's VDAF for two aggregators. Raises refusal ``vdaf-parameters`` for impossible parameters."""
     spec = vdaf_spec(recipe)
     try:
         return prio3_named(spec.name, spec.length, spec.chunk_length, spec.max_weight, spec.max_measurement)
@@ -62,7 +61,7 @@ def vdaf_of(recipe: Recipe) -> Prio3[Any]:
 
 
 def task_configuration(recipe: Recipe) -> TaskConfiguration:
-    """The DAP task configuration; ``task_info`` is the recipe's hash. Refusal ``interval-unaligned``,
+    """The DAP task configuration; ``task_info`` is the recipe's hash. Raises refusal ``interval-unaligned`` or
     ``vdaf-parameters``."""
     vdaf, parties = vdaf_of(recipe), aggregators_of(recipe.parties)
     precision = recipe.batch.time_precision
@@ -84,15 +83,16 @@ def task_configuration(recipe: Recipe) -> TaskConfiguration:
 
 
 def task_id(recipe: Recipe) -> bytes:
-    """The task id (32 bytes) that taskprov derives from the configuration; of a model without a DAP task the recipe's
-    hash. Refusal ``model-unsupported``, and as ``task_configuration``."""
+    """The task id (32 bytes) that taskprov derives from the configuration; for a model without a DAP task the recipe's
+    hash. Raises refusal ``model-unsupported``, and those of ``task_configuration``."""
     if not form_of(recipe.model).proves:
         return recipe.hash
     return task_id_of(task_configuration(recipe))
 
 
 def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
-    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal."""
+    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises a refusal where
+    it cannot be derived."""
     parties = aggregators_of(recipe.parties)
     return Task.from_configuration(
         task_configuration(recipe),
@@ -111,7 +111,8 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
 
 
 def hpke_config(text: str) -> HpkeConfig:
-    """An embedded HPKE configuration, whose key can be sealed to if it is X25519's. Refusal ``hpke-key-invalid``."""
+    """Decode an embedded HPKE configuration; a key for X25519 must be usable for sealing. Raises refusal
+    ``hpke-key-invalid``."""
     try:
         config = HpkeConfig.decode(unb64url(text))
         if config.kem_id == hpke.KEM_X25519:
@@ -122,8 +123,8 @@ def hpke_config(text: str) -> HpkeConfig:
 
 
 def state_key(party: Aggregator) -> bytes | None:
-    """The key (32 bytes) that devices encrypt their state to for this aggregator; ``None`` in models without. Refusal
-    ``state-key-invalid`` for one under which nothing would be hidden, or that is no key."""
+    """The key (32 bytes) to which devices encrypt their state for this aggregator; ``None`` in models without one.
+    Raises refusal ``state-key-invalid`` for bytes that are not a key, or a key that would hide nothing."""
     if not isinstance(party, StateAggregator):
         return None
     try:
@@ -133,7 +134,15 @@ def state_key(party: Aggregator) -> bytes | None:
 
 
 def randomizer_of(recipe: Recipe) -> Method:
-    """The method that the recipe names, with its members. Refusal ``randomizer-parameters``."""
+    """The method that the recipe names, with its members. Raises refusal ``randomizer-parameters``."""
+    found = recipe.derived.get("randomizer")
+    if found is None:
+        found = recipe.derived["randomizer"] = _randomizer_of(recipe)
+    method: Method = found
+    return method
+
+
+def _randomizer_of(recipe: Recipe) -> Method:
     spec, members = recipe.randomizer, members_of(recipe.randomizer)
     try:
         method = method_named(spec.name)
@@ -150,13 +159,14 @@ def randomizer_of(recipe: Recipe) -> Method:
 
 
 def members_of(spec: RandomizerSpec) -> dict[str, int | Decimal]:
-    """What is stated beside the name, as numbers."""
+    """The members beside the name, as numbers."""
     stated = spec.model_dump(exclude={"name"}, exclude_none=True)
     return {name: Decimal(value) if isinstance(value, str) else value for name, value in stated.items()}
 
 
 def shape_of(question: Question) -> Shape:
-    """The question as methods see it. The labels of a vector, of which there may be a million, are not spelt out."""
+    """The question in the form that methods take. The labels of a vector, of which there may be a million, are not
+    generated."""
     statistic, encoder = STATISTICS[question.statistic], question.encoder
     if isinstance(encoder, Occurrences) and statistic.is_ratio:
         return Shape(statistic, 1, 0, encoder.most)
@@ -167,7 +177,7 @@ def shape_of(question: Question) -> Shape:
 
 
 def design_of(recipe: Recipe) -> SampleDesign:
-    """Who sends with which probability. Refusal ``sampling-rate``."""
+    """The probabilities with which devices send. Raises refusal ``sampling-rate``."""
     try:
         return sample_design(recipe.sampling)
     except ValueError as error:
@@ -175,7 +185,7 @@ def design_of(recipe: Recipe) -> SampleDesign:
 
 
 def sample_design(sampling: Sampling) -> SampleDesign:
-    """The probabilities as numbers. ``ValueError`` for those that are none."""
+    """The probabilities as numbers. ``ValueError`` for invalid ones."""
     importance = sampling.importance
     return SampleDesign(
         float(sampling.rate),
@@ -196,7 +206,7 @@ def labels(recipe: Recipe) -> tuple[str, ...]:
 
 
 def answer_label(question: Question, answer: int) -> str:
-    """An encoded answer as a person reads it."""
+    """An encoded answer in words."""
     encoder = question.encoder
     if isinstance(encoder, Number):
         return in_words(encoder.least + answer * encoder.step)

@@ -1,4 +1,4 @@
-"""A document that the analyst signs into the log and that others name by its hash: a recipe, or a series."""
+"""A document that the analyst signs into the log and that others reference by its hash: a recipe, or a series."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tacit.tlog.leaves import Body
 
 
 class Document(Body):
-    """Base of both: one spelling (canonical bytes, RFC 8785, rule P6), of which the hash is taken."""
+    """Base of both: each document has exactly one encoding (canonical bytes, RFC 8785, rule P6), which is hashed."""
 
     what: ClassVar[str]
-    """The kind, as errors call it."""
+    """The kind of document, as named in errors."""
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The document whose canonical bytes are ``data``. Raises DecodeError, one line that names the member."""
+        """The document whose canonical bytes are ``data``. Raises DecodeError with one line that names the member."""
         return cls.from_body(parse_canonical(data, cls.what))
 
     @classmethod
@@ -44,6 +44,12 @@ class Document(Body):
     def hash(self) -> bytes:
         """SHA-256 of the canonical bytes: the document's identity; a recipe's is ``task_info`` of its task."""
         return hashlib.sha256(self.encode()).digest()
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What was computed from this document and nothing else, by the name of the computation. All readers of one log
+        in a process share its documents; each would compute the same."""
+        return {}
 
     @property
     def hash_text(self) -> str:

@@ -1,23 +1,26 @@
-"""Question encoders: a device's value to a category, a number or a vector, and the labels of the result.
+"""Question encoders: they map a device's value to a category, a number or a vector, and define the labels of the
+result.
 
 Everything here is public and fixed by the recipe before any device looks at its data.
 
-Encoders are total (P27): they give an answer, or ``MISSING``, for everything that a data source may hand over, and
-never an error. A number outside the range of a question is clipped to it; buckets or categories may state a category
-for what lies outside (``other``), and one for devices without a value (``missing``), which then is an answer like any
-other. ``MISSING`` is what remains: no value, one that is not of the question's form, or text that is none of the
-categories. What a device does then is ``Method.missing``; that it takes part does not depend on it.
+Encoders are total (P27): they give an answer, or ``MISSING``, for everything that a data source may return, and never
+raise; they work on a plain copy of bounded size, whatever class an application's value has. A number outside the range
+of a question is clipped to it; buckets or categories may state a category for values outside (``other``), and one for
+devices without a value (``missing``), which is then an answer like any other. ``MISSING`` is for the rest: no value, a
+value that does not have the question's form, or text that is none of the categories. ``Method.missing`` then decides
+what the device sends; whether it takes part does not depend on the value.
 """
 
 from __future__ import annotations
 
+import abc
 import bisect
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS, StatisticName
@@ -26,25 +29,34 @@ from tacit.recipe.quantity import PLACES, as_decimal, exact
 
 Scalar = str | int | float | bool | Decimal | None
 Value = Scalar | Sequence[Scalar]
-"""What a data source hands over: a column's text, a number or truth value, or a row of numbers; None: nothing."""
+"""A value from a data source: a column's text, a number or truth value, or a row of numbers; None: no value."""
+
+_A = TypeVar("_A")
 
 MISSING: Final = None
-"""The answer of a device that has none."""
+"""The encoded answer of a device without one."""
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?")
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
 _WIDEST = 1024
-"""Bits of the largest whole number that is read as text."""
+"""Bits of the largest whole number that is parsed from text."""
+_BEYOND = 1 << _WIDEST
+"""Stands for every whole number from here on, as its negative does for the other sign: outside every range, and not
+convertible to text."""
+_LONGEST = 1 << 20
+"""Longest text (in characters) and longest row (in entries) that is read."""
 _PLACES = 2 * PLACES
 _FINEST = Decimal(1).scaleb(-_PLACES)
 _CLIPPED = Context(prec=64, rounding=ROUND_05UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Shortens a number that lies in a range to more digits than any end or middle of two steps has, away from 0 and 5 as
-the last one, so that it stays on its side of all of them; the time that takes does not grow with its exponent."""
+"""Shortens a number within a range to more digits than any end or any middle of two steps has, rounding away from 0 and
+5 as the last digit, so that it stays on the same side of all of them; the time does not grow with the number's
+exponent."""
 
 
 class Encoder(Protocol):
-    """From a value to one of ``len(labels)`` categories, to a bit or number (one label), or to as many numbers."""
+    """Maps a value to one of ``len(labels)`` categories, to a bit or number (one label), or to as many numbers as
+    labels."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -52,20 +64,35 @@ class Encoder(Protocol):
         ...
 
     def encode(self, value: Value) -> Answer | None:
-        """Category in [0, len(labels)); for a boolean question 0 or 1; numbers from 0; or ``MISSING``. Never an error,
+        """Category in [0, len(labels)); for a boolean question 0 or 1; numbers from 0; or ``MISSING``. Never raises,
         whatever ``value`` is."""
         ...
 
 
-class BucketEncoder:
-    """Numbers to buckets with the given lower edges, the last one open. A number below the first edge is of ``other``
-    where that is stated, else of the first bucket."""
+class _Total(abc.ABC, Generic[_A]):
+    """Works on a plain copy only, and treats a value that still fails as no value (P27)."""
+
+    def encode(self, value: Value) -> _A | None:
+        """The answer of a device with this value."""
+        try:
+            return self._answer(_plain(value))
+        except Exception:  # the value may be of any class of an application
+            return self._answer(None)
+
+    @abc.abstractmethod
+    def _answer(self, value: Value) -> _A | None:
+        """The answer for a plain value; must not raise for None."""
+
+
+class BucketEncoder(_Total[int]):
+    """Numbers to buckets with the given lower edges, the last one open. A number below the first edge falls into
+    ``other`` where that is stated, else into the first bucket."""
 
     def __init__(self, edges: tuple[int | str, ...], other: str | None = None, missing: str | None = None) -> None:
         self._edges = [as_decimal(exact(edge)) for edge in edges]
         self.labels, self._other, self._missing = _with_stated((*_spans(edges), f"{edges[-1]}+"), other, missing)
 
-    def encode(self, value: Value) -> int | None:
+    def _answer(self, value: Value) -> int | None:
         """Bucket of a number, plus and minus infinity included."""
         number = _number(value)
         if number is None:
@@ -75,48 +102,52 @@ class BucketEncoder:
         return 0 if self._other is None else self._other
 
 
-class CategoryEncoder:
-    """Exact text to its position; any other text to ``other``, where that is stated."""
+class CategoryEncoder(_Total[int]):
+    """Exact text to its position; any other text to ``other`` where that is stated."""
 
     def __init__(self, categories: tuple[str, ...], other: str | None = None, missing: str | None = None) -> None:
         self._positions = {label: position for position, label in enumerate(categories)}
         self.labels, self._other, self._missing = _with_stated(categories, other, missing)
 
-    def encode(self, value: Value) -> int | None:
+    def _answer(self, value: Value) -> int | None:
         """Position of the value's text among the categories."""
         text = _text(value)
         position = self._missing if text is None else self._positions.get(text, self._other)
         return self._missing if position is None else position
 
 
-class BooleanEncoder:
-    """Truth values: booleans, 0 and 1, and the words true, false, yes, no."""
+class BooleanEncoder(_Total[int]):
+    """Truth values: booleans, 0 and 1, and the words true, false, yes, no. ``missing``: the answer for everything else,
+    where one is stated."""
 
     labels = ("yes",)
 
-    def encode(self, value: Value) -> int | None:
+    def __init__(self, missing: int | None = None) -> None:
+        self._missing = missing
+
+    def _answer(self, value: Value) -> int | None:
         """1 for true, 0 for false."""
         word = (_text(value) or "").strip().lower()
         if word in _TRUE:
             return 1
-        return 0 if word in _FALSE else MISSING
+        return 0 if word in _FALSE else self._missing
 
 
-class NumberEncoder:
+class NumberEncoder(_Total[int]):
     """Numbers to units above the low end of the range, clipped to it."""
 
     def __init__(self, spec: Number, label: str) -> None:
         self._steps = _Steps(spec)
         self.labels = (label,)
 
-    def encode(self, value: Value) -> int | None:
+    def _answer(self, value: Value) -> int | None:
         """Units above ``low``, rounded to the nearest (half to even)."""
         number = _number(value)
         return MISSING if number is None else self._steps.above_low(number)
 
 
-class VectorEncoder:
-    """Rows of numbers to units above the low end, after both clips. Text holds them with commas between."""
+class VectorEncoder(_Total[tuple[int, ...]]):
+    """Rows of numbers to units above the low end, after both clips. Text holds the numbers separated by commas."""
 
     def __init__(self, spec: Vector) -> None:
         self._spec = spec
@@ -124,10 +155,10 @@ class VectorEncoder:
         self._zero = int(-spec.least // spec.step)
         self.labels = tuple(str(position) for position in range(spec.length))
 
-    def encode(self, value: Value) -> tuple[int, ...] | None:
-        """Every entry clipped and rounded to the nearest multiple of ``unit``, the whole shrunk towards 0 until its
-        length is at most ``norm``: the last rounding is towards 0 too, so that the bound holds exactly. A row of
-        another length, or with an entry that is no number, is no value."""
+    def _answer(self, value: Value) -> tuple[int, ...] | None:
+        """Clip every entry and round it to the nearest multiple of ``unit``; then shrink the whole vector towards 0
+        until its length is at most ``norm``: this last rounding is towards 0 too, so the bound holds exactly. A row of
+        another length, or with an entry that is not a number, counts as no value."""
         spec = self._spec
         if isinstance(value, str):
             value = value.split(",") if value.count(",") == spec.length - 1 else ()
@@ -148,20 +179,20 @@ class _Steps:
         self._least, self._step = int(spec.least * 10**_PLACES), int(spec.step * 10**_PLACES)
 
     def above_low(self, number: Decimal) -> int:
-        """How many steps above ``low`` the nearest multiple is, of two the even one, after the clip."""
+        """How many steps above ``low`` the nearest multiple lies, after clipping; ties go to the even one."""
         inside = min(max(number, self._low), self._high).quantize(_FINEST, context=_CLIPPED)
         steps, rest = divmod(int(inside.scaleb(_PLACES, _CLIPPED)) - self._least, self._step)
         return steps + (2 * rest > self._step or (2 * rest == self._step and steps % 2))
 
 
-class OccurrenceEncoder:
-    """How often an event happened, at most ``most`` times: that number; of a count, whether it is above 0."""
+class OccurrenceEncoder(_Total[int]):
+    """How often an event happened, up to ``most`` times; for a count, whether the number is above 0."""
 
     def __init__(self, most: int, labels: tuple[str, ...]) -> None:
         self._most, self.labels = most, labels
 
-    def encode(self, value: Value) -> int | None:
-        """The number cut to a whole one and clipped. A device without one has watched nothing: 0."""
+    def _answer(self, value: Value) -> int | None:
+        """The number truncated to a whole one and clipped. A device without a number has watched nothing: 0."""
         number = _number(value)
         return 0 if number is None else int(min(max(number, Decimal(0)), Decimal(self._most)))
 
@@ -174,7 +205,8 @@ def _occurrence_labels(spec: Occurrences, statistic: StatisticName) -> tuple[str
 
 
 def shrunk(entries: Sequence[int], norm: int) -> list[int]:
-    """``entries``, or where their Euclidean length exceeds ``norm`` the multiple of that length, rounded towards 0."""
+    """Return ``entries`` unchanged, or, where their Euclidean length exceeds ``norm``, scaled to that length and
+    rounded towards 0."""
     squares = sum(entry * entry for entry in entries)
     if squares <= norm * norm:
         return list(entries)
@@ -197,20 +229,20 @@ def encoder_of(question: Question) -> Encoder:
         return CategoryEncoder(spec.labels, None, spec.missing)
     if isinstance(spec, Categories):
         return CategoryEncoder(spec.categories, spec.other, spec.missing)
-    return BooleanEncoder()
+    return BooleanEncoder(MISSING if spec.missing is None else 0)
 
 
 def _with_stated(
     labels: tuple[str, ...], other: str | None, missing: str | None
 ) -> tuple[tuple[str, ...], int | None, int | None]:
-    """All labels, and the positions of the two stated ones among them."""
+    """All labels, and the positions of ``other`` and ``missing`` among them."""
     stated = [label for label in (other, missing) if label is not None]
     whole = (*labels, *stated)
     return whole, None if other is None else len(labels), None if missing is None else len(whole) - 1
 
 
 def _spans(edges: tuple[int | str, ...]) -> list[str]:
-    """The closed buckets in words: of whole edges by the whole numbers in them."""
+    """The closed buckets in words; those with whole edges by the whole numbers in them."""
     if any(isinstance(edge, str) for edge in edges):
         return [f"{low} to <{high}" for low, high in itertools.pairwise(edges)]
     return [_span(low, after - 1) for low, after in itertools.pairwise(map(int, edges))]
@@ -222,9 +254,31 @@ def _span(low: int, high: int) -> str:
     return f"{low}-{high}" if low >= 0 else f"{low}..{high}"
 
 
+def _plain(value: object) -> Value:
+    """A copy of ``value`` of a built-in class, so that no method of a subclass is called later, and of bounded size;
+    None for anything that a source should not return."""
+    if isinstance(value, list | tuple):
+        entries: Iterator[object] = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        row = tuple(itertools.islice(entries, _LONGEST + 1))
+        return None if len(row) > _LONGEST else tuple(map(_plain_scalar, row))
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: object) -> Scalar:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return None if str.__len__(value) > _LONGEST else str.__str__(value)
+    if isinstance(value, int):
+        return max(-_BEYOND, min(int.__index__(value), _BEYOND))
+    if isinstance(value, float):
+        return float.__float__(value)
+    return Decimal(value) if isinstance(value, Decimal) else None
+
+
 def _number(value: Value) -> Decimal | None:
-    """The number that a value is, plus and minus infinity included; None where it is none. A binary float is the
-    shortest decimal that stands for it, so that 0.3 is not below 0.3."""
+    """The number that a value stands for, including plus and minus infinity; None where it is not a number. A binary
+    float is read as its shortest decimal representation, so that 0.3 is not below 0.3."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return None
     if isinstance(value, str):
@@ -236,7 +290,7 @@ def _number(value: Value) -> Decimal | None:
 
 
 def _text(value: Value) -> str | None:
-    """A single value as text; None where it is none, or a whole number that no text would be written for."""
+    """A single value as text; None where it is not one, or is a whole number too large for text."""
     if isinstance(value, int) and value.bit_length() > _WIDEST:
         return None
     if isinstance(value, str):

@@ -1,8 +1,7 @@
-"""The recipes in the log as a reader sees them: verified entries put together.
+"""The recipes in the log as a reader sees them, joined from verified entries.
 
-``LeafSigners`` says which key each leaf must be signed with; ``LiveLog`` joins recipes with their opt-ins,
-their slot's directory and the gateways' key configurations, and makes the ``Context`` in which the rules are
-checked.
+``LeafSigners`` determines with which key each leaf must be signed; ``LiveLog`` joins recipes with their opt-ins, their
+slot's directory and the gateways' key configurations, and makes the ``Context`` in which the rules are checked.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
 class LeafSigners:
     """``LeafKeys`` by policy: pinned keys of issuers and gateways, else those that the logged recipes name.
 
-    A recipe names its analyst's key itself; whether that analyst is trusted is the rule ``analyst-unknown``.
+    A recipe names its analyst's key itself; the rule ``analyst-unknown`` decides whether that analyst is trusted.
     """
 
     def __init__(self, policy: Policy, known: Sequence[SignedLeaf] = ()) -> None:
@@ -45,7 +44,7 @@ class LeafSigners:
         self._known = known
 
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        """Key of each leaf's signer; None where the signer has no such part in any recipe, among the leaves or
+        """Key of each leaf's signer; None where the signer does not have that role in any recipe, among the leaves or
         those ``known`` from before."""
         if not leaves:
             return []
@@ -54,7 +53,7 @@ class LeafSigners:
         return [self.key_of(leaf, recipes) for leaf in leaves]
 
     def key_of(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
-        """The key of one leaf's signer; ``recipes`` by hash: those that stand in the log with it."""
+        """The key of one leaf's signer; ``recipes`` holds, by hash, the recipes that are in the log with it."""
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
@@ -109,13 +108,13 @@ def _series_of(leaf: SignedLeaf) -> Series | None:
 
 @lru_cache(maxsize=RECIPES_KEPT)
 def _decoded_series(body: bytes) -> Series:
-    """The same for a series."""
+    """As ``_decoded`` for a series."""
     return Series.decode(body)
 
 
 @lru_cache(maxsize=RECIPES_KEPT)
 def _decoded(body: bytes) -> Recipe:
-    """The recipe with these canonical bytes, decoded once however often its leaf is fetched."""
+    """The recipe with these canonical bytes; cached, so it is decoded once however often its leaf is fetched."""
     return Recipe.decode(body)
 
 
@@ -140,7 +139,7 @@ class LiveRecipe:
     opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
     """By role: who has opted in."""
     opt_in_entries: Mapping[str, VerifiedEntry] = field(default_factory=dict)
-    """By role: the entry of the log that says so."""
+    """By role: the log entry with the opt-in."""
     voids: Mapping[str, Void] = field(default_factory=dict)
     """By role: who has closed the recipe's task for good without a release."""
     shares: Mapping[str, CensusShare] = field(default_factory=dict)
@@ -148,23 +147,23 @@ class LiveRecipe:
 
     @property
     def roles(self) -> frozenset[str]:
-        """Whose opt-ins, or void leaves, all have to be there; of a model that is not known, of nobody."""
+        """The roles whose opt-ins, or void leaves, are all required; empty for an unknown model."""
         form = known(self.recipe.model)
         return frozenset() if form is None else frozenset(form.opts_in)
 
     @property
     def opted_in(self) -> bool:
-        """Whether all have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
+        """Whether all required roles have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
         return self._all(self.opt_ins)
 
     @property
     def is_void(self) -> bool:
-        """Whether all have closed it."""
+        """Whether all required roles have closed it."""
         return self._all(self.voids)
 
     @property
     def is_shared(self) -> bool:
-        """Whether all have published their shares."""
+        """Whether all required roles have published their shares."""
         return self._all(self.shares)
 
     def _all(self, leaves: Mapping[str, Body]) -> bool:
@@ -182,13 +181,14 @@ class LiveSeries:
 
 @dataclass(frozen=True, slots=True)
 class LiveLog:
-    """What a bundle's verified entries say. Where two leaves claim one place, the first in the log has it."""
+    """The content of a bundle's verified entries. Where two leaves claim the same thing, the first in the log holds
+    it."""
 
     recipes: tuple[LiveRecipe, ...] = ()
     directories: tuple[IssuerDirectory, ...] = ()
     ohttp_configs: tuple[OhttpConfig, ...] = ()
     censuses: tuple[Census, ...] = ()
-    """Those of which both aggregators' shares are here."""
+    """The censuses whose shares from both aggregators are here."""
     unreadable: tuple[tuple[int, str], ...] = ()
     """(index, reason) of leaves that this version cannot read."""
     series: tuple[LiveSeries, ...] = ()
@@ -204,11 +204,11 @@ class LiveLog:
         return joined.live()
 
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
-        """The recipe with this hash, if the log shows it."""
+        """The recipe with this hash, if it is in the log."""
         return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)
 
     def series_of(self, recipe: Recipe) -> Series | None:
-        """The series that ``recipe`` names, if the log shows it."""
+        """The series that ``recipe`` names, if it is in the log."""
         if recipe.series is None:
             return None
         wanted = recipe.series.hash
@@ -222,12 +222,12 @@ class LiveLog:
         return series if self._rounds.get((series.hash, recipe.series.index)) == recipe.hash else None
 
     def directory(self, issuer: str, epoch: int) -> IssuerDirectory | None:
-        """The directory of (issuer, epoch), if the log shows it."""
+        """The directory of (issuer, epoch), if it is in the log."""
         wanted = (issuer, epoch)
         return next((item for item in self.directories if (item.issuer, item.epoch) == wanted), None)
 
     def slot_key(self, recipe: Recipe) -> bytes:
-        """The issuer's public key (SPKI) of the recipe's slot. ``Refusal`` where the log shows none."""
+        """The issuer's public key (SPKI) of the recipe's slot. Raises a ``Refusal`` where the log has none."""
         token = recipe.token
         directory = self.directory(token.issuer, token.epoch)
         spki = None if directory is None else directory.spki(token.slot)
@@ -254,7 +254,7 @@ class LiveLog:
 
 
 class LiveJoin:
-    """Joins verified entries as they come, in the order of the log."""
+    """Joins verified entries one by one, in the order of the log."""
 
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
@@ -268,7 +268,7 @@ class LiveJoin:
         self.slots: dict[tuple[str, int, int], bytes] = {}
 
     def live(self) -> LiveLog:
-        """What they say together by now."""
+        """The log joined from all entries so far."""
         return LiveLog(
             recipes=tuple(self.live_recipes()),
             directories=tuple(self.directories.values()),
@@ -281,7 +281,7 @@ class LiveJoin:
         )
 
     def add(self, entry: VerifiedEntry) -> None:
-        """One more; what cannot be read is noted, and hinders no other."""
+        """Add an entry. One that cannot be read is recorded, and does not affect the others."""
         leaf = entry.leaf
         try:
             if leaf.type is LeafType.RECIPE:
@@ -306,7 +306,7 @@ class LiveJoin:
                 self.configs.setdefault((config.gateway, config.period), config)
         except DecodeError as error:
             self.unreadable.append((entry.index, str(error)))
-        except Exception as error:  # whatever one leaf holds, the others are read
+        except Exception as error:  # no content of one leaf may keep the others from being read
             self.unreadable.append((entry.index, f"{leaf.type}: unexpected {type(error).__name__}"))
 
     def _add_recipe(self, index: int, leaf: SignedLeaf) -> None:
@@ -316,12 +316,12 @@ class LiveJoin:
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
 
     def recipe(self, recipe_hash: str) -> Recipe | None:
-        """A recipe that was joined."""
+        """The recipe with this hash, if it was added."""
         found = self.recipes.get(recipe_hash)
         return None if found is None else found.recipe
 
     def rounds(self) -> dict[tuple[bytes, int], bytes]:
-        """Which recipe is round i of a series: the first one in the log that fits."""
+        """For each (series, index) the recipe that holds that round: the first one in the log that fits."""
         found: dict[tuple[bytes, int], bytes] = {}
         for live in self.recipes.values():
             place = live.recipe.series
@@ -331,7 +331,7 @@ class LiveJoin:
         return found
 
     def live_recipes(self) -> Iterable[LiveRecipe]:
-        """Recipes with what the log says about them."""
+        """All recipes with what the log says about them."""
         for text, live in self.recipes.items():
             opt_ins = self.opt_ins.get(text, {})
             yield replace(
@@ -343,7 +343,7 @@ class LiveJoin:
             )
 
     def censuses(self) -> Iterable[Census]:
-        """Those of which every share is there."""
+        """The censuses for which every share is in the log."""
         for text, live in self.recipes.items():
             found = {role: self.shares.get(text, {}).get(role) for role in live.roles}
             shares = {role: one for role, one in found.items() if one is not None}
@@ -354,13 +354,13 @@ class LiveJoin:
                 yield Census(live.recipe, counted, max(index for index, _ in shares.values()))
 
     def _voids(self, recipe: Recipe) -> dict[str, Void]:
-        """The void leaves that are of the recipe's own task, by role."""
+        """The void leaves for the recipe's own task, by role."""
         found = self.voids.get(recipe.hash_text, {})
         return {role: void for role, void in found.items() if _is_of(recipe, void.task_id)}
 
 
 def _fits(series: Series, recipe: Recipe) -> bool:
-    """Whether the recipe is one of the series' rounds; of a series that cannot be asked there is none."""
+    """Whether the recipe is one of the series' rounds; False for a series from which no round can be derived."""
     try:
         return series.mismatch(recipe) is None
     except ValueError:
@@ -368,7 +368,7 @@ def _fits(series: Series, recipe: Recipe) -> bool:
 
 
 def _is_of(recipe: Recipe, task: str) -> bool:
-    """Whether a leaf that names this task is of the recipe's own."""
+    """Whether a leaf that names this task refers to the recipe's own task."""
     try:
         return task == b64url(task_id(recipe))
     except (Refusal, ValueError):

@@ -1,4 +1,4 @@
-"""A recipe of the log as services tell of it: in which state it is, and what is said of it in a few words."""
+"""A recipe of the log as services describe it: its state, and a short summary."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ RECIPE_STATES = States(
     RecipeState,
     [
         Move(None, RecipeState.PENDING, "it is published"),
-        Move(RecipeState.PENDING, RecipeState.ACTIVE, "the last of the opt-ins that it needs is in the log"),
+        Move(RecipeState.PENDING, RecipeState.ACTIVE, "the last opt-in that it needs is in the log"),
         Move(RecipeState.PENDING, RecipeState.OVER, "its interval has ended"),
         Move(RecipeState.ACTIVE, RecipeState.OVER, "its interval has ended"),
     ],
 )
-"""What ``recipe_state`` answers as the log grows and time goes on. Nothing of it is stored."""
+"""The states that ``recipe_state`` returns as the log grows and time passes. None of it is stored."""
 
 
 def recipe_state(roles: Collection[str], opted_in: Collection[str], ends_at: int, now: float) -> RecipeState:
-    """The state at ``now`` of a recipe that needs the opt-ins of ``roles``, of whom ``opted_in`` are in the log, and
-    whose interval ends at ``ends_at`` (POSIX seconds)."""
+    """The state at ``now`` of a recipe that needs the opt-ins of ``roles``, when those of ``opted_in`` are in the log
+    and its interval ends at ``ends_at`` (POSIX seconds)."""
     if now >= ends_at:
         return RecipeState.OVER
     return RecipeState.ACTIVE if set(roles) <= set(opted_in) else RecipeState.PENDING
 
 
 def stated(recipe: Recipe) -> dict[str, Any]:
-    """What a summary says of a recipe whatever the time; it never changes."""
+    """The part of a recipe's summary that does not depend on the time; it never changes."""
     return {
         "name": recipe.name,
         "question": recipe.question.text,
@@ -57,7 +57,7 @@ def stated(recipe: Recipe) -> dict[str, Any]:
 
 
 def in_full(recipe: Recipe, leaf: bytes, opt_ins: Mapping[str, tuple[int, bytes]]) -> dict[str, Any]:
-    """What stands beside a recipe's summary where it is told in full. ``opt_ins``: index and leaf by role."""
+    """The further members when a recipe is returned in full. ``opt_ins``: index and leaf by role."""
     return {
         "task_id": b64url(task_id(recipe)),
         "recipe": recipe.body(),
@@ -67,5 +67,5 @@ def in_full(recipe: Recipe, leaf: bytes, opt_ins: Mapping[str, tuple[int, bytes]
 
 
 def summary(recipe_hash: str, index: int, state: RecipeState, said: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe at ``index`` of the log, as lists have it. ``said``: what is ``stated`` of it."""
+    """A recipe at ``index`` of the log, as lists have it. ``said``: the result of ``stated``."""
     return {"hash": recipe_hash, "index": index, "state": state, **said}

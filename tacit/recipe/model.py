@@ -1,10 +1,9 @@
-"""The recipe: one public, signed statement of what is asked, how it is randomised, who takes part and what it
-costs.
+"""The recipe: one public, signed statement of what is asked, how it is randomised, who takes part and what it costs.
 
-This module holds its form only: members, types, canonical bytes (RFC 8785, rule P6) and hash. What makes a
-recipe acceptable are the named rules of ``tacit.rules.table``. Numbers are integers or decimal strings
-(``tacit.recipe.quantity``: those that may be either);
-binary members are unpadded base64url; every member is required unless it says otherwise.
+This module only defines its form: members, types, canonical bytes (RFC 8785, rule P6) and hash. The named rules of
+``tacit.rules.table`` decide whether a recipe is acceptable. Numbers are integers or decimal strings
+(``tacit.recipe.quantity``: those that may be either); binary members are unpadded base64url; every member is required
+unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from tacit.tlog.leaves import Key32
 
 MAX_LABELS = 4096
 MAX_CELLS = 1024
-"""Conjunctions that a census may count: an aggregate share of so many numbers still fits into an entry of the log."""
+"""Most conjunctions that a census may count: an aggregate share of that many numbers still fits into an entry of the
+log."""
 LEAST_STEPS = 2
-"""Of a range that is not of whole numbers."""
+"""Least number of steps of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
 MAX_STEPS = 1 << 20
@@ -44,8 +44,8 @@ MAX_STEP_SECONDS = 1 << 25
 
 
 class Buckets(Part):
-    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing, the last bucket is open. ``other`` names
-    a category for numbers below the first edge (absent: they are of the first bucket), ``missing`` one for devices
+    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing; the last bucket is open. ``other`` names
+    a category for numbers below the first edge (absent: they belong to the first bucket), ``missing`` one for devices
     without a number; they follow the buckets in this order."""
 
     kind: Literal["buckets"]
@@ -83,9 +83,10 @@ class Categories(Part):
 
 
 class Boolean(Part):
-    """Truth value."""
+    """Truth value. ``missing`` says that devices without one answer no, so that the count is of those that say yes."""
 
     kind: Literal["boolean"]
+    missing: Literal["no"] | None = None
 
 
 class Range(Part):
@@ -112,7 +113,7 @@ class Range(Part):
 
     @property
     def fractional(self) -> bool:
-        """Whether an end or the unit is no whole number."""
+        """Whether an end or the unit is not a whole number."""
         return any(isinstance(number, str) for number in (self.low, self.high, self.unit))
 
     @property
@@ -121,19 +122,19 @@ class Range(Part):
         return int((self.most - self.least) // self.step)
 
     def _check_steps(self) -> None:
-        """Refuse what ``unit`` does not divide, and a fractional range of a single step: that asks on which side of a
-        point a device is, which is a yes-or-no question and has to say so."""
+        """Refuse a range that ``unit`` does not divide, and a fractional range of a single step: that asks on which
+        side of a point a device is, which is a yes-or-no question and must be asked as one."""
         if (self.most - self.least) % self.step:
             raise wrong("unit", f"must divide high - low: {_fitting(self.least, self.most, self.step)}")
         if self.fractional and self.maximum < LEAST_STEPS:
             raise ValueError(
-                f"a fractional range has at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
+                f"a fractional range needs at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
                 "yes-or-no question"
             )
 
 
 class Number(Range):
-    """Number to a multiple of ``unit`` (default 1) above ``low``, the nearest one, after a clip to [low, high]."""
+    """Number to the nearest multiple of ``unit`` (default 1) above ``low``, after clipping to [low, high]."""
 
     kind: Literal["number"]
 
@@ -145,20 +146,21 @@ class Number(Range):
 
 
 class Vector(Range):
-    """``length`` numbers, each clipped to [low, high] and rounded to a multiple of ``unit`` (default 1), then the
-    vector shrunk to Euclidean length at most ``norm`` by the device itself (P18)."""
+    """``length`` numbers, each clipped to [low, high] and rounded to a multiple of ``unit`` (default 1); then the
+    device itself shrinks the vector to Euclidean length at most ``norm`` (P18)."""
 
     kind: Literal["vector"]
     length: Size
     norm: PositiveQuantity
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a range without 0, towards which vectors are shrunk, and what is no multiple of ``unit``."""
+        """Refuse a range without 0, towards which vectors are shrunk, and members that are not multiples of
+        ``unit``."""
         if not self.least <= 0 <= self.most or self.least == self.most:
-            raise wrong("low", "must be at most 0, high at least 0, and one of them another number")
+            raise wrong("low", "must be at most 0, high at least 0, and not both of them 0")
         for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
             if number % self.step:
-                raise wrong(name, f"must be a multiple of unit: {in_words(number)} is none of {self.unit}")
+                raise wrong(name, f"must be a multiple of unit: {in_words(number)} is not a multiple of {self.unit}")
         self._check_steps()
 
     @property
@@ -177,8 +179,8 @@ def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
 
 class Attributes(Part):
     """The device's own value of each attribute, from its configuration and not from its data: the question of a census.
-    The categories are all conjunctions of the listed values, and last, where it is named, ``missing``: devices that
-    lack one of the attributes or have another value of it."""
+    The categories are all conjunctions of the listed values, and, as the last one where it is named, ``missing``:
+    devices that lack one of the attributes or have another value of it."""
 
     kind: Literal["attributes"]
     attributes: Annotated[
@@ -188,7 +190,7 @@ class Attributes(Part):
     missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated values, and more conjunctions than an entry of the log has room for."""
+        """Refuse repeated values, and more conjunctions than fit into an entry of the log."""
         if any(len(set(values)) != len(values) for values in self.attributes.values()):
             raise ValueError("the values of an attribute must be distinct")
         if math.prod(map(len, self.attributes.values())) + (self.missing is not None) > MAX_CELLS:
@@ -197,7 +199,7 @@ class Attributes(Part):
 
     @property
     def cells(self) -> tuple[dict[str, str], ...]:
-        """The conjunctions in the order of the result: names in order, the last one's values change first."""
+        """The conjunctions in the order of the result: names in order, the values of the last name vary fastest."""
         names = sorted(self.attributes)
         rows = itertools.product(*(self.attributes[name] for name in names))
         return tuple(dict(zip(names, row, strict=True)) for row in rows)
@@ -209,9 +211,9 @@ class Attributes(Part):
 
 
 class Occurrences(Part):
-    """How often the event ``metric`` happened on the device in ``steps`` stretches of ``step_seconds`` from ``start``
-    (POSIX seconds) on, counted no further than ``most``. Devices watch it from the first step on (local pan-privacy);
-    of a count, where ``most`` is 1, the answer is whether it happened at all."""
+    """How often the event ``metric`` happened on the device in ``steps`` periods of ``step_seconds`` from ``start`` on
+    (POSIX seconds), counted up to ``most``. Devices watch it from the first step on (local pan-privacy). For a count,
+    where ``most`` is 1, the answer is whether it happened at all."""
 
     kind: Literal["occurrences"]
     start: Natural
@@ -226,10 +228,10 @@ class Occurrences(Part):
 
 
 def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
-    """Refuse a category for what is outside or missing that has another one's label."""
+    """Refuse a category for outside or missing values whose label is already in use."""
     stated = [label for label in (other, missing) if label is not None]
     if len({*labels, *stated}) != len(labels) + len(stated):
-        raise ValueError("the categories of other and missing values must have labels of their own")
+        raise ValueError("the categories for other and missing values must have labels that no other category has")
 
 
 def conjunction(criteria: Mapping[str, str]) -> str:
@@ -243,8 +245,8 @@ EncoderSpec = Annotated[
 
 
 class Question(Part):
-    """What every device is asked of its own data; ``metric`` is the field that the data source provides, and
-    ``round_input`` what a round of a series hands to it, opaque to everybody else."""
+    """What every device is asked of its own data. ``metric`` is the field that the data source provides, and
+    ``round_input`` what a round of a series passes to the data source, opaque to everybody else."""
 
     text: Text
     metric: Label
@@ -264,7 +266,8 @@ class Batch(Part):
 
 
 class Interval(Part):
-    """When reports may be made: POSIX seconds and seconds, both multiples of the time precision."""
+    """When reports may be made: ``start`` in POSIX seconds and ``duration`` in seconds, both multiples of the time
+    precision."""
 
     start: Natural
     duration: Positive
@@ -292,14 +295,15 @@ class TokenSlot(Part):
 
 
 class SeriesRound(Part):
-    """The series that a recipe is a round of (P26), by the SHA-256 of its canonical bytes, and which one, from 0."""
+    """The series to which a recipe belongs as a round (P26), by the SHA-256 of its canonical bytes, and the number of
+    the round, from 0."""
 
     hash: Key32
     index: Annotated[int, Field(ge=0, lt=MAX_ROUNDS)]
 
 
 _SHAPES: Any = reduce(or_, (form.parties for form in FORMS.values()))
-"""The parties of the models that are known, for the JSON Schema."""
+"""The parties of the known models, for the JSON Schema."""
 
 
 class Recipe(Document):
@@ -326,7 +330,8 @@ class Recipe(Document):
     @field_validator("vdaf")
     @classmethod
     def _proved(cls, vdaf: VdafSpec | None, info: ValidationInfo) -> VdafSpec | None:
-        """Refuse a recipe without a VDAF where the model proves by one, and one with it where it does not."""
+        """Refuse a recipe without a VDAF where the model needs one for its proofs, and one with a VDAF where it does
+        not."""
         form = known(info.data.get("model", ""))
         if form is not None and form.proves != (vdaf is not None):
             raise ValueError("Field required" if form.proves else f"{form.name} has none")
@@ -335,7 +340,7 @@ class Recipe(Document):
     @field_validator("parties", mode="plain", json_schema_input_type=_SHAPES)
     @classmethod
     def _of_the_model(cls, parties: Any, info: ValidationInfo) -> Parties:
-        """The parties that the model has; of a model that is not known, whoever is named."""
+        """The parties of the model; for an unknown model, any parties."""
         form = known(info.data.get("model", ""))
         shape = UnknownParties if form is None else form.parties
         return parties if isinstance(parties, shape) else shape.model_validate(parties, strict=True)
@@ -343,7 +348,7 @@ class Recipe(Document):
     @field_validator("privacy")
     @classmethod
     def _claimed(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
-        """Refuse epsilons that are not by the adversaries of the model, where that is known."""
+        """Refuse epsilons that are not those of the model's adversaries, where the model is known."""
         form = known(info.data.get("model", ""))
         problem = None if form is None else form.epsilon_problem(privacy.epsilon.root)
         if problem is not None:
@@ -362,7 +367,7 @@ class Recipe(Document):
 
     @property
     def criteria(self) -> dict[str, str]:
-        """Attribute values that a device of the audience has; empty: every device is of the audience."""
+        """Attribute values that a device of the audience has; empty: every device belongs to the audience."""
         return self.audience.criteria or {}
 
     @property

@@ -18,10 +18,10 @@ def has_one_server(recipe: Recipe) -> bool:
 
 
 def one_server_task(recipe: Recipe, token_key_spki: bytes) -> OneServerTask:
-    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Refusal
-    ``model-unsupported`` for a model that has another kind of task, ``hpke-key-invalid``, ``task-hpke``."""
+    """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal
+    ``model-unsupported`` for a model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
     if not has_one_server(recipe):
-        raise Refusal("model-unsupported", f"model {recipe.model} has no one server that takes reports")
+        raise Refusal("model-unsupported", f"model {recipe.model} does not have a single server that takes reports")
     analyzer = analyzer_of(recipe.parties)
     cells = len(labels(recipe))
     return OneServerTask(

@@ -1,7 +1,7 @@
 """A party's own policy: what it accepts in a recipe, whoever signed it.
 
-One file format for operator, leader, helper and device (TOML or JSON). The defaults are the strictest that
-the project's own demonstration passes; a missing member means the default, an unknown one is an error.
+One file format for operator, leader, helper and device (TOML or JSON). The defaults are the strictest that the
+project's own demonstration passes; a missing member means the default, an unknown one is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AggregatorPin(Part):
     """A trusted aggregator."""
 
     url: Url
-    """Where it answers."""
+    """Its address."""
     signing_key: Key
     """The key that signs its opt-ins."""
 
@@ -39,16 +39,16 @@ class AccountLimit(Part):
     """What an account may spend in any period of a given length (P22)."""
 
     epsilon: DecimalText
-    """Cap of what the recipes' claims (a) compose to, by replacement."""
+    """Cap on the composition of the recipes' claims (a), by replacement."""
     delta: DecimalText
-    """At which they are composed."""
+    """The delta at which they are composed."""
     window_seconds: Positive
     """Length of the period in seconds."""
     epsilon_with_relay: DecimalText | None = None
-    """The same of claims (b); absent: they are not limited."""
+    """The same cap for claims (b); absent: they are not limited."""
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse an account that no recipe fits into."""
+        """Refuse an account into which no recipe fits."""
         if any(Decimal(text) <= 0 for text in (self.epsilon, self.epsilon_with_relay) if text is not None):
             raise ValueError("epsilon must be above 0")
         if not Decimal("1e-15") <= Decimal(self.delta) < 1:
@@ -56,21 +56,21 @@ class AccountLimit(Part):
 
 
 class WitnessLimit(Part):
-    """Whose cosignatures a checkpoint must have (P29)."""
+    """The witnesses whose cosignatures a checkpoint must have (P29)."""
 
     keys: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=16)]
     """The witnesses, in the text form of verifier keys (type 0x04)."""
     k: Positive
-    """So many of them must have cosigned."""
+    """How many of them must have cosigned."""
     max_age_seconds: Positive = 86_400
-    """A cosignature that is older does not count."""
+    """A cosignature older than this many seconds does not count."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse malformed keys, and a quorum that a log can split."""
         self.quorum(lambda: 0.0)
 
     def quorum(self, now: Callable[[], float]) -> Quorum:
-        """As a check of notes by the reader's clock."""
+        """The quorum as a check of notes, by the reader's clock."""
         return Quorum(tuple(witness_key(text) for text in self.keys), self.k, self.max_age_seconds, now)
 
 
@@ -80,18 +80,18 @@ class Policy(Part):
     min_batch_size: Positive = 100
     """Floor of B."""
     max_batch_size: Positive = 10_000_000
-    """Ceiling of B: beyond it recomputing the claim takes a device seconds."""
+    """Ceiling of B: above it, recomputing the claim would take a device seconds."""
     max_sampling_rate: DecimalText = "1"
     """Cap of q; q = 1 is never accepted where sampling is claimed (P19)."""
     max_population: Positive = 1_000_000
-    """Most devices that the claim of importance sampling may count on (``importance.devices``), whatever a census
-    attests. To be set to what the party knows of the population."""
+    """Most devices on which the claim of importance sampling may count (``importance.devices``), whatever a census
+    attests. Set it to what the party knows about the population."""
     max_delta: DecimalText = "0.000001"
     """Cap of delta."""
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""
     max_epsilon_aggregator_with_relay: DecimalText | None = "4"
-    """Cap of claim (b), the same with the relay; what taking part tells the relay by itself is a part of it. null: not
+    """Cap of claim (b), the same with the relay; it includes what taking part reveals to the relay by itself. null: not
     capped."""
     max_epsilon_half_batch: DecimalText = "2"
     """Cap of claim (a) recomputed at B/2 (P17)."""
@@ -104,11 +104,11 @@ class Policy(Part):
     max_duration: Positive = 31 * 86400
     """Longest report interval in seconds."""
     max_watch_seconds: Positive = 366 * 86400
-    """Longest time in seconds from the first step in which devices watch an event to the beginning of the interval: so
-    long they keep a state for the recipe."""
+    """Longest time in seconds from the first step in which devices watch an event to the beginning of the interval:
+    devices keep a state for the recipe that long."""
     max_watch_work: Positive = MAX_WORK
-    """Most multiplications of group elements that watching may cost a device in a second: for one recipe, and on a
-    device for all that it watches together."""
+    """Most multiplications of group elements per second that watching may cost a device: for one recipe, and for
+    everything that a device watches together."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
     randomizers: Annotated[tuple[str, ...], Field(strict=False)] = tuple(METHODS)
@@ -118,14 +118,14 @@ class Policy(Part):
     attributes: dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(strict=False)]] = Field(
         default_factory=dict
     )
-    """The attributes, none of them sensitive, and the values of each, that a recipe may choose its audience by (SA2
+    """The attributes, none of them sensitive, and the values of each, by which a recipe may choose its audience (SA2
     5.5); empty: no recipe may choose, and there is no census."""
     min_audience: Positive = 10_000
     """Least number of devices that a census must have found for a recipe's criteria, at the low end of its error."""
     max_targeted_rate: DecimalText = "0.5"
-    """Cap of q where a recipe has criteria: away from 1, sampling hides how large the audience is to a device."""
+    """Cap of q where a recipe has criteria: below 1, sampling hides from a device how large the audience is."""
     census_max_age_seconds: Positive = 90 * 86400
-    """For how long after its interval a census counts."""
+    """For how many seconds after its interval a census counts."""
     analysts: dict[Operator, Key] | None = None
     """Trusted analysts and their signing keys; absent: any analyst."""
     issuers: dict[Operator, Key] | None = None
@@ -133,17 +133,19 @@ class Policy(Part):
     gateways: dict[Operator, Key] | None = None
     """Trusted gateways and the keys that sign their OHTTP configurations; absent: the recipe's."""
     aggregators: dict[Operator, AggregatorPin] | None = None
-    """Trusted leaders and helpers; absent: the recipe's. Whoever holds a credential for one of them must name them
-    (``require_aggregators``), because credentials go to the addresses that a recipe names. A device holds none."""
+    """Trusted leaders and helpers; absent: the recipe's. A party that holds a credential for one of them must name them
+    (``require_aggregators``), because credentials are sent to the addresses that a recipe names. A device holds none.
+    """
     accounts: Annotated[dict[Operator, AccountLimit], Field(min_length=1)] | None = None
     """The population's privacy accounts by name; a recipe is charged to one of them. Absent: nothing is charged."""
     witnesses: WitnessLimit | None = None
-    """The witnesses of the log; absent: whatever its key signed is believed, as long as it extends what was seen."""
+    """The witnesses of the log; absent: everything signed by its key is accepted, as long as it extends what was
+    seen."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
 
     def log_policy(self, log_key: NoteKey, now: Callable[[], float]) -> LogPolicy:
-        """Whose signatures make a checkpoint of the log acceptable at ``now()``."""
+        """Which signatures make a checkpoint of the log acceptable at ``now()``."""
         return LogPolicy(log_key, None if self.witnesses is None else self.witnesses.quorum(now))
 
     def account(self, name: str) -> Account | None:
@@ -155,7 +157,7 @@ class Policy(Part):
         return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds, beside)
 
     def cap(self, cap: Cap | None) -> str | None:
-        """What this kind of claim is held to at B; None: to nothing."""
+        """The limit for this kind of claim at B; None: no limit."""
         if cap is Cap.AGGREGATE:
             return self.max_epsilon_aggregator
         if cap is Cap.AGGREGATE_WITH_RELAY:
@@ -163,7 +165,7 @@ class Policy(Part):
         return self.max_epsilon_local if cap is Cap.LOCAL else None
 
     def cap_at_half(self, cap: Cap | None) -> str | None:
-        """The same at B/2."""
+        """The limit for this kind of claim at B/2; None: no limit."""
         if cap is Cap.AGGREGATE:
             return self.max_epsilon_half_batch
         return self.max_epsilon_half_batch_with_relay if cap is Cap.AGGREGATE_WITH_RELAY else None
@@ -173,7 +175,7 @@ class Policy(Part):
         if self.aggregators is None:
             raise UsageError(
                 'policy.aggregators is missing: add {"OPERATOR": {"url": ..., "signing_key": ...}} for leader and '
-                "helper; a credential goes to no other address"
+                "helper; credentials are sent to these addresses only"
             )
 
     def trusts_aggregators(self, parties: Parties) -> bool:
@@ -202,8 +204,7 @@ def _key(keys: dict[str, str] | None, name: str) -> bytes | None:
 
 
 def parse_policy(data: bytes, name: str) -> Policy:
-    """The policy in a file's bytes; ``name`` ends in .toml or .json and is used in errors. Raises
-    UsageError."""
+    """The policy in a file's bytes; ``name`` ends in .toml or .json and is used in errors. Raises UsageError."""
     try:
         return validated(Policy, parse_file(data, name), name)
     except DecodeError as error:

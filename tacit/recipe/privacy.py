@@ -23,7 +23,7 @@ def epsilon_of(text: str) -> Decimal:
 
 
 class Epsilons(RootModel[dict[str, EpsilonText]]):
-    """The claim per adversary (P16): one number for each of the recipe's model."""
+    """The claim per adversary (P16): one number for each adversary of the recipe's model."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -33,14 +33,14 @@ class Epsilons(RootModel[dict[str, EpsilonText]]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """An object for each model that is known."""
+        """An object for each known model."""
         value = handler(schema)
         shapes = [_epsilon_schema(form, value) for form in FORMS.values()]
         return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
 
 
 def _epsilon_schema(form: Form, epsilons: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of the epsilons of a model, from that of any epsilons."""
+    """The JSON Schema of a model's epsilons, derived from the schema for any epsilons."""
     either = epsilons["additionalProperties"]
     number, _ = either["anyOf"]
     return {

@@ -12,11 +12,12 @@ from tacit.dp.solve import largest_where
 from tacit.errors import Refusal, UsageError
 from tacit.methods.method import EPSILON_PLACES, LocalMethod, Method, rounded_epsilon0
 from tacit.methods.registry import method_named
+from tacit.methods.statistics import Shape
 from tacit.models.forms.form import Cap, Form
 from tacit.models.forms.registry import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import members_of, shape_of
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.derive import members_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import RandomizerSpec
 from tacit.recipe.sampling_plan import SamplingPlan
 
@@ -24,30 +25,37 @@ Members = dict[str, Any]
 _LEAST_SHARE = 0.01
 """Searches start at this share of the wanted epsilon."""
 _HALF_FACTOR = 2
-"""By how much claim (a) may grow at B/2."""
+"""Factor by which claim (a) may grow at B/2."""
 _SEARCH_WIDTH = 1e-3
 """How far below the largest target a search for noise may stop, as a share of epsilon."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyTarget:
-    """What ``randomizer`` has to keep for a ``question``: ``epsilon`` at ``delta``, and ``max_epsilon0`` against
-    everybody."""
+    """What ``randomizer`` has to keep for a question of this ``shape``: ``epsilon`` at ``delta``, and ``max_epsilon0``
+    against everybody."""
 
     randomizer: str
-    question: Question
+    shape: Shape
     epsilon: Decimal
     delta: Decimal
     max_epsilon0: Decimal
 
     @property
     def method(self) -> type[Method]:
-        """What ``randomizer`` names."""
+        """The method that ``randomizer`` names."""
         return method_named(self.randomizer)
 
     def members(self, plan: SamplingPlan, batch_size: int) -> Members:
-        """The members ``randomizer`` and ``vdaf`` with which claim (b) keeps the target: at B, where only the sum hides
-        a device at B/2. Dummies do not count as reports (P20). Raises ``UsageError``."""
+        """The members ``randomizer`` and ``vdaf`` of what is ``made``. Raises ``UsageError``."""
+        return self._members(self.made(plan, batch_size))
+
+    def _members(self, made: Method) -> Members:
+        return {"randomizer": {"name": self.randomizer, **made.members()}, "vdaf": made.proof.members()}
+
+    def made(self, plan: SamplingPlan, batch_size: int) -> Method:
+        """The method, tuned so that claim (b) keeps the target: at B, where only the sum hides a device at B/2. Dummies
+        do not count as reports (P20). Raises ``UsageError``."""
         method = self.method
         if not issubclass(method, LocalMethod):
             honest, kept = self._reports(plan, batch_size, max(1, batch_size // 2))
@@ -60,37 +68,36 @@ class PrivacyTarget:
         return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
 
     def watched(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:
-        """The same for devices that watch an event, in a model that has them do so (``form``): every answer is sent,
-        because nobody can look at it before; with one server the target is what a single report tells. Raises
+        """As ``members`` for devices that watch an event, in a model (``form``) that has them do so. Every answer is
+        sent, because nobody can look at it before; with one server the target is what a single report reveals. Raises
         ``UsageError``."""
         spec = self.members(plan, batch_size)["randomizer"] if form.proves else self._alone()
         if "max_weight" in spec:
             spec = {**spec, "max_weight": spec["categories"]}
-        made = self.method.of(shape_of(self.question), members_of(RandomizerSpec.model_validate(spec)))
+        made = self.method.of(self.shape, members_of(RandomizerSpec.model_validate(spec)))
         return {"randomizer": spec, **({"vdaf": form.proof(made).members()} if form.proves else {})}
 
     def _alone(self) -> dict[str, Any]:
         """The member ``randomizer`` with which one report by itself keeps the target."""
-        shape, local = shape_of(self.question), self.method.IS_LOCAL
+        shape, local = self.shape, self.method.IS_LOCAL
         epsilon = min(self.epsilon, self.max_epsilon0) if local else self.epsilon
         try:
             made = self.method.tuned(shape, epsilon, 1, float(self.delta))
         except ValueError as error:
-            words = f"no noise of one device hides up to {shape.maximum} events at epsilon {self.epsilon:f}"
+            words = f"the noise of one device cannot hide up to {shape.maximum} events at epsilon {self.epsilon:f}"
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"
             raise UsageError(str(error) if local else words) from error
         return {"name": self.randomizer, **made.members()}
 
-    def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Members:
-        """The members of the method with as little noise as ``epsilon`` allows."""
-        shape = shape_of(self.question)
+    def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Method:
+        """The method with as little noise as ``epsilon`` allows."""
+        shape = self.shape
         try:
-            made = self.method.tuned(shape, epsilon, reports, delta)
+            return self.method.tuned(shape, epsilon, reports, delta)
         except ValueError as error:
             what = f"B = {batch_size} and values up to {shape.maximum}: {error}"
             words = f"no {self.randomizer} fits {what}"
             raise UsageError(words if self.method.IS_LOCAL else f"{words}, or the range must be coarser") from error
-        return {"randomizer": {"name": self.randomizer, **made.members()}, "vdaf": made.proof.members()}
 
     def _reports(self, plan: SamplingPlan, batch_size: int, n: int) -> tuple[int, float]:
         """How many of n messages are reports, and the delta that is left for them."""
@@ -105,8 +112,9 @@ class PrivacyTarget:
     def searched(
         self, plan: SamplingPlan, body: dict[str, Any], claimed: Callable[[dict[str, Any]], Recipe]
     ) -> Members:
-        """The same for importance sampling, whose claim (a) keeps the target: at B/2 for noise, otherwise at B, and at
-        B/2 twice the target. ``claimed`` makes the recipe of a body. Raises ``UsageError`` where nothing does."""
+        """As ``members`` for importance sampling, where claim (a) keeps the target: at B/2 for noise; otherwise the
+        target at B and twice the target at B/2. ``claimed`` makes the recipe of a body. Raises ``UsageError`` where
+        nothing keeps it."""
         size = int(body["batch"]["min_batch_size"])
         half = max(1, size // 2)
         local = self.method.IS_LOCAL
@@ -114,7 +122,7 @@ class PrivacyTarget:
 
         def make(value: float) -> Members:
             epsilon = rounded_epsilon0(value) if local else Decimal(repr(value))
-            return self._tuned(epsilon, reports, kept, size)
+            return self._members(self._tuned(epsilon, reports, kept, size))
 
         def holds(value: float) -> bool:
             try:
@@ -129,8 +137,8 @@ class PrivacyTarget:
         found = largest_where(holds, *self._bounds(plan))
         if found is None:
             raise UsageError(
-                f"importance sampling keeps no epsilon {self.epsilon:f} at B = {size}: how many messages there are, or "
-                f"who sends, already tells too much; ask more devices that a census attests, or bring the two rates "
+                f"importance sampling cannot keep epsilon {self.epsilon:f} at B = {size}: how many messages there are, "
+                f"or who sends, already tells too much; ask more devices that a census attests, or bring the two rates "
                 f"closer together"
             )
         return make(found)

@@ -1,8 +1,8 @@
 """Numbers of a question that need not be whole: the ends of a range, its unit, the edges of buckets.
 
-A whole number is a JSON integer, every other one its decimal text, such as ``0.25``: at most nine digits before the
-point, from one to nine behind it, of which the last is not 0. So every number has one spelling, and a recipe of whole
-numbers is spelled as if there were no others. Nothing is ever a binary float: arithmetic is exact.
+A whole number is a JSON integer, any other number its decimal text, such as ``0.25``: at most nine digits before the
+point, and one to nine after it, the last of which is not 0. So every number has exactly one encoding, and recipes of
+whole numbers are encoded as if there were no others. Binary floats are never used: arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from tacit.tlog.canonical import MAX_INTEGER
 
 PLACES: Final = 9
-"""Most digits behind the point."""
+"""Most digits after the point."""
 _UNSIGNED = r"(0|[1-9][0-9]{0,8})\.[0-9]{0,8}[1-9]"
 _FRACTION = re.compile(f"-?{_UNSIGNED}")
 _WIDEST = 20
@@ -29,23 +29,23 @@ Exact = int | Fraction
 
 
 def exact(quantity: int | str) -> Exact:
-    """What a member of a recipe says."""
+    """The exact value of a member of a recipe."""
     return quantity if isinstance(quantity, int) else Fraction(quantity)
 
 
 def quantity(number: Exact) -> int | str:
-    """``number`` as a recipe writes it. ``ValueError`` where it has too many digits."""
+    """``number`` as written in a recipe. ``ValueError`` where it has too many digits."""
     if isinstance(number, int) or number.denominator == 1:
         return _checked(int(number))
     scaled = number * 10**PLACES
     if scaled.denominator != 1:
-        raise ValueError(f"it has more than {PLACES} digits behind the point")
+        raise ValueError(f"it has more than {PLACES} digits after the point")
     whole, places = divmod(abs(scaled.numerator), 10**PLACES)
     return _checked(f"{'-' if number < 0 else ''}{whole}.{places:0{PLACES}}".rstrip("0"))
 
 
 def spoken(text: str) -> int | str:
-    """What a person writes, such as ``0.50``, as a recipe writes it. ``ValueError`` says what is wrong."""
+    """Convert what a person writes, such as ``0.50``, into the form of a recipe. ``ValueError`` says what is wrong."""
     text = text.strip()
     if not _SPOKEN.fullmatch(text):
         raise ValueError(f"{text[:_WIDEST]!r} is not a number like 3 or 0.25")
@@ -53,7 +53,7 @@ def spoken(text: str) -> int | str:
 
 
 def in_words(number: Exact) -> str:
-    """``number`` with all its digits; one that no recipe could write is rounded."""
+    """``number`` with all its digits; a number that a recipe cannot hold is rounded."""
     try:
         return str(quantity(number))
     except ValueError:
@@ -69,7 +69,7 @@ def _checked(value: Any) -> int | str:
         return value
     raise ValueError(
         f"must be a whole number, or a decimal text such as 0.25: up to {PLACES} digits before the point and from one "
-        f"to {PLACES} behind it, the last one not 0"
+        f"to {PLACES} after it, the last one not 0"
     )
 
 

@@ -1,4 +1,4 @@
-"""How a recipe has answers randomised and proved, and which devices answer: its members ``randomizer``,
+"""How the answers of a recipe are randomised and proved, and which devices answer: its members ``randomizer``,
 ``aggregator_noise``, ``vdaf`` and ``sampling``."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.recipe.member_types import DecimalText, Natural, Positive, Size
 
 
 class RandomizerSpec(Part):
-    """What a device does to its answer (P18). A randomizer has its own members and no other's: ``epsilon0`` where it
+    """What a device does to its answer (P18). Each randomizer has its own members and no others: ``epsilon0`` where it
     hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
     for noise shares. ``categories``: numbers in a measurement (rr: 2)."""
 
@@ -28,14 +28,14 @@ class RandomizerSpec(Part):
 
 
 class AggregatorNoise(Part):
-    """Noise that leader and helper each add, once a batch, to every number: ``flips`` centred coin flips."""
+    """Noise that leader and helper each add to every number, once per batch: ``flips`` centred coin flips."""
 
     flips: Positive
 
 
 class VdafSpec(Part):
-    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1;
-    they and Prio3CountVec have chunk length 1. ``max_measurement`` belongs to the sums."""
+    """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1; they and Prio3CountVec
+    have chunk length 1. ``max_measurement`` is a member for the sums only."""
 
     name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec", "Prio3CountVec"]
     length: Size
@@ -45,17 +45,18 @@ class VdafSpec(Part):
 
 
 class Dummies(Part):
-    """Reports that say nothing (P20): an eligible device that does not take part sends one with probability
-    ``intensity / population``. ``population``: how many devices are eligible at least, by the operator's word."""
+    """Dummy reports, which contain no answer (P20): an eligible device that does not take part sends one with
+    probability ``intensity / population``. ``population``: how many devices are eligible at least, as stated by the
+    operator."""
 
     intensity: DecimalText
     population: Positive
 
 
 class Importance(Part):
-    """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the
-    sampling's own rate, which is the larger one. ``devices``: of how many, at least, the number of messages is the sum
-    (absent: of one); a census has attested so many."""
+    """The rate of devices whose encoded answer is ``default`` (category, bit or number); all others have the sampling's
+    own rate, which is the larger one. ``devices``: the least number of devices that contribute to the number of
+    messages (absent: one), as attested by a census."""
 
     default: Natural
     default_rate: DecimalText
@@ -63,15 +64,15 @@ class Importance(Part):
 
 
 class Sampling(Part):
-    """Probability with which a device takes part, by its own coin."""
+    """Probability with which a device takes part, decided by its own coin."""
 
     rate: DecimalText
     importance: Importance | None = None
     dummies: Dummies | None = None
 
     def rate_of(self, answer: object) -> Decimal:
-        """The probability with which a device with this encoded answer takes part; without one (None), that of the
-        default."""
+        """The probability with which a device with this encoded answer takes part; without an answer (None), that of
+        the default."""
         held = self.importance is not None and answer in (None, self.importance.default)
         return Decimal(self.importance.default_rate if self.importance and held else self.rate)
 

@@ -1,30 +1,31 @@
-"""Who is behind a release: how many devices were asked, how many contributions that should bring, and of whom the
-estimates speak.
+"""Who is behind a release: how many devices were asked, how many contributions that should bring, and which devices the
+estimates describe.
 
 A device *answers* if it sends whenever its coin says so. One that is switched off, met the recipe too late, or whose
-reports are lost is silent, and nothing in a batch tells which devices these are or what they hold. Estimates are
-unbiased for the devices that answered, of which a uniform sample of ``m`` contributions estimates the number as
+reports are lost is silent, and nothing in a batch shows which devices these are or what they hold. Estimates are
+unbiased for the devices that answered; from ``m`` contributions, a uniform sample of them, their number is estimated as
 ``A = m / s`` with variance ``A (1-s)/s`` (s: the probability of sending, dummies and rejection included). Intervals of
-an estimate hold for these devices and for nobody else: silence need not be independent of the answer, so that no
-scaling makes a statement about the population of it.
+an estimate hold for these devices only: silence need not be independent of the answer, so no scaling turns them into a
+statement about the population.
 
-Where the number of asked devices N is known, two more things can be said.
+Where the number of asked devices N is known, two more statements are possible.
 
-*Warning.* Had everybody answered, m would be binomial with N and s. Counts outside ``[low, high]`` come about by
-chance with probability ``FALSE_ALARM`` at most, summed exactly. With importance sampling the probability is between
-that of the default answer and that of the others; where a cell tells how many devices have it, A is estimated with
-them and its standard error bounds the chance (normal approximation), elsewhere the two binomials do.
+*Warning.* Had everybody answered, m would be binomial with N and s. Counts outside ``[low, high]`` occur by chance with
+probability ``FALSE_ALARM`` at most, summed exactly. With importance sampling the probability is between that of the
+default answer and that of the others; where a cell shows how many devices have it, A is estimated with them and its
+standard error bounds the chance (normal approximation), elsewhere the two binomials do.
 
 *Interval for all N.* Each silent device adds between ``least`` and ``most`` to a total (0 and 1 in a histogram or a
-count), which bounds the population's total without any assumption on who is silent (C. Manski, "Nonparametric Bounds
-on Treatment Effects", 1990): from ``T + least (N - A)`` to ``T + most (N - A)``, T the total of those who answered.
-With estimates in their place the ends have variance ``Var T - 2 e T k + e^2 A k``, ``k = (1-s)/s``, e the added value:
-what a device adds to T is nothing unless it sends, so that its covariance with A is k times what it adds in
-expectation. With importance sampling the two standard deviations are added, which is never too little. 1.96 standard
-errors beyond either end give an interval that misses with probability 0.05 at most (normal approximation), however
-many are silent, and needs no test whether any are.
+count), which bounds the population's total without any assumption on who is silent (C. Manski, "Nonparametric Bounds on
+Treatment Effects", 1990): from ``T + least (N - A)`` to ``T + most (N - A)``, T the total of those who answered. With
+estimates in their place the ends have variance ``Var T - 2 e T k + e^2 A k``, ``k = (1-s)/s``, e the added value: a
+device adds to T only if it sends, so its covariance with A is k times what it adds in expectation. With importance
+sampling the two standard deviations are added, which never underestimates. 1.96 standard errors beyond either end give
+an interval that misses with probability 0.05 at most (normal approximation), however many are silent, and needs no test
+whether any are. Where devices without a value add to T and have no category of their own, T is too large by an unknown
+amount, and there is no such interval (P34).
 
-A share is an estimate by A, a ratio: to first order ``Var(T - p A) / A^2``.
+A share is an estimate divided by A, a ratio: to first order ``Var(T - p A) / A^2``.
 """
 
 from __future__ import annotations
@@ -39,26 +40,28 @@ from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import Estimate
+from tacit.methods.figures import NORMAL_95
 from tacit.methods.method import Method
 from tacit.methods.statistics import STATISTICS, Statistic
+from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import design_of, randomizer_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Occurrences, Recipe
 
 FALSE_ALARM = 1e-3
-"""Probability, at most, with which a full response is called another one."""
+"""Largest probability with which a full response is reported as incomplete or excessive."""
 NORMAL_FALSE_ALARM = 3.2905267
-"""Standard errors that a normal number exceeds, in either direction, with probability ``FALSE_ALARM``."""
-NORMAL_95 = 1.96
+"""A normal number exceeds this many standard errors, in either direction, with probability ``FALSE_ALARM``."""
 MOST_ASKED = 10**10
-"""Devices that may be said to be asked, more than there are people: the bounds are summed over a range that grows with
-the root of it."""
+"""Largest number of asked devices that may be stated, more than there are people: the bounds are summed over a range
+that grows with its square root."""
 _LEFT_OUT = 1e-12
 """Mass of a binomial that its window may leave out, on each side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """From ``least`` to ``most`` devices were asked, by the word of the ``recipe`` or of the ``analyst``."""
+    """From ``least`` to ``most`` devices were asked, as stated by the ``recipe`` or the ``analyst``."""
 
     least: int
     most: int
@@ -80,10 +83,10 @@ class Number:
 
 
 def asked_by(recipe: Recipe) -> Asked | None:
-    """How many devices the recipe says that it asks: the whole numbers whose expected contributions, rounded up, are
-    the stated ones. None where that cannot be told from it: rounds of a series (whoever was in an earlier round is not
-    asked), importance sampling (the number depends on answers), batches that close at B, where the stated number is B,
-    which it is never below, and where it is that of more than ``MOST_ASKED`` devices."""
+    """How many devices the recipe asks according to itself: the whole numbers whose expected contributions, rounded up,
+    are the stated ones. None where that cannot be derived: for rounds of a series (a device of an earlier round is not
+    asked again), importance sampling (the number depends on answers), batches that close at B (the stated number is
+    then B, and never less comes), and more than ``MOST_ASKED`` devices."""
     expected = recipe.batch.expected_contributions
     unknown = recipe.series is not None or recipe.sampling.importance is not None or _closes_at_b(recipe)
     if unknown or expected <= recipe.batch.min_batch_size or not 0 < recipe.rate <= 1:
@@ -95,19 +98,43 @@ def asked_by(recipe: Recipe) -> Asked | None:
 
 
 def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | None = None) -> dict[str, Any]:
-    """A result document of ``recipe`` with the member ``response`` and, in its rows, ``share``, ``share_stderr``,
-    ``population_low`` and ``population_high`` where they can be told. ``asked``: by default what the recipe states.
+    """Return a result document of ``recipe`` with the members ``response`` and ``warnings`` and, in its rows,
+    ``share``, ``share_stderr``, ``population_low`` and ``population_high`` where they can be computed. ``asked``: by
+    default what the recipe states.
 
-    ``UsageError`` for batches that close at B, whose number of contributions says nothing of who answered.
+    ``UsageError`` for batches that close at B, whose number of contributions says nothing about who answered.
     """
     if asked is not None and _closes_at_b(recipe):
-        raise UsageError("its batches close at B contributions: how many devices were asked says nothing of one batch")
+        raise UsageError(
+            "its batches close at B contributions, so the number of asked devices says nothing of one batch"
+        )
     known = asked or asked_by(recipe)
     found = _Response.of(recipe, [row["count"] for row in document["buckets"]], document["report_count"])
     response = found.document(known)
-    holds = known is not None and response.get("verdict") != "more"
+    holds = known is not None and response.get("verdict") != "more" and not biased_by_missing(recipe)
     rows = zip(document["buckets"], found.shares(), found.populations(known if holds else None), strict=True)
-    return {**document, "buckets": [_without(row) | share | whole for row, share, whole in rows], "response": response}
+    buckets = [_without(row) | share | whole for row, share, whole in rows]
+    result = {**document, "buckets": buckets, "response": response}
+    return {**result, "warnings": cautions(result)}
+
+
+def missing_adds(recipe: Recipe) -> tuple[float, ...] | None:
+    """What each device without a value adds in expectation to each row (for a mean: the value with which it counts);
+    None where it has a category, and all zero where it adds nothing."""
+    question = recipe.question
+    if isinstance(question.encoder, Occurrences) and not STATISTICS[question.statistic].is_one_hot:
+        return (0.0,)  # a device without a value has watched nothing
+    if isinstance(encoder_of(question).encode(None), int):
+        return None
+    return tuple(randomizer_of(recipe).missing_adds(design_of(recipe)))
+
+
+def biased_by_missing(recipe: Recipe) -> bool:
+    """Whether results are biased by devices without a value, by an amount that cannot be derived from them."""
+    if isinstance(recipe.question.encoder, Occurrences):
+        return False
+    adds = missing_adds(recipe)
+    return adds is not None and (STATISTICS[recipe.question.statistic].is_ratio or any(abs(one) > 1e-9 for one in adds))
 
 
 _ADDED = frozenset({"share", "share_stderr", "population_low", "population_high"})
@@ -123,7 +150,7 @@ def _closes_at_b(recipe: Recipe) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """One batch: the estimates of its rows as totals (of a mean: of its sum), and what a device may add to a row."""
+    """One batch: the estimates of its rows as totals (for a mean: of its sum), and what a device may add to a row."""
 
     randomizer: Method
     design: SampleDesign
@@ -142,7 +169,7 @@ class _Response:
 
     @property
     def sends(self) -> tuple[float, float]:
-        """The probabilities of sending anything: of the default's devices, and of all others."""
+        """The probabilities of sending anything: for devices with the default answer, and for all others."""
         default, rest = (
             self.design.sends(rate * (1 - self.randomizer.reject_probability))
             for rate in (self.design.rate_of(self.design.default), self.design.rate)
@@ -157,7 +184,7 @@ class _Response:
             return Number(self.counted / rest, math.sqrt(self.counted * (1 - rest)) / rest)
         if not self.statistic.counts_devices:
             return None
-        if not self.statistic.is_one_hot:  # one row, of those who say yes: the others are in none
+        if not self.statistic.is_one_hot:  # the only row counts those who say yes: the others are in no row
             own, held, other = (rest, default, 0) if self.design.default == 0 else (default, rest, 0)
         else:
             own, held, other = default, rest, self.design.default or 0
@@ -167,7 +194,7 @@ class _Response:
         return Number(max(0.0, value), (math.sqrt(spread) + abs(own - held) * error) / held)
 
     def shares(self) -> list[dict[str, float]]:
-        """Of each row the share of those who answered."""
+        """For each row, its share of the devices that answered."""
         answered = self.answered
         if not self.statistic.counts_devices or answered is None or answered.value <= 0:
             return [{} for _ in self.totals.values]
@@ -179,7 +206,7 @@ class _Response:
         return found
 
     def populations(self, asked: Asked | None) -> list[dict[str, float]]:
-        """Of each row the 95 % interval for everybody who was asked, whatever the silent ones hold."""
+        """For each row, the 95 % interval for everybody who was asked, whatever the silent devices hold."""
         answered = self.answered
         if asked is None or answered is None:
             return [{} for _ in self.totals.values]
@@ -225,8 +252,8 @@ class _Response:
         return {**found, "verdict": verdict}
 
     def _expected(self, asked: Asked) -> dict[str, float]:
-        """Contributions that everybody who was asked would be expected to make, and those that came as a share of
-        them; nothing where that depends on answers that are not known."""
+        """The expected number of contributions if everybody who was asked answered, and the actual number as a share of
+        it; empty where that depends on unknown answers."""
         answered = self.answered
         if answered is None or answered.value <= 0:
             return {}
@@ -235,7 +262,8 @@ class _Response:
         return {"contributions": expected, "share": self.counted / expected}
 
     def _full(self, asked: Asked) -> tuple[int, int]:
-        """The least and the most contributions that a full response brings, but for the false alarms."""
+        """The least and the most contributions that a full response brings, except with the probability of a false
+        alarm."""
         default, rest = self.sends
         answered = self.answered
         if self.design.is_uniform or answered is None or answered.value <= 0:
@@ -264,5 +292,5 @@ def _upper(n: int, p: float, tail: float) -> int:
 
 
 def stated(devices: int) -> Asked:
-    """So many devices, by the analyst's word. ``UsageError``."""
+    """The number of asked devices as stated by the analyst. Raises ``UsageError``."""
     return Asked(devices, devices, "analyst")

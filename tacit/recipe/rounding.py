@@ -1,4 +1,4 @@
-"""What a question does to a device's value before it is an answer, in words, and whether that is coarse."""
+"""How a question rounds and clips a device's value, in words, and whether that is coarse."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from tacit.recipe.model import Buckets, Occurrences, Question, Range, Recipe, Ve
 from tacit.recipe.quantity import in_words, quantity
 
 FEW_STEPS = 10
-"""In fewer steps rounding may move a value, and the mean of values that agree, by over a twentieth of the range."""
+"""With fewer steps than this, rounding may move a value, and the mean of values that agree, by over a twentieth of the
+range."""
 _FINER = (100, 50, 20)
-"""Steps that are proposed instead: the most of these that noise fits."""
+"""Numbers of steps that are proposed instead: the largest of these for which the noise fits."""
 
 
 def rounding_words(question: Question) -> str | None:
-    """What is rounded and clipped to what; None for questions that do neither."""
+    """How values are rounded and clipped; None for questions that do neither."""
     spec = question.encoder
     if isinstance(spec, Buckets):
         below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
-        return f"a value is of the last bucket whose lower edge it reaches; {below}"
+        return f"a value belongs to the last bucket whose lower edge it reaches; {below}"
     if isinstance(spec, Occurrences):
         return _counted(question, spec)
     if not isinstance(spec, Range):
@@ -46,8 +47,8 @@ def _counted(question: Question, spec: Occurrences) -> str:
 
 
 def coarse_words(recipe: Recipe) -> str | None:
-    """A warning where a range has so few steps that rounding may matter more than noise, with a finer unit and what it
-    costs; None elsewhere. Whether values lie between the steps only those who ask can know."""
+    """A warning where a range has so few steps that rounding may matter more than noise, with a finer unit and its
+    cost; None elsewhere. Only the analyst can know whether values lie between the steps."""
     spec = recipe.question.encoder
     if not isinstance(spec, Range) or spec.maximum >= FEW_STEPS:
         return None
@@ -72,7 +73,7 @@ def _finer(recipe: Recipe, spec: Range) -> str:
 
 
 def _largest(recipe: Recipe, spec: Range, steps: int) -> int | None:
-    """The largest number of a report with as many steps, and noise that is as large in the question's own units; None
+    """The largest number in a report with that many steps, and noise that is as large in the question's own units; None
     where there is no such question, or a device would add too many coin flips."""
     shares, factor = recipe.randomizer, Fraction(steps, spec.maximum)
     try:

@@ -1,4 +1,4 @@
-"""How many messages a recipe can expect, and the member ``sampling``, from what an analyst says of the devices."""
+"""How many messages a recipe can expect, and the member ``sampling``, from the analyst's figures about the devices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PLACES = Decimal("0.1")
 @dataclass(frozen=True, slots=True)
 class SamplingPlan:
     """``population`` devices take part at ``rate``, those with the encoded answer ``default`` at ``default_rate``; the
-    share ``others`` of all has another answer. ``dummies`` are expected of those that do not take part. ``attested``:
-    how many devices, at least, a census in the log has found."""
+    share ``others`` of all devices has another answer. ``dummies`` is the number expected from devices that do not take
+    part. ``attested``: how many devices, at least, a census in the log has found."""
 
     population: int
     rate: Decimal
@@ -39,12 +39,12 @@ class SamplingPlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every device takes part at one rate, and nobody sends a dummy."""
+        """Whether every device takes part at one rate, and there are no dummies."""
         return self.default_rate is None and self.dummies is None
 
     @property
     def messages(self) -> Decimal:
-        """How many are expected, dummies among them."""
+        """The expected number of messages, dummies included."""
         taking_part = self.rate * self.population
         if self.default_rate is not None and self.others is not None:
             taking_part = (self.others * self.rate + (1 - self.others) * self.default_rate) * self.population
@@ -55,8 +55,8 @@ class SamplingPlan:
         return int((FILL * self.messages).to_integral_value(ROUND_FLOOR))
 
     def with_dummies_for(self, epsilon: Decimal, delta: Decimal, batch_size: int | None) -> SamplingPlan:
-        """This plan with the fewest dummies that hide whether a device sent, to ``epsilon`` at ``delta``, from somebody
-        who knows which others took part. Raises ``UsageError`` where none would."""
+        """This plan with the fewest dummies that hide, to ``epsilon`` at ``delta``, whether a device sent from an
+        observer who knows which others took part. Raises ``UsageError`` where no number suffices."""
         sample = self.sample(max(1, self.batch_size() if batch_size is None else batch_size))
         try:
             enough = sufficient_intensity(sample, float(epsilon), float(delta))
@@ -64,13 +64,13 @@ class SamplingPlan:
             raise UsageError(f"no number of dummies fits: {error}") from error
         if enough is None:
             raise UsageError(
-                f"no dummies of {self.population} devices at q = {plain(self.rate)} hide whether one sent, to epsilon "
-                f"{plain(epsilon)}; lower q, ask more devices, or allow a larger epsilon"
+                f"no number of dummies from {self.population} devices at q = {plain(self.rate)} hides whether "
+                f"one sent, to epsilon {plain(epsilon)}; lower q, ask more devices, or allow a larger epsilon"
             )
         return replace(self, dummies=Decimal(repr(enough)).quantize(_PLACES, rounding=ROUND_CEILING))
 
     def sample(self, batch_size: int) -> Sample:
-        """The sample that claims are made of; B is ``batch_size``. Raises ``UsageError``."""
+        """The sample from which claims are computed; B is ``batch_size``. Raises ``UsageError``."""
         default_rate = None if self.default_rate is None else float(self.default_rate)
         try:
             return Sample(
@@ -85,7 +85,7 @@ class SamplingPlan:
             raise UsageError(str(error)) from error
 
     def expected_contributions(self, batch_size: int) -> int:
-        """``expected_contributions`` (P15): dummies count, they are messages like all others."""
+        """``expected_contributions`` (P15); dummies count, since they are messages like all others."""
         return max(batch_size, math.ceil(self.messages))
 
     def body(self) -> dict[str, Any]:

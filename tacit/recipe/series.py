@@ -1,10 +1,10 @@
 """A series: rounds of one recipe that are charged as one (P26), such as iterations of a training run.
 
-A series is a leaf of its own, signed by the analyst before any of its rounds. It holds everything that the rounds have
-in common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``),
-how many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
-series' hash and its own index. This module holds the form; the rules are in ``tacit.rules.series``, the cost
-in ``tacit.recipe.series_claims``.
+A series is its own leaf, signed by the analyst before any of its rounds. It holds everything that the rounds have in
+common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``), how
+many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
+series' hash and its own index. This module defines the form; the rules are in ``tacit.rules.series``, the cost in
+``tacit.recipe.series_claims``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Count
 
 OWN_MEMBERS = ("name", "interval", "token", "series")
-"""Members of a recipe that each round has for itself, beside ``question.round_input``."""
+"""Members of a recipe that differ between rounds, in addition to ``question.round_input``."""
 MAX_PER_EPOCH = 256
 MAX_SECONDS = 366 * 86400
-"""The longest series: from its publication to its end it is charged in full, and stands in every answer to a device."""
+"""The longest series in seconds: it is charged in full from its publication to its end, and is part of every answer to
+a device in that time."""
 
 
 class Donation(Part):
@@ -41,8 +42,8 @@ class Donation(Part):
 
 
 class SeriesSlots(Part):
-    """Whose tokens the rounds spend: round i has slot ``slot + i mod per_epoch`` of epoch
-    ``epoch + i div per_epoch``."""
+    """The slots whose tokens the rounds spend: round i has slot ``slot + i mod per_epoch`` of epoch ``epoch + i div
+    per_epoch``."""
 
     issuer: Operator
     epoch: Count
@@ -59,7 +60,7 @@ class SeriesClaim(Part):
 
 
 class Series(Document):
-    """The whole series. ``interval`` holds every round's interval; with donation it is the rounds' back to back."""
+    """The whole series. ``interval`` contains every round's interval; with donation the rounds fill it without gaps."""
 
     what = "series"
 
@@ -73,7 +74,7 @@ class Series(Document):
     claim: SeriesClaim
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a template that is no recipe, or that fixes what belongs to a round, and a series without an end."""
+        """Refuse a template that is not a recipe, or that sets members of a round, and a series without an end."""
         own = [name for name in OWN_MEMBERS if name in self.template]
         question = self.template.get("question")
         if isinstance(question, dict) and "round_input" in question:
@@ -81,11 +82,11 @@ class Series(Document):
         if own:
             raise ValueError(f"template: {', '.join(own)} belong to the rounds")
         if self.interval.duration > MAX_SECONDS:
-            raise ValueError(f"a series lasts at most {MAX_SECONDS} seconds")
+            raise ValueError(f"a series must not last longer than {MAX_SECONDS} seconds")
         if self.slots.epoch + (self.rounds - 1) // self.slots.per_epoch > MAX_INTEGER:
-            raise ValueError("slots: the last round's epoch is no number that a recipe can hold")
+            raise ValueError("slots: the last round's epoch is too large for a recipe")
         if self.interval.start + self.rounds * self.round_seconds > MAX_INTEGER:
-            raise ValueError("interval: the last round's end is no number that a recipe can hold")
+            raise ValueError("interval: the last round's end is too large for a recipe")
         form = known(self.probe.model)
         problem = None if form is None else form.epsilon_problem(self.claim.epsilon.root)
         if problem is not None:
@@ -93,7 +94,7 @@ class Series(Document):
 
     @cached_property
     def probe(self) -> Recipe:
-        """A recipe of the template, to look at what all rounds have in common; it is no round."""
+        """A recipe made from the template, for checking what all rounds have in common; it is not a round."""
         return Recipe.from_body(
             {
                 **self.template,
@@ -115,12 +116,12 @@ class Series(Document):
         return TokenSlot(issuer=first.issuer, epoch=first.epoch + epochs, slot=first.slot + place)
 
     def window(self, index: int) -> Interval:
-        """The interval of round ``index`` where rounds follow each other without a gap; with donation there is no
-        other."""
+        """The interval of round ``index`` where rounds follow each other without a gap, which they always do with
+        donation."""
         return Interval(start=self.interval.start + index * self.round_seconds, duration=self.round_seconds)
 
     def round(self, index: int, interval: Interval, round_input: str | None = None) -> Recipe:
-        """The recipe of round ``index``, called after the series. Raises DecodeError where it is malformed."""
+        """The recipe of round ``index``, named after the series. Raises DecodeError where it is malformed."""
         question = self.template["question"]
         return Recipe.from_body(
             {
@@ -134,7 +135,8 @@ class Series(Document):
         )
 
     def mismatch(self, recipe: Recipe) -> str | None:
-        """Why ``recipe`` is no round of this series, or None. Whether another recipe came first is not asked."""
+        """Why ``recipe`` is not a round of this series, or None. Whether another recipe holds the round already is not
+        checked."""
         place = recipe.series
         if place is None or place.hash != self.hash_text:
             return "the recipe names another series"
@@ -144,18 +146,18 @@ class Series(Document):
         if differing:
             return f"{', '.join(differing)} differ from the series' template"
         if not recipe.name.startswith(f"{self.name}-"):
-            return f"the recipe is called {recipe.name}; the name must begin with {self.name}-"
+            return f"the recipe is named {recipe.name}; its name must begin with {self.name}-"
         if recipe.token != self.token(place.index):
             own = self.token(place.index)
-            return f"round {place.index} has the tokens of {own.issuer}, epoch {own.epoch}, slot {own.slot}"
+            return f"round {place.index} must have the tokens of {own.issuer}, epoch {own.epoch}, slot {own.slot}"
         inside = self.interval.start <= recipe.interval.start and recipe.interval.end <= self.interval.end
         if not inside:
-            return f"the round is not inside the series, {moment(self.interval.start)} to {moment(self.interval.end)}"
+            return f"the round must be within the series, {moment(self.interval.start)} to {moment(self.interval.end)}"
         return None
 
 
 def template_of(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe has in common with the other rounds of a series."""
+    """What a recipe has in common with the other rounds of its series."""
     body = {name: value for name, value in recipe.body().items() if name not in OWN_MEMBERS}
     question = {name: value for name, value in body["question"].items() if name != "round_input"}
     return {**body, "question": question}

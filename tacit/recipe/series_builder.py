@@ -1,7 +1,7 @@
-"""A series from one recipe and a number of rounds: rate, B, noise, deltas and the total claim follow.
+"""Builds a series from one recipe and a number of rounds: rate, B, noise, deltas and the total claim follow from them.
 
-The series as a whole has the delta of the recipe that it was made from, so that an account has room for as many series
-as for such recipes; each round's epsilon against an aggregator with the relay stays that recipe's.
+The series as a whole has the delta of the recipe from which it was made, so an account has room for as many series as
+for such recipes; each round's epsilon against an aggregator with the relay stays that of the recipe.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tacit.methods.registry import METHODS
 from tacit.models.forms.registry import form_of
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import shape_of
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.privacy_target import PrivacyTarget
 from tacit.recipe.sampling_plan import FILL, SamplingPlan
@@ -31,8 +32,8 @@ MAX_EPSILON0 = Decimal(8)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a series is laid out: the number of rounds, with donation the number of slots that a device chooses from,
-    when each round begins and how long it lasts (seconds), and slots of tokens per epoch."""
+    """The layout of a series: the number of rounds; with donation the number of slots that a device chooses from; when
+    each round begins and how long it lasts (seconds); and slots of tokens per epoch."""
 
     rounds: int
     donation_slots: int | None
@@ -42,7 +43,7 @@ class Shape:
 
 
 def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None = None) -> Series:
-    """The series whose rounds ask what ``recipe`` asks, of the devices that it asks, first spending its token's slot.
+    """Make the series whose rounds ask what ``recipe`` asks, of the same devices, starting with the slot of its tokens.
 
     With donation each slot has the rate q/m, and B (default: 0.8 of what the last slot is expected to bring, all
     devices being eligible from the first round) and the noise follow from that. Raises ``UsageError`` where the numbers
@@ -61,7 +62,8 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     body["sampling"] = {**body["sampling"], "rate": plain(rate)}
     body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
-    target = PrivacyTarget(recipe.randomizer.name, recipe.question, _target(recipe), round_delta, MAX_EPSILON0)
+    asked = shape_of(recipe.question)
+    target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, MAX_EPSILON0)
     body |= target.members(SamplingPlan(population, rate), batch_size)
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
@@ -73,8 +75,8 @@ def population_of(recipe: Recipe) -> int:
 
 
 def expected_contributions(series: Series, population: int) -> list[int]:
-    """Contributions to each round that ``population`` devices are expected to make, all eligible from the first one:
-    with donation none after the last of their slots."""
+    """Expected contributions to each round from ``population`` devices, all eligible from the first round; with
+    donation, none after the last of their slots."""
     rate = float(series.probe.rate)
     if series.donation is None:
         return [round(population * rate)] * series.rounds
@@ -83,7 +85,7 @@ def expected_contributions(series: Series, population: int) -> list[int]:
 
 
 def share_taking_part(series: Series) -> float:
-    """Share of the devices that are expected to take part in some round, all eligible from the first one."""
+    """Share of the devices that are expected to take part in some round, when all are eligible from the first one."""
     slots = series.rounds if series.donation is None else min(series.rounds, series.donation.slots)
     return yield_of(float(series.probe.rate), slots)
 
@@ -91,11 +93,11 @@ def share_taking_part(series: Series) -> float:
 def _check(shape: Shape) -> None:
     for name, value in (("rounds", shape.rounds), ("donation slots", shape.donation_slots)):
         if value is not None and not 1 <= value <= MAX_ROUNDS:
-            raise UsageError(f"{name} are from 1 to {MAX_ROUNDS}")
+            raise UsageError(f"{name} must be from 1 to {MAX_ROUNDS}")
 
 
 def _rate(recipe: Recipe, shape: Shape) -> Decimal:
-    """The chance in each round: q, or q/m rounded down."""
+    """The probability of taking part in each round: q, or q/m rounded down."""
     if shape.donation_slots is None:
         return recipe.rate
     return (recipe.rate / shape.donation_slots).quantize(PLACES, ROUND_FLOOR)
@@ -109,8 +111,8 @@ def _batch_size(recipe: Recipe, shape: Shape, rate: Decimal, population: int) ->
 
 
 def _target(recipe: Recipe) -> Decimal:
-    """The epsilon against an aggregator with the relay that the recipe was made for: noise shares keep it although half
-    of B is not honest."""
+    """The epsilon against an aggregator with the relay for which the recipe was made; noise shares keep it even if half
+    of B is dishonest."""
     beside = form_of(recipe.model).charged_with_relay
     if METHODS[recipe.randomizer.name].IS_LOCAL:
         return Decimal(recipe.privacy.epsilon[beside])
@@ -121,7 +123,7 @@ def _target(recipe: Recipe) -> Decimal:
 
 
 def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Series:
-    """The series with the total claim that its template gives, rounded up."""
+    """The series with the total claim that follows from its template, rounded up."""
     token, unclaimed = recipe.token, form_of(recipe.model).unclaimed()
     body: dict[str, Any] = {
         "version": 1,

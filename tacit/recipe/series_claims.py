@@ -27,16 +27,16 @@ ROUNDS_SUFFIX, DONATION_SUFFIX = "+rounds", "+donation"
 
 
 def total_claim(series: Series, n: int | None = None) -> Claim:
-    """The claim of all rounds together at the stated total delta, for batches of ``n`` reports (default: B). Refusal
-    ``claim-not-computable`` or ``randomizer-parameters``."""
+    """The claim of all rounds together at the stated total delta, for batches of ``n`` reports (default: B). Raises
+    refusal ``claim-not-computable`` or ``randomizer-parameters``."""
     if series.donation is None:
         return independent_claim(series.probe, series.rounds, float(series.claim.delta), n)
     return donation_claim(series.probe, series.donation.slots, float(series.claim.delta), n)
 
 
 def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | None = None) -> Claim:
-    """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Refusal as
-    ``total_claim``."""
+    """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Raises the
+    refusals of ``total_claim``."""
     one = _claim(recipe, n)
 
     def composed(epsilon: float, delta: float) -> float:
@@ -53,8 +53,8 @@ def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | 
 
 
 def donation_claim(recipe: Recipe, slots: int, total_delta: float, n: int | None = None) -> Claim:
-    """The claim of rounds like ``recipe`` of which a device takes part in one at most, in the first of ``slots`` for
-    which its coin says yes. Refusal as ``total_claim``."""
+    """The claim of rounds like ``recipe`` where a device takes part in at most one, the first of ``slots`` for which
+    its coin says yes. Raises the refusals of ``total_claim``."""
     one = _claim(_with_rate_one(recipe), n)
 
     def hidden(epsilon: float) -> float:
@@ -77,7 +77,7 @@ def _claim(recipe: Recipe, n: int | None) -> Claim:
 
 
 def _with_rate_one(recipe: Recipe) -> Recipe:
-    """The same recipe without a sample to hide in."""
+    """The same recipe with rate 1 and without dummies or importance sampling."""
     body = recipe.body()
     return Recipe.from_body({**body, "sampling": {**body["sampling"], "rate": "1"}})
 

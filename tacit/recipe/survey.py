@@ -1,13 +1,13 @@
-"""What an analyst wants to know: the one document that flags, a file, Python code or a web form fill.
+"""What an analyst wants to know, in one document that flags, a file, Python code or a web form can fill.
 
-A *survey* is the word of statistics, and of randomised response since its first paper (Warner 1965), for just this: a
-question, whom it is put to, how the sample is drawn, how privately and when. A recipe is what a survey becomes
-(``tacit.recipe.builder.propose``): it states the noise, the proof and the claim that meet the survey's target, and who
-takes part. The members that both have carry the same names, and a census is the survey of the devices' attributes.
+A *survey* is the term of statistics, used for randomised response since its first paper (Warner 1965): a question, whom
+it is put to, how the sample is drawn, how privately and when. A survey becomes a recipe
+(``tacit.recipe.builder.propose``), which adds the noise, the proof and the claim that meet the survey's target, and the
+parties. Members that both have carry the same names, and a census is the survey of the devices' attributes.
 
-Everything may be left out until it is needed: ways to ask are compared before the question has a name
-(``tacit.operations.design``), and ``missing`` says what a recipe still lacks. Numbers are integers or decimal text,
-never floats, as in every document here. What is wrong is a ``FieldError`` with the member's path.
+Every member may be left out until it is needed: ways to ask are compared before the question has a name
+(``tacit.operations.design``), and ``lacking`` says what a recipe still needs. Numbers are integers or decimal text,
+never floats, as in every document here. An invalid member raises a ``FieldError`` with its path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -46,13 +46,19 @@ from tacit.recipe.model import (
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"
+Missing = Literal["category", "ignore"]
+MISSING: Final = get_args(Missing)
+CATEGORY: Final = "category"
+NO: Final = "no"
+NO_VALUE: Final = "no value"
+"""Default name of the category for devices without a value; put in brackets where an answer has the same name."""
 LOCAL: Final = "local"
 MECHANISMS: Final = (LOCAL, Flips.NAME)
-"""Each device hides itself, or only the sum hides a device."""
+"""Either each device hides itself, or only the sum hides a device."""
 ATTRIBUTES: Final = "attributes"
-"""A census's ``metric``."""
+"""The ``metric`` of a census."""
 _DIGITS, _PLACES = 9, 18
-"""Most digits of a decimal before the point, and behind it."""
+"""Most digits of a decimal before the point, and after it."""
 _DECIMAL = rf"(0|[1-9][0-9]{{0,{_DIGITS - 1}}})(\.[0-9]{{1,{_PLACES}}})?"
 
 
@@ -62,19 +68,19 @@ def _amount(value: Any) -> Decimal:
     if not (is_text or is_number) or not 0 < (number := Decimal(value)) < Decimal("Infinity"):
         raise ValueError(f"takes a number above 0 such as 1 or '0.5', not {shown(repr(value))[:20]}")
     if number.adjusted() >= _DIGITS or number != round(number, _PLACES):
-        raise ValueError(f"takes at most {_DIGITS} digits before the point and {_PLACES} behind it")
+        raise ValueError(f"takes at most {_DIGITS} digits before the point and {_PLACES} after it")
     return number
 
 
 def _at_most_one(number: Decimal) -> Decimal:
     if number > 1:
-        raise ValueError("is above 0 and at most 1")
+        raise ValueError("must be above 0 and at most 1")
     return number
 
 
 def _below_one(number: Decimal) -> Decimal:
     if number >= 1:
-        raise ValueError("is above 0 and below 1")
+        raise ValueError("must be above 0 and below 1")
     return number
 
 
@@ -115,16 +121,16 @@ AutoOrAmount = Annotated[
 
 
 class Cells(Part):
-    """As many answers, or a yes or no (1), that have no names yet: enough to compare ways to ask, not for a recipe."""
+    """This many answers, or a yes or no (1), without names: enough to compare ways to ask, but not for a recipe."""
 
     kind: Literal["cells"]
     cells: Size
 
 
 class Watched(Part):
-    """How often the event ``metric`` happens in ``steps`` stretches of ``step_seconds`` from ``start`` on (POSIX
-    seconds), counted no further than ``most``, which a count does not need. Left out, ``start`` is where the next step
-    begins, by the clock of who makes the recipe."""
+    """How often the event ``metric`` happens in ``steps`` periods of ``step_seconds`` from ``start`` on (POSIX
+    seconds), counted up to ``most``, which a count does not need. If ``start`` is left out, the first step is the next
+    one by the clock of the party that makes the recipe."""
 
     kind: Literal["occurrences"]
     start: Natural | None = None
@@ -138,7 +144,7 @@ class Watched(Part):
         return self if self.start is not None else self.model_copy(update={"start": following})
 
     def asked(self) -> Occurrences:
-        """As recipes have it. Raises FieldError."""
+        """The encoder for a recipe. Raises FieldError."""
         if self.start is None:
             raise FieldError("encoder.start", "is needed to make a recipe")
         return Occurrences.model_validate({**dict(self), "most": self.most or 1})
@@ -153,14 +159,14 @@ class ImportancePlan(Part):
     ]
     non_default_share: Annotated[Probability, Field(description="Share of devices with another answer, as expected.")]
     devices: Annotated[
-        Positive | None, Field(description="With importance: least devices that a census has counted.")
+        Positive | None, Field(description="With importance: least number of devices that a census has counted.")
     ] = None
 
 
 class Survey(Part):
-    """A question, whom it is put to, how privately and when; ``account`` is the one that the recipe is charged to.
-    ``epsilon`` is against an aggregator with the relay (no sampling counted); with importance sampling, and where ways
-    to ask are compared, against one aggregator; with one server against the analyzer, which sees single reports.
+    """A question, whom it is put to, how privately and when; the recipe is charged to ``account``. ``epsilon`` is
+    against an aggregator with the relay (no sampling counted); with importance sampling, and where ways to ask are
+    compared, against one aggregator; with one server against the analyzer, which sees single reports.
     ``min_batch_size`` is B."""
 
     model: Annotated[ModelName, Field(description=f"One of {', '.join(FORMS)}.")] = SecureAggregation.name
@@ -174,6 +180,10 @@ class Survey(Part):
         Field(discriminator="kind"),
     ] = None
     statistic: Annotated[StatisticName | None, Field(description="histogram, count, sum, mean or vector-sum.")] = None
+    missing: Annotated[
+        Missing,
+        Field(description="Devices without a value: a category (in a count: no), or ignored, which biases results."),
+    ] = CATEGORY
     population: Annotated[Positive | None, Field(description="How many devices are asked.")] = None
     criteria: Annotated[
         dict[AttributeName, AttributeValue] | None,
@@ -182,16 +192,16 @@ class Survey(Part):
     rate: Annotated[Probability, Field(description="Probability with which a device takes part.")] = Decimal("0.5")
     importance: ImportancePlan | None = None
     dummies: Annotated[
-        AutoOrAmount | None, Field(description="Expected reports that say nothing, or auto: as few as will do.")
+        AutoOrAmount | None, Field(description="Expected number of dummy reports, or auto: the fewest that suffice.")
     ] = None
     dummy_epsilon: Annotated[
         Amount | None,
-        Field(description="With auto: what may be told of whether a device sent (default: 1)."),
+        Field(description="With auto: epsilon for whether a device sent (default: 1)."),
     ] = None
-    epsilon: Annotated[Amount, Field(description="Most epsilon against an aggregator with the relay.")] = Decimal(1)
+    epsilon: Annotated[Amount, Field(description="Largest epsilon against an aggregator with the relay.")] = Decimal(1)
     delta: Annotated[Fraction, Field(description="Delta of the claim.")] = Decimal("0.000001")
     max_epsilon0: Annotated[
-        Amount | None, Field(description="Most that one report may tell (default: the policy's, or 8).")
+        Amount | None, Field(description="Largest local epsilon of one report (default: the policy's, or 8).")
     ] = None
     min_batch_size: Annotated[Positive | None, Field(description="B (default: 0.8 x rate x population).")] = None
     randomizer: Annotated[
@@ -201,21 +211,20 @@ class Survey(Part):
         Mechanism | None,
         Field(description="local: each device hides itself; flips: only the sum hides a device."),
     ] = None
-    aggregator_flips: Annotated[
-        Natural, Field(multiple_of=2, description="Coin flips that each aggregator adds of its own.")
-    ] = 0
+    aggregator_flips: Annotated[Natural, Field(multiple_of=2, description="Coin flips that each aggregator adds.")] = 0
     accuracy: Annotated[
         Fraction | None, Field(description="Wanted standard error, as a share of the population or range.")
     ] = None
     start: Annotated[Natural | None, Field(description="POSIX second in which reports begin.")] = None
-    duration: Annotated[Positive | None, Field(description="Seconds for which they are made.")] = None
+    duration: Annotated[Positive | None, Field(description="Seconds during which reports are made.")] = None
     epoch: Annotated[Natural | None, Field(description="Token epoch (default: the next one).")] = None
     slot: Annotated[int | None, Field(ge=0, le=2**32 - 1, description="Token slot (default: the first free one).")] = (
         None
     )
     close: Annotated[Literal["interval_end", "at_B"], Field(description="interval_end or at_B.")] = "interval_end"
     time_precision: Annotated[
-        Positive | None, Field(description="Seconds to which report times are cut (default: 60, or less to fit).")
+        Positive | None,
+        Field(description="Seconds to which report times are rounded down (default: 60, or less to fit)."),
     ] = None
     account: Operator = "default"
 
@@ -225,11 +234,11 @@ class Survey(Part):
         return filled(cls, body, tagged="encoder")
 
     def having(self, **members: Any) -> Survey:
-        """The same with these members. Raises FieldError."""
+        """This survey with these members changed. Raises FieldError."""
         return self.from_body({**dict(self), **members})
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse members that do not go with each other."""
+        """Refuse members that exclude each other."""
         if self.dummy_epsilon is not None and self.dummies != AUTO:
             raise wrong("dummy_epsilon", f"belongs to `dummies` {AUTO}")
         if self.mechanism is not None and self.randomizer is not None:
@@ -240,7 +249,7 @@ class Survey(Part):
             self._check_method()
 
     def _check_watched(self) -> None:
-        """Refuse an event in a model that watches none, and in one that does whatever else it does not have."""
+        """Refuse an event in a model that watches none; in a model that does, refuse everything it does not support."""
         watched, model = self.form.watched, self.model
         if not watched:
             if isinstance(self.encoder, Watched):
@@ -251,11 +260,11 @@ class Survey(Part):
             raise wrong("encoder", f"model {model} asks how often an event happened: `occurrences`")
         for name in ("importance", "dummies", "aggregator_flips"):
             if getattr(self, name):
-                raise wrong(name, f"model {model} has none")
+                raise wrong(name, f"must be left out in model {model}")
         if self.close not in self.form.closes:
             raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {model}")
         if self.metric is not None and not re.fullmatch(EVENT_PATTERN, self.metric):
-            raise wrong("metric", "names an event: 1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
+            raise wrong("metric", "must name an event: 1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
         if isinstance(self.encoder, Watched):
             self._check_most(self.encoder)
 
@@ -265,7 +274,7 @@ class Survey(Part):
         if self.kind is COUNT and encoder.most not in (None, 1):
             raise wrong("encoder.most", "does not belong to a count, which asks whether the event happened at all")
         if self.kind is not COUNT and encoder.most is None:
-            raise wrong("encoder.most", f"is needed: how often at most is counted in a {self.kind.name}")
+            raise wrong("encoder.most", f"is needed: the largest number counted in a {self.kind.name}")
 
     def _check_statistic(self, kind: str) -> None:
         if self.statistic is None and kind == "number":
@@ -278,24 +287,26 @@ class Survey(Part):
             raise wrong("encoder", f"a {stated.name} needs {wanted}, not `{kind}`")
 
     def _check_method(self) -> None:
-        fitting = self._methods
+        fitting = self.methods
         if self.randomizer is not None and self.randomizer not in METHODS:
-            raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; {', '.join(METHODS)} are")
-        if not any(map(self._wants, fitting)):
+            raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; choose one of {', '.join(METHODS)}")
+        if not any(map(self.wants, fitting)):
             names = " or ".join(one.NAME for one in fitting)
             wished = "mechanism" if self.randomizer is None else "randomizer"
             raise wrong(wished, f"a {self.kind.name} needs {names}, not {self.randomizer or self.mechanism}")
         if self.aggregator_flips and self.method.IS_LOCAL:
             raise wrong("aggregator_flips", f"needs `mechanism` {Flips.NAME}")
 
-    def _wants(self, method: type[Method]) -> bool:
+    def wants(self, method: type[Method]) -> bool:
+        """Whether devices may randomise by ``method``, as far as the survey says."""
         if self.mechanism is not None:
             return (self.mechanism == LOCAL) == method.IS_LOCAL
         return self.randomizer in {None, method.NAME}
 
     @property
     def kind(self) -> Statistic:
-        """The statistic that is asked for; a yes or no is a count, everything else that is not stated a histogram."""
+        """The statistic that is asked for: a count for a yes or no, a histogram for everything else that is not
+        stated."""
         if isinstance(self.encoder, Watched) and self.statistic is None:
             return COUNT if self.encoder.most in (None, 1) else HISTOGRAM
         kind = self.encoder.kind if self.encoder is not None else "cells"
@@ -304,8 +315,8 @@ class Survey(Part):
 
     @property
     def method(self) -> type[Method]:
-        """How devices randomise: what is wished, or what is usual for such questions."""
-        return next(filter(self._wants, self._methods))
+        """How devices randomise: the requested method, or the default for such questions."""
+        return next(filter(self.wants, self.methods))
 
     @property
     def form(self) -> Form:
@@ -313,16 +324,16 @@ class Survey(Part):
         return form_of(self.model)
 
     @property
-    def _methods(self) -> tuple[type[Method], ...]:
-        """What answers such questions in the model."""
+    def methods(self) -> tuple[type[Method], ...]:
+        """The methods that answer such questions in the model."""
         watched = self.form.watched
         if not watched:
             return methods_of(self.kind)
         return tuple(METHODS[name] for name in (watched.get(self.kind.name),) if name is not None)
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Members that a recipe needs, beside the time and the tokens, and that are not filled yet."""
+    def lacking(self) -> tuple[str, ...]:
+        """Members that a recipe needs, apart from the time and the tokens, and that are not filled yet."""
         unnamed = self.encoder is None or isinstance(self.encoder, Cells)
         lacking = [name for name in ("name", "metric", "population") if self._found(name) is None]
         return (*lacking, *(["encoder"] if unnamed else []))
@@ -340,7 +351,7 @@ class Survey(Part):
         return ATTRIBUTES if found is None and name == "metric" and isinstance(self.encoder, Attributes) else found
 
     def question(self) -> Question:
-        """The recipe's member ``question``. Raises FieldError where something of it is missing."""
+        """The recipe's member ``question``. Raises FieldError where part of it is missing."""
         if isinstance(self.encoder, Cells):
             raise FieldError("encoder", "needs the names of its answers: `buckets`, `categories` or `boolean`")
         return self._asked(self.given("metric"))
@@ -349,12 +360,26 @@ class Survey(Part):
         encoder = self.given("encoder")
         watched = isinstance(encoder, Watched)
         text = self.text or (f"How often did {metric} happen?" if watched else f"What is {metric}?")[:500]
-        encoder = encoder.asked() if isinstance(encoder, Watched) else encoder
+        encoder = encoder.asked() if isinstance(encoder, Watched) else self._telling_missing(encoder)
         return Question(text=text, metric=metric, encoder=encoder, statistic=self.kind.name)
+
+    def _telling_missing(self, encoder: Any) -> Any:
+        """The encoder that gives devices without a value an answer, unless they are to be ignored (P34): a category of
+        their own in a histogram, no in a count."""
+        if isinstance(encoder, Boolean) and self.missing == CATEGORY:
+            return encoder.model_copy(update={"missing": NO})
+        tells = isinstance(encoder, Buckets | Categories) and self.kind.is_one_hot and self.missing == CATEGORY
+        if not tells or encoder.missing is not None:
+            return encoder
+        taken = {*getattr(encoder, "categories", ()), encoder.other}
+        label = NO_VALUE
+        while label in taken:
+            label = f"({label})"
+        return encoder.model_copy(update={"missing": label})
 
     @property
     def shape(self) -> Shape:
-        """The question as methods see it. Raises FieldError where there is no encoder."""
+        """The question in the form that methods take. Raises FieldError where there is no encoder."""
         if isinstance(self.encoder, Cells):
             return Shape(self.kind, self.encoder.cells)
         if isinstance(self.encoder, Watched):

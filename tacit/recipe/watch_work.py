@@ -1,7 +1,7 @@
-"""What watching an event costs a device, counted in group operations and not in anybody's time.
+"""What watching an event costs a device, in group operations rather than in time.
 
-The unit is a multiplication of a group element by a scalar, which is most of what an update does: two for every
-ciphertext of the state. All of it is public, and no event changes it.
+The unit is a multiplication of a group element by a scalar, which is most of the work of an update: two for every
+ciphertext of the state. The cost is public, and no event changes it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from tacit.panprivate.stored import PARTS
 from tacit.recipe.model import Occurrences, Recipe
 
 MAX_WORK = 1_000
-"""What a device gives to all that it watches, in multiplications a second: where one takes 100 microseconds with all
-that belongs to it, a tenth of a core."""
+"""A device's limit for everything that it watches, in multiplications per second: where one takes 100 microseconds
+including overhead, a tenth of a core."""
 _PER_CIPHERTEXT = 2
 _AT_THE_END = 1
 """The update that is written when a step has ended."""
@@ -33,8 +33,8 @@ def update_work(recipe: Recipe) -> int:
 
 
 def work_per_second(recipe: Recipe) -> int:
-    """Multiplications for each second of a step, rounded upwards: an update in every second, the one that is written at
-    the end of the step, and one for each of the ``most`` events that may come in it."""
+    """Multiplications for each second of a step, rounded up: one update in every second, the one that is written at the
+    end of the step, and one for each of the ``most`` events that may come in it."""
     spec = recipe.question.encoder
     if not isinstance(spec, Occurrences):
         return 0
@@ -43,7 +43,7 @@ def work_per_second(recipe: Recipe) -> int:
 
 
 def seconds_for(recipe: Recipe, limit: int) -> int | None:
-    """The shortest steps in which the recipe takes at most ``limit`` a second; None where no steps do."""
+    """The shortest step in seconds with which the recipe takes at most ``limit`` a second; None where there is none."""
     spec, update = recipe.question.encoder, update_work(recipe)
     if not isinstance(spec, Occurrences) or update >= limit:
         return None

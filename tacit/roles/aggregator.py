@@ -1,8 +1,8 @@
-"""What leader and helper do alike with report shares (DAP-18 sections 4.5.3.3 and 4.5.3.4).
+"""The common handling of report shares by leader and helper (DAP-18 sections 4.5.3.3 and 4.5.3.4).
 
-Whose secrets are used, which times and extensions are right, under which batch bucket a report counts, and how buckets
-are put together. Pure: no clock, no storage, no randomness. Whether a report id, a nullifier or a batch was used before
-is the store's to say, in the transaction that commits.
+Which secrets are used, which times and extensions are valid, under which batch bucket a report counts, and how buckets
+are merged. Pure: no clock, no storage, no randomness. Whether a report id, a nullifier or a batch was used before is
+decided by the store, in the transaction that commits.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from tacit.vdaf.native.batch import BatchVerifier
 @dataclass(frozen=True)
 class Party:
     """One aggregator's view of one task: its role and the secrets that it holds for the task. ``closes``: the POSIX
-    time from which on it counts and releases nothing any more.
+    time from which on it no longer counts or releases anything.
 
-    A report counts once, and only with a token of the task's slot: its *evidence* is the token's extension, what marks
-    it as spent is the token's nullifier. Whoever wants other evidence (``tacit serve interop``, for DAP tasks without
-    tokens) has a party of its own kind; this one takes nothing without its ``verifier``."""
+    A report counts once, and only with a token of the task's slot. Its *evidence* is the token's extension; the token's
+    nullifier marks it as spent. Where other evidence is needed (``tacit serve interop``, for DAP tasks without tokens),
+    a separate party class is used; this one accepts nothing without its ``verifier``.
+    """
 
     task: Task
     role: Role
@@ -47,44 +48,43 @@ class Party:
     verifier: TokenVerifier | None = field(repr=False)
     closes: float
     state_key: PrivateKey | None = field(default=None, repr=False)
-    """What opens input shares that were encrypted on the device: there where the task has a state key for the role, and
-    only there."""
+    """Opens input shares that were encrypted on the device; set exactly where the task has a state key for the role."""
 
     EXTENSION_TYPE: ClassVar[int | None] = binding.TOKEN_EXTENSION_TYPE
-    """Type of the one private extension that evidence stands in; ``None``: a report has none."""
+    """Type of the single private extension that holds the evidence; ``None``: a report has none."""
 
     def __post_init__(self) -> None:
-        """Raises ``Fatal`` without the private key to the task's state key, or with another one."""
+        """Raises ``Fatal`` for a missing or wrong private key to the task's state key."""
         held = None if self.state_key is None else self.state_key.public_key().element
         if held != self.task.state_key(self.role):
             raise Fatal("the state key is not the one that the task names")
 
     @cached_property
     def batch(self) -> BatchVerifier:
-        """Verification of many of the task's reports at once; made on first use, for any thread."""
+        """Verifies many of the task's reports at once; made on first use, usable from any thread."""
         return BatchVerifier(self.task.vdaf, self.verify_key, self.task.ctx)
 
     @property
     def tokens(self) -> TokenVerifier:
-        """What checks tokens. Raises ``Fatal`` without one: then nothing is taken."""
+        """The token verifier. Raises ``Fatal`` without one: then nothing is accepted."""
         if self.verifier is None:
             raise Fatal("a task's tokens cannot be checked")
         return self.verifier
 
     def evidence(self, public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
-        """What a report shows in its extensions; raises ``ReportRejected``."""
+        """The evidence in a report's extensions; raises ``ReportRejected``."""
         return token_extension(public, private)
 
     def nullifiers(
         self, _report_ids: Sequence[bytes], evidence: Sequence[bytes], crypto: JobCrypto
     ) -> list[bytes | ReportRejected]:
-        """Check the evidence of reports: the nullifier of each, or why it does not count."""
+        """Check the evidence of reports: return the nullifier of each, or why it does not count."""
         verifier = self.tokens
         return binding.check_all(evidence, self.role, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen))
 
     def input_share(self, payload: bytes) -> bytes:
-        """The VDAF's encoded input share in what HPKE sealed. Raises ``DecodeError`` for ciphertexts that are none or
-        carry no share."""
+        """The VDAF's encoded input share in an HPKE plaintext. Raises ``DecodeError`` for bytes that are not
+        ciphertexts or carry no share."""
         if self.state_key is None:
             return payload
         return opened_share(self.state_key, int(self.role is Role.HELPER), self.task.vdaf.flp.OUTPUT_LEN, payload)
@@ -92,10 +92,10 @@ class Party:
 
 @dataclass(frozen=True)
 class Rejection:
-    """One report that does not count. A ``nullifier`` is there when the token was good: it stays spent (P10).
+    """One report that does not count. ``nullifier`` is set when the token was good: it stays spent (P10).
 
-    ``final`` is False only for a report that the same aggregator may yet take later. ``error`` is what went wrong on
-    our own side (cause "internal").
+    ``final`` is False only for a report that the same aggregator may accept later. ``error`` is an error on our own
+    side (cause "internal").
     """
 
     report_id: bytes
@@ -118,7 +118,7 @@ class Tally:
 
 
 def check_report_time(task: Task, time: int, now: float) -> None:
-    """Input share validation, the clauses on time; raises ``ReportRejected``."""
+    """Validate the time of an input share; raises ``ReportRejected``."""
     if task.too_early(time, now):
         raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
     if time < task.interval.start:
@@ -128,7 +128,7 @@ def check_report_time(task: Task, time: int, now: float) -> None:
 
 
 def token_extension(public: Sequence[Extension], private: Sequence[Extension]) -> bytes:
-    """The data of the one extension that a report of Tacit carries, in the private list; raises ``ReportRejected``."""
+    """The data of the only extension of a Tacit report, which is private; raises ``ReportRejected``."""
     check_report_extensions(public, private, (binding.TOKEN_EXTENSION_TYPE,))
     if public:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "token-public")
@@ -140,8 +140,8 @@ def token_extension(public: Sequence[Extension], private: Sequence[Extension]) -
 def bucket_of(task: Task, batch_id: bytes | None, time: int) -> bytes:
     """The key of the bucket in which a report of ``time`` counts: its batch id, or the start of the task's interval as
     8 bytes. A query names the whole interval (P13), so nothing finer is needed, and one sum over all contributions so
-    far tells less than one per minute; where queries name parts of it, the report's time as 8 bytes. Raises
-    ``ValueError`` where a leader-selected task has no batch."""
+    far reveals less than one per minute. Where queries name parts of the interval, it is the report's time as 8 bytes.
+    Raises ``ValueError`` where a leader-selected task has no batch."""
     if task.batch_mode is BatchMode.LEADER_SELECTED:
         if batch_id is None:
             raise ValueError("a leader-selected report needs a batch id")
@@ -150,7 +150,7 @@ def bucket_of(task: Task, batch_id: bytes | None, time: int) -> bytes:
 
 
 def bucket_key(time: int) -> bytes:
-    """The key of a bucket of reports by their time: keys are in the order of times."""
+    """The key of a bucket of reports by their time; keys sort in the order of times."""
     return time.to_bytes(8, "big")
 
 

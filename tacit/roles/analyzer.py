@@ -1,8 +1,8 @@
-"""What the one server of a model does with reports (design rule P24): open, check, read, add up. Pure.
+"""What the single server of a model does with reports (design rule P24): open, check, read, add up. Pure.
 
-A report counts once, with a token of the recipe's slot that is bound to it by both secrets behind its nonce; what its
-payload says is the model's (``Reading``). Whether a report id or a token was used before is the store's to say, in the
-transaction that counts. Devices import nothing of this module: what is here can decrypt.
+A report counts once, with a token of the recipe's slot that is bound to it by both secrets behind its nonce; the model
+defines how its payload is read (``Reading``). Whether a report id or a token was used before is decided by the store,
+in the transaction that counts. Devices must not import this module, because it can decrypt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
 
 
 class Reading(Protocol):
-    """What a model's payload says."""
+    """Reads a model's payload."""
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
         """The randomised answer, cell by cell. Raises ``ReportRejected``."""
@@ -48,8 +48,8 @@ class EncryptedBits:
     key: PrivateKey = field(repr=False)
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """As the protocol says; causes ``state-ciphertext`` for an ephemeral element that is none or the identity,
-        ``state-no-bit`` for whatever else holds no bit."""
+        """See ``Reading.numbers``; causes ``state-ciphertext`` for an ephemeral element that is invalid or the
+        identity, ``state-no-bit`` for any other content that is not a bit."""
         width, bit = ciphertext_size(self.key.group), self.key.open_bit
         try:
             return tuple(bit(payload[at : at + width]) for at in range(0, len(payload), width))
@@ -67,8 +67,8 @@ class EncryptedNumber:
     logarithm: DiscreteLogarithm = field(repr=False)
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """As the protocol says; causes ``state-ciphertext`` for what is no ciphertext, ``state-no-number`` for one that
-        holds none in the range."""
+        """See ``Reading.numbers``; causes ``state-ciphertext`` for an invalid ciphertext, ``state-no-number`` for one
+        that does not hold a number in the range."""
         try:
             return (self.logarithm.of(self.key.open(payload)),)
         except DecodeError as error:
@@ -78,8 +78,8 @@ class EncryptedNumber:
 
 
 def reading_of(recipe: Recipe, key: PrivateKey) -> Reading:
-    """How the payloads of the recipe are read with the server's private state key. Refusal ``model-unsupported``,
-    ``randomizer-parameters``."""
+    """How the payloads of the recipe are read with the server's private state key. Raises refusal ``model-unsupported``
+    or ``randomizer-parameters``."""
     if not has_one_server(recipe):
         raise Refusal("model-unsupported", f"reports of model {recipe.model} cannot be read")
     method = randomizer_of(recipe)
@@ -95,8 +95,8 @@ def reading_of(recipe: Recipe, key: PrivateKey) -> Reading:
 
 @dataclass(frozen=True)
 class AnalyzerParty:
-    """The server's view of one recipe: the secrets that it holds for it. ``closes``: the POSIX time from which on it
-    counts and releases nothing any more."""
+    """The server's view of one recipe: the secrets that it holds for it. ``closes``: the POSIX time from which on it no
+    longer counts or releases anything."""
 
     task: OneServerTask
     key_pair: KeyPair = field(repr=False)
@@ -105,8 +105,8 @@ class AnalyzerParty:
     closes: float
 
     def check_time(self, now: float, grace: float) -> None:
-        """Reports count from the interval's start, which clocks may see differently, to its end and ``grace`` seconds.
-        Raises ``ReportRejected``: ``REPORT_TOO_EARLY``, ``TASK_EXPIRED``."""
+        """Check that ``now`` lies between the interval's start, less the tolerated difference of clocks, and its end
+        plus ``grace`` seconds. Raises ``ReportRejected``: ``REPORT_TOO_EARLY``, ``TASK_EXPIRED``."""
         if now + CLOCK_LEEWAY < self.task.start_seconds:
             raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
         if now >= self.task.end_seconds + grace:
@@ -114,7 +114,7 @@ class AnalyzerParty:
 
 
 class Counted(NamedTuple):
-    """A report that counts unless it did before: its token's nullifier, and its numbers."""
+    """A report that counts unless it was counted before: its token's nullifier, and its numbers."""
 
     nullifier: bytes
     numbers: tuple[int, ...]
@@ -123,8 +123,8 @@ class Counted(NamedTuple):
 def open_reports(
     party: AnalyzerParty, reports: Sequence[OneServerReport], crypto: JobCrypto = OPENSSL
 ) -> list[Counted | Rejection]:
-    """Each report's numbers, or why it does not count: all ciphertexts, then all tokens, then each payload. A rejection
-    behind a good token has its nullifier: it stays spent (P10)."""
+    """Each report's numbers, or why it does not count: all ciphertexts are opened first, then all tokens checked, then
+    each payload read. A rejection after a good token includes its nullifier: it stays spent (P10)."""
     found: dict[int, Counted | ReportRejected] = {}
     spent: dict[int, bytes] = {}
     contents = _opened(party, reports, crypto, found)
@@ -151,7 +151,7 @@ def _opened(
     crypto: JobCrypto,
     found: dict[int, Counted | ReportRejected],
 ) -> dict[int, Contents]:
-    """The contents of every report that opens, by its place."""
+    """The contents of every report that opens, by its position."""
     task = party.task
     due = [at for at, report in enumerate(reports) if report.sealed.config_id == task.hpke_config.id]
     for at in set(range(len(reports))).difference(due):

@@ -1,6 +1,7 @@
-"""When a batch may be released, and what leaves with it (DAP-18 section 4.6; P13, P15; anonymity rules R3, R9, R11).
+"""When a batch may be released, and what is released with it (DAP-18 section 4.6; P13, P15; anonymity rules R3, R9,
+R11).
 
-Leader and Helper each apply these rules to their own counts: neither takes the other's word.
+Leader and Helper each apply these rules to their own counts and do not rely on the other's.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ RATE_FACTOR = 2
 RATE_BOUND_PROBLEM = "urn:tacit:refusal:rate-bound"
 INTERVAL_OPEN_PROBLEM = "urn:tacit:problem:interval-open"
 INTERVAL_OPEN_RETRY = 60
-"""Seconds after which a Leader whose clock is ahead of ours is told to ask again."""
+"""After this many seconds, a Leader whose clock is ahead of ours is told to ask again."""
 
 
 def check_collection(task: Task, request: CollectionJobReq) -> None:
-    """Everything about a collection request that does not depend on what was stored; raises ``DapAbort``."""
+    """Check everything about a collection request that does not depend on stored data; raises ``DapAbort``."""
     if request.query.batch_mode is not task.batch_mode:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the query's batch mode is not the task's")
     if request.agg_param:
@@ -39,13 +40,13 @@ def check_collection(task: Task, request: CollectionJobReq) -> None:
 
 
 def batch_of(task: Task, named: Query | BatchSelector, batch_id: bytes | None) -> bytes | Interval | None:
-    """Which of a task's buckets a request is about: those of a batch, those of a part of the task's interval, or all.
-    Raises ``DapAbort`` for an interval that is none."""
+    """The buckets of a task to which a request refers: those of a batch, those of a part of the task's interval, or
+    all. Raises ``DapAbort`` for an invalid interval."""
     return _span(named) if task.batch_close is BatchClose.ON_QUERY else batch_id
 
 
 def _span(named: Query | BatchSelector) -> Interval:
-    """The interval of a query or selector, which holds a time at least."""
+    """The interval of a query or selector, which must not be empty."""
     try:
         interval = named.interval
     except DecodeError as error:
@@ -64,7 +65,7 @@ def check_extensions(request: CollectionJobReq) -> None:
 
 
 def check_share_request(task: Task, request: AggregateShareReq) -> None:
-    """The Helper's own check of everything that does not depend on what was stored; raises ``DapAbort``."""
+    """The Helper's own check of everything that does not depend on stored data; raises ``DapAbort``."""
     selector, query = request.batch_selector, request.collection_job_req.query
     if selector.batch_mode is not task.batch_mode or query.batch_mode is not task.batch_mode:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the batch mode is not the task's")
@@ -75,13 +76,13 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
     ):
         raise DapAbort(DapProblem.BATCH_INVALID, "the request does not name the whole task interval")
     if request.collection_job_req.agg_param:
-        raise DapAbort(DapProblem.INVALID_MESSAGE, "the aggregation parameter is not that of the jobs")
+        raise DapAbort(DapProblem.INVALID_MESSAGE, "the aggregation parameter differs from that of the jobs")
     check_extensions(request.collection_job_req)
 
 
 def check_interval_over(task: Task, now: float) -> None:
-    """A time-interval batch is released only after its end, on our own clock; raises ``Abort`` (503: the same
-    request is good later, and a Leader that took it for final would lose the batch)."""
+    """A time-interval batch is released only after its end, on our own clock. Raises ``Abort`` (503: the same request
+    is valid later, and a Leader that took the refusal as final would lose the batch)."""
     if task.batch_close is BatchClose.INTERVAL_END and now + CLOCK_LEEWAY < task.end_seconds:
         raise Abort(
             INTERVAL_OPEN_PROBLEM,
@@ -93,7 +94,7 @@ def check_interval_over(task: Task, now: float) -> None:
 
 
 def check_size(task: Task, distinct_nullifiers: int) -> None:
-    """At least B tokens, by our own count; raises ``DapAbort``."""
+    """Require at least B tokens, by our own count; raises ``DapAbort``."""
     if distinct_nullifiers < task.min_batch_size:
         raise DapAbort(
             DapProblem.INVALID_BATCH_SIZE,
@@ -102,7 +103,7 @@ def check_size(task: Task, distinct_nullifiers: int) -> None:
 
 
 def check_rate(task: Task, accepted_in_task: int) -> None:
-    """At most twice the expected contributions within the task's window; raises ``Abort``."""
+    """Require at most twice the expected contributions within the task's window; raises ``Abort``."""
     most = RATE_FACTOR * task.expected_contributions
     if accepted_in_task > most:
         raise Abort(

@@ -1,7 +1,7 @@
 """The Client's part (DAP-18, upload): one randomised measurement becomes one sealed report.
 
-Pure: report id, time, token and randomness are arguments. A report is made once and its bytes are kept; every
-retry sends the same bytes (rule P11).
+Pure: report id, time, token and randomness are arguments. A report is made once and its bytes are kept; every retry
+sends the same bytes (rule P11).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def make_report(
     time: int,
     entropy: Entropy,
 ) -> Report:
-    """The whole report: shard, bind the token into both private extensions, seal.
+    """Make the whole report: shard, bind the token into both private extensions, seal.
 
-    ``measurement`` is what the task's VDAF takes, already randomised; ``token`` (354 bytes) carries the nonce of
+    ``measurement`` is the input of the task's VDAF, already randomised; ``token`` (354 bytes) carries the nonce of
     ``preimages``; ``report_id`` is 16 fresh random bytes; ``time`` in units of the task's precision. Raises
-    ``ValueError`` for a measurement that the VDAF does not allow or a token of another nonce or form.
+    ``ValueError`` for a measurement that the VDAF does not allow or a token with another nonce or form.
     """
     sharing = shard(task, measurement, report_id, entropy)
     return bound_report(task, sharing, token, preimages, ReportMetadata(report_id, time), entropy)
@@ -48,8 +48,8 @@ def bound_report(
     metadata: ReportMetadata,
     entropy: Entropy,
 ) -> Report:
-    """The report of what was shared already, now or long ago: bind the token into both private extensions, seal.
-    ``ValueError`` for a token of another nonce or form."""
+    """Make the report of an existing sharing: bind the token into both private extensions, seal. ``ValueError`` for a
+    token with another nonce or form."""
     public_share, payloads = sharing
     shares = {
         role: PlaintextInputShare((token_extension(token, preimages, role),), payload)

@@ -1,7 +1,7 @@
-"""The Collector's part (DAP-18, collection): ask for a batch, open and add up the two aggregate shares.
+"""The Collector's part (DAP-18, collection): request a batch, open and add up the two aggregate shares.
 
-Pure. What comes back is checked against the task and the request: neither aggregator can pass off a batch that is
-too small, outside the query, or whose values no ``report_count`` valid reports could add up to.
+Pure. The response is checked against the task and the request: neither aggregator can pass off a batch that is too
+small, outside the query, or whose values could not be the sum of ``report_count`` valid reports.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tacit.vdaf.release import added_up
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """A released batch: how many reports, the smallest interval that holds their times (units of the time
-    precision), and the sum per coordinate of the randomised measurements (one value for scalar VDAFs), with the noise
-    of the aggregators where the task has it."""
+    """A released batch: how many reports, the smallest interval that holds their times (units of the time precision),
+    and the sum per coordinate of the randomised measurements (one value for scalar VDAFs), including the noise of the
+    aggregators where the task has it."""
 
     report_count: int
     interval: Interval
@@ -39,22 +39,22 @@ def collection_request(task: Task, interval: Interval | None = None) -> Collecti
     the next batch that the Leader has. Raises ``ValueError`` for an interval that does not fit the task."""
     if task.batch_mode is BatchMode.LEADER_SELECTED:
         if interval is not None:
-            raise ValueError("a leader-selected batch is not asked for by interval")
+            raise ValueError("a leader-selected batch cannot be requested by interval")
         return CollectionJobReq(Query.leader_selected())
     chosen = interval or task.interval
     if chosen.duration < 1 or not task.interval.covers(chosen):
-        raise ValueError("the query interval is not inside the task interval")
+        raise ValueError("the query interval must be within the task interval")
     return CollectionJobReq(Query.time_interval(chosen))
 
 
 def open_collection(
     task: Task, key_pair: KeyPair, request: CollectionJobReq, response: CollectionJobResp
 ) -> AggregateResult:
-    """Open, check and unshard what the Leader answered to ``request``.
+    """Open, check and unshard the Leader's response to ``request``.
 
-    Raises ``CryptoError`` when a share does not open for this request, ``Refusal`` with rule ``collection-size``
-    (fewer than B reports), ``collection-interval`` (times outside the query), ``collection-share`` (not a share
-    of the task's VDAF) or ``collection-values`` (not a sum of that many valid measurements).
+    Raises ``CryptoError`` when a share does not open for this request, ``Refusal`` with rule ``collection-size`` (fewer
+    than B reports), ``collection-interval`` (times outside the query), ``collection-share`` (not a share of the task's
+    VDAF) or ``collection-values`` (not a sum of that many valid measurements).
     """
     count = response.report_count
     if count < task.min_batch_size:

@@ -1,7 +1,7 @@
-"""The public-key work of a whole job: opening sealed shares and checking tokens' signatures.
+"""The public-key operations of a whole job: opening sealed shares and checking tokens' signatures.
 
-A seam: ``OPENSSL`` does one operation after the other; an implementation that does several at once in vector registers
-takes its place where a deployment asks for it. Both give the same verdicts.
+``OPENSSL`` does one operation after the other; an implementation that does several at once in vector registers can
+replace it where a deployment asks for it. Both give the same verdicts.
 """
 
 from __future__ import annotations

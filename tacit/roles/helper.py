@@ -1,7 +1,7 @@
 """The Helper's part of one aggregation job (DAP-18 section 4.5.3), without I/O.
 
 ``check_job`` refuses a job as a whole, in the order of the draft's text. The stages over its reports are in
-``tacit.roles.jobs``. Committing (batch collected, report or token seen before) is the service's, in one transaction
+``tacit.roles.jobs``. The service commits the outcome (batch collected, report or token seen before) in one transaction
 with the answer.
 """
 

@@ -1,9 +1,9 @@
-"""Both aggregators' part of a whole aggregation job: stages over all its reports instead of one report after another.
+"""Both aggregators' part of a whole aggregation job, in stages over all its reports instead of report by report.
 
-Open, validate, check the token, begin to verify, and finish: DAP-18 sections 4.5.2 and 4.5.3. Tests hold every verdict
-and every byte against functions that do the same with one report, as the draft reads. Nothing here does I/O, reads a
-clock or draws randomness: after a crash the same stored reports give the same states again. It is CPU work: callers run
-it in a thread, ``CHUNK`` reports at a time.
+Open, validate, check the token, begin to verify, and finish: DAP-18 sections 4.5.2 and 4.5.3. Tests compare every
+verdict and every byte with functions that process one report as the draft says. Nothing here does I/O, reads a clock or
+draws randomness: after a crash the same stored reports give the same states again. It is CPU work: callers run it in a
+thread, ``CHUNK`` reports at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ CHUNK = 256
 """Reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
 
 Seen = Callable[[bytes, bytes], None]
-"""Told report id and VDAF bytes of every share that verified: what an aggregator could read (demonstrations)."""
+"""Called with report id and VDAF bytes of every share that verified, which is what an aggregator could read (for
+demonstrations)."""
 
 Report = TypeVar("Report")
 Part = TypeVar("Part")
@@ -47,13 +48,13 @@ VERIFICATION_KEY_ID = 0
 """A task has one verification key; Prio3 has no aggregation parameter, and needs no second round."""
 
 OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
-"""What may go wrong on our own side with one report, and must then cost only that one."""
+"""Errors on our own side that may concern one report and must then cost only that report."""
 
 
 @dataclass(frozen=True)
 class LeaderJob:
-    """Reports that the Leader holds to be good so far, in order, with what it needs to finish them: the encoded
-    ``VerifyInit`` of each and one joint randomness seed per report (none for a VDAF without)."""
+    """Reports that the Leader considers valid so far, in order, with what it needs to finish them: the encoded
+    ``VerifyInit`` of each and one joint randomness seed per report (none for a VDAF without joint randomness)."""
 
     rows: Rows
     verify_inits: list[bytes] = field(repr=False)
@@ -84,7 +85,7 @@ class LeaderJob:
 
 @dataclass(frozen=True)
 class FinishedJob:
-    """What the Leader's job came to: the reports that count, and the others in their order."""
+    """The outcome of the Leader's job: the reports that count, and the others in order."""
 
     rows: Rows
     rejections: list[Rejection]
@@ -92,7 +93,7 @@ class FinishedJob:
 
 @dataclass(frozen=True)
 class HelperJob:
-    """What the Helper found: every report's id in the order of the request, the verified ones (in order, with the
+    """The Helper's outcome: every report's id in the order of the request, the verified ones (in order, with the
     message that finishes each at the Leader) and the others (in order)."""
 
     report_ids: list[bytes]
@@ -111,7 +112,7 @@ class HelperJob:
         )
 
     def respond(self, refused: Mapping[bytes, ReportError], version: DapVersion = DAP_18) -> bytes:
-        """The encoded ``AggregationJobResp``. ``refused``: what the store says of reports, over our own verdict."""
+        """The encoded ``AggregationJobResp``. ``refused``: the store's refusals, which override our own verdict."""
         codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
         outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
         answers = [
@@ -132,11 +133,11 @@ def prepare_leader(
     *,
     again: bool = False,
 ) -> tuple[LeaderJob, list[Rejection]]:
-    """Open and begin to verify encoded ``Report``s: those that are good so far, and the others. A report of the future
-    waits until its time has come, so that no Helper whose clock is late refuses it.
+    """Open encoded ``Report``s and begin to verify them; return the valid ones so far, and the others. A report from
+    the future waits until its time has come, so that no Helper whose clock is behind refuses it.
 
-    An error of our own costs the one report that it is about: cause "internal". ``again``: all of these passed before,
-    and must pass again whatever they stand beside now (the states of a sent job, P14).
+    An error on our own side costs only the report that it concerns: cause "internal". ``again``: all of these passed
+    before and must pass again, whatever other reports they are processed with now (the states of a sent job, P14).
     """
 
     def prepare(some: Sequence[bytes]) -> tuple[LeaderJob, list[Rejection]]:
@@ -175,10 +176,10 @@ def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
 
 
 def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> FinishedJob:
-    """End every report with the Helper's encoded answer.
+    """Finish every report with the Helper's encoded answer.
 
-    Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for one to other reports. A seed that is
-    compared here is known to both aggregators.
+    Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for a response to other reports. The seeds
+    that are compared here are known to both aggregators.
     """
     size = len(job.seeds) // len(job) if len(job) else 0
     finish = ping_pong.head(MessageType.FINISH, size)
@@ -188,7 +189,7 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     ]
     answers = slice_response(response, due, version)
     if len(answers) != len(job):
-        raise JobAbandonedError("the Helper answered another number of reports than were sent")
+        raise JobAbandonedError("the Helper answered a different number of reports than were sent")
     others = {at: answer for at, answer in enumerate(answers) if answer is not None}
     match_response([job.report_ids[at] for at in others], AggregationJobResp(tuple(others.values())))
     accepted = job.rows.keep([at for at in range(len(job)) if at not in others])
@@ -208,7 +209,7 @@ def prepare_helper(
     crypto: JobCrypto = OPENSSL,
     seen: Seen | None = None,
 ) -> HelperJob:
-    """Open and verify every report. An error of our own costs the one report that it is about."""
+    """Open and verify every report. An error on our own side costs only the report that it concerns."""
 
     def give_up(report: ReportSlices, error: Exception) -> HelperJob:
         return HelperJob([report.report_id], Rows([], [], [], b""), [], [_internal(report.report_id, error)])
@@ -233,7 +234,7 @@ def _help(party: Party, reports: Sequence[ReportSlices], now: float, crypto: Job
 
 
 def _is_malformed(party: Party, public_share: bytes, input_share: bytes) -> bool:
-    """Whether it is the Client's share that does not decode, rather than the Leader's message."""
+    """Whether the Client's share does not decode, rather than the Leader's message."""
     try:
         party.task.vdaf.decode_public_share(public_share)
         party.task.vdaf.decode_input_share(ping_pong.HELPER, input_share)
@@ -245,8 +246,8 @@ def _is_malformed(party: Party, public_share: bytes, input_share: bytes) -> bool
 def _opened(
     party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, crypto: JobCrypto
 ) -> tuple[list[int], list[Opened], dict[int, Rejection]]:
-    """Where in ``reports`` those are that opened, their shares, and the rejections of the others by place. What a
-    device encrypted beneath HPKE is opened last, for good tokens alone: it is the most work."""
+    """The positions in ``reports`` of those that opened, their shares, and the rejections of the others by position. A
+    share that a device encrypted beneath HPKE is opened last, and only for good tokens: it is the most work."""
     good: dict[int, Opened] = {}
     rejected: dict[int, Rejection] = {}
     for at, opened in enumerate(open_reports(party, reports, now, leeway, crypto)):
@@ -293,7 +294,7 @@ def _unverified(report: ReportSlices, nullifier: bytes, *, malformed: bool) -> R
 
 
 def _in_order(rejected: Mapping[int, Rejection]) -> list[Rejection]:
-    """Rejections in the order of their places."""
+    """Rejections in the order of their positions."""
     return [rejected[at] for at in sorted(rejected)]
 
 
@@ -307,7 +308,8 @@ _NO_LEADER_JOB = LeaderJob(Rows([], [], [], b""), [], b"")
 def _isolated(
     work: Callable[[Sequence[Report]], Part], give_up: Callable[[Report, Exception], Part], reports: Sequence[Report]
 ) -> list[Part]:
-    """``work`` on all reports at once; where that fails, on halves, down to the one report that is to blame."""
+    """Run ``work`` on all reports at once; where that fails, on halves, down to the one report that causes the
+    failure."""
     try:
         return [work(reports)]
     except OWN_ERRORS as error:

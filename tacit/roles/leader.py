@@ -1,7 +1,7 @@
 """The Leader's part of one aggregation job (DAP-18 sections 4.4 and 4.5.2), without I/O.
 
-``check_upload`` decides what may be stored, ``job_extensions`` what a job's request says beside its reports,
-``match_response`` and ``refused_by_helper`` what the Helper's answer means. The stages over all reports are in
+``check_upload`` decides what may be stored, ``job_extensions`` makes the extensions of a job's request,
+``match_response`` and ``refused_by_helper`` interpret the Helper's answer. The stages over all reports are in
 ``tacit.roles.jobs``.
 """
 
@@ -25,7 +25,8 @@ from tacit.task import Task
 from tacit.vdaf.count_vec import Prio3CountVec
 
 SHARE_OVERHEAD = 2048
-"""Bytes that a sealed share may have beside field elements: seeds, token extension and framing are under 600."""
+"""Bytes that a sealed share may have in addition to field elements: seeds, token extension and framing are under
+600."""
 
 
 class JobAbandonedError(TacitError):
@@ -33,10 +34,10 @@ class JobAbandonedError(TacitError):
 
 
 def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
-    """What is decided before a report is stored (section 4.4.2); raises ``ReportRejected``.
+    """Check what is decided before a report is stored (section 4.4.2); raises ``ReportRejected``.
 
-    Decryption, extensions and the token wait for the aggregation job. Sizes do not: a share for the Helper that we
-    cannot open must not make a job larger than the Helper takes, because a sent job is never split (P14).
+    Decryption, extensions and the token are left to the aggregation job. Sizes are not: a share for the Helper that we
+    cannot open must not make a job larger than the Helper accepts, because a sent job is never split (P14).
     """
     own, other = upload.config_ids
     helper = task.helper_hpke_config
@@ -53,9 +54,9 @@ def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
 
 
 def share_size(task: Task, role: Role) -> int:
-    """Bytes of what grows with the measurement in an aggregator's plaintext share: the field elements of the Leader's,
-    the seeds of a Helper's that has one per cell, or the ciphertexts of either. What else it holds does not grow, and
-    fits into ``SHARE_OVERHEAD`` with token and framing."""
+    """Size in bytes of the part of an aggregator's plaintext share that grows with the measurement: the field elements
+    of the Leader's share, the seeds of a Helper's share that has one per cell, or the ciphertexts of either. The rest
+    does not grow, and fits into ``SHARE_OVERHEAD`` with token and framing."""
     vdaf = task.vdaf
     if task.state_key(role) is not None:
         return sealed_size(int(role is Role.HELPER), vdaf.flp.OUTPUT_LEN)
@@ -65,8 +66,8 @@ def share_size(task: Task, role: Role) -> int:
 
 
 def job_extensions(task: Task, batch_id: bytes | None) -> tuple[AggregationJobExtension, ...]:
-    """What an aggregation job's request says of its batch. Raises ``ValueError`` where a leader-selected one has no
-    ``batch_id``."""
+    """The extensions of an aggregation job's request, which name its batch. Raises ``ValueError`` where a
+    leader-selected job has no ``batch_id``."""
     if task.batch_mode is not BatchMode.LEADER_SELECTED:
         return ()
     if batch_id is None:
@@ -75,11 +76,11 @@ def job_extensions(task: Task, batch_id: bytes | None) -> tuple[AggregationJobEx
 
 
 def match_response(report_ids: Sequence[bytes], response: AggregationJobResp) -> None:
-    """The Helper must answer the same reports in the same order; raises ``JobAbandonedError`` otherwise."""
+    """Check that the Helper answered the same reports in the same order; raises ``JobAbandonedError`` otherwise."""
     if [resp.report_id for resp in response.verify_resps] != list(report_ids):
-        raise JobAbandonedError("the Helper answered other reports than those sent")
+        raise JobAbandonedError("the Helper answered different reports than those sent")
     if any(resp.verify_resp_type is VerifyRespType.FINISH for resp in response.verify_resps):
-        raise JobAbandonedError("the Helper finished a report before the Leader could")
+        raise JobAbandonedError("the Helper finished a report too early")
 
 
 def refused_by_helper(report_id: bytes, nullifier: bytes, resp: VerifyResp) -> Rejection | None:

@@ -1,6 +1,6 @@
 """Validate, decrypt and check the tokens of many report shares, stage by stage instead of report by report.
 
-Stages: time and configuration of each, all ciphertexts, each plaintext, all tokens.
+The stages: time and configuration of each, all ciphertexts, each plaintext, all tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Opened = tuple[bytes, bytes]
 def open_reports(
     party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, crypto: JobCrypto
 ) -> list[Opened | Rejection]:
-    """Each report's opened share, or why it does not count. ``leeway``: seconds that a report may be ahead of us."""
+    """Each report's opened share, or why it does not count. ``leeway``: seconds that a report may be ahead of our
+    clock."""
     refused: dict[int, ReportRejected] = {}
     due = _on_time(party, reports, now, leeway, refused)
     plaintexts = _plaintexts(party, reports, due, crypto, refused)

@@ -1,8 +1,8 @@
 """Noise that an aggregator adds to its own aggregate share, once, before the share is sealed.
 
-Each of the two aggregators adds centred coin flips to every number. Whoever sees the sum and knows one aggregator's
-noise still faces the other's, on top of the devices' (``tacit.dp.binomial_noise``). Callers store the sealed share in
-the transaction that ends the batch, so that a retry gives the same bytes and never a second draw.
+Each of the two aggregators adds centred coin flips to every number. An adversary that sees the sum and knows one
+aggregator's noise still faces the other's, on top of the devices' (``tacit.dp.binomial_noise``). Callers store the
+sealed share in the transaction that ends the batch, so a retry gives the same bytes and never a second draw.
 """
 
 from __future__ import annotations

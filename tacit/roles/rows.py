@@ -76,7 +76,7 @@ def pick(items: list[Item], indices: Sequence[int]) -> list[Item]:
 
 
 def pick_rows(data: bytes, rows: int, indices: Sequence[int]) -> bytes:
-    """Of ``rows`` pieces of equal size in ``data``, those at ``indices``."""
+    """The pieces at ``indices`` of ``data``, which consists of ``rows`` pieces of equal size."""
     if is_all(indices, rows):
         return data
     size = len(data) // rows

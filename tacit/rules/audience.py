@@ -1,5 +1,5 @@
-"""Rules on whom a recipe asks: targeting by attributes that are not sensitive, and only where a census has attested
-that many devices have them (SA2 5.5)."""
+"""Rules on the audience of a recipe: targeting by attributes that are not sensitive, and only where a census has
+attested that enough devices have them (SA2 5.5)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
     population = recipe.audience.population
     if population in policy.populations:
         return None
-    words = f"population {population!r} is not allowed; one of {', '.join(policy.populations)} is"
+    words = f"population {population!r} is not allowed; choose one of {', '.join(policy.populations)}"
     return Detail(words, *one_of("audience.population", policy.populations))
 
 
 def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Criteria, and what a census asks for, come from the policy's ``attributes`` and the values that it lists for
-    each."""
+    """Criteria, and the attributes that a census asks for, come from the policy's ``attributes`` and the values that it
+    lists for each."""
     for name, values in _named(recipe):
         allowed = policy.attributes.get(name)
         if allowed is None:
@@ -46,7 +46,7 @@ def _named(recipe: Recipe) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def rate_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """With criteria q is at most the policy's ``max_targeted_rate``: the size of the batch then says next to nothing
+    """With criteria q is at most the policy's ``max_targeted_rate``: the size of the batch then reveals almost nothing
     about one device."""
     if not recipe.criteria or recipe.rate <= Decimal(policy.max_targeted_rate):
         return None
@@ -62,7 +62,7 @@ def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if recipe.criteria:
         return "a census asks all of its population; leave the criteria out"
     if recipe.batch.close != "interval_end":
-        words = f"a census has one batch: close interval_end, not {recipe.batch.close}"
+        words = f"a census has one batch: close must be interval_end, not {recipe.batch.close}"
         return Detail(words, exactly(batch__close="interval_end"))
     if recipe.sampling.importance is not None or recipe.sampling.dummies is not None:
         return "a census has one rate for everybody and no dummies: leave importance sampling and dummies out"
@@ -72,7 +72,7 @@ def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Where there are criteria, the newest census that the log held before the recipe, and that ended less than
     ``census_max_age_seconds`` ago, attests at least the policy's ``min_audience`` devices for them, and no fewer than
-    the recipe's dummies count on."""
+    the number on which the recipe's dummies rely."""
     if not recipe.criteria:
         return None
     found = _attested(recipe, policy, context, policy.min_audience)
@@ -90,7 +90,7 @@ def devices_attested(recipe: Recipe, policy: Policy, context: Context) -> str | 
 
 
 def _attested(recipe: Recipe, policy: Policy, context: Context, needed: int) -> Attested | str:
-    """What a census attests of the recipe's audience, or why that is not ``needed`` devices."""
+    """What a census attests about the recipe's audience, or the refusal if that is less than ``needed`` devices."""
     wanted = conjunction(recipe.criteria) if recipe.criteria else "any attributes"
     age = policy.census_max_age_seconds
     census = census_for(recipe, context.censuses, context.index, context.now - age)
@@ -113,7 +113,8 @@ def _attested(recipe: Recipe, policy: Policy, context: Context, needed: int) -> 
 
 
 def _dummies_spread(recipe: Recipe, found: Attested) -> str | None:
-    """Dummies hide a device only if as many devices as stated may send one: of an audience that many are attested."""
+    """Dummies hide a device only if the stated number of devices may send one: that many of the audience must be
+    attested."""
     dummies = recipe.sampling.dummies
     if dummies is None or dummies.population <= found.floor:
         return None

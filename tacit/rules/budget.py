@@ -29,8 +29,8 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    compose to at most the account's (epsilon, delta); their claims (b) too, where the account limits these. For a
-    round it is the whole series' claim and time."""
+    compose to at most the account's (epsilon, delta); the same holds for their claims (b), where the account limits
+    these. For a round, the claim and time of the whole series count."""
     if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
@@ -49,9 +49,9 @@ def charge_left(
     accountant: Accountant,
     members: tuple[str, str] | None = None,
 ) -> str | None:
-    """The words of a refusal where ``charge`` does not fit beside ``charges``; None where it does, or where the policy
-    does not have its account. ``members``: of a recipe, where it states what is charged, without the relay and with
-    it."""
+    """The refusal where ``charge`` does not fit beside ``charges``; None where it fits, or where the policy does not
+    have its account. ``members``: for a recipe, the members that state what is charged, without the relay and with it.
+    """
     account = policy.account(charge.account)
     if account is None:
         return None
@@ -85,7 +85,7 @@ def _delta_left(verdict: Verdict, account: Account) -> Decimal:
 
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
-    """A refusal's words: what is spent, what the recipe adds, and what would pass."""
+    """The text of a refusal: what is spent, what the recipe adds, and what would pass."""
     spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
     if math.isinf(verdict.total):
@@ -109,7 +109,7 @@ def period_text(seconds: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things."""
+    """A number with its noun, such as ``3 recipes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

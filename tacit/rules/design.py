@@ -16,14 +16,15 @@ from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
 B = "batch.min_batch_size"
 MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
-"""Bytes of the leader's input share: with token, envelope and addresses it fits into the largest size class (P12)."""
+"""Most bytes of the leader's input share: with token, envelope and addresses it then fits into the largest size class
+(P12)."""
 MOST_REJECTED = 0.5
-"""Most of the answers that a bound of the weight may keep back."""
+"""Largest share of answers that a weight bound may reject."""
 _ONE_ELEMENT = ("Prio3Count", "Prio3Sum", "Prio3CountVec")
 
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """``model`` is one that this version knows; of any other recipe no further rule is asked."""
+    """``model`` is one that this version knows; for any other recipe no further rule is applied."""
     return None if known(recipe.model) is not None else unsupported(recipe.model)
 
 
@@ -37,14 +38,14 @@ def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The randomizer exists, states each of its own members and no other's (``epsilon0``, ``max_weight``, ``scale``,
+    """The randomizer exists, states each of its own members and no others (``epsilon0``, ``max_weight``, ``scale``,
     ``flips``, ``maximum``, as docs/device.md lists them), and can be made: ``epsilon0`` is from 10^-6 to 40.
-    ``aggregator_noise`` belongs to randomizers that have no ``epsilon0``."""
+    ``aggregator_noise`` is allowed only for randomizers without ``epsilon0``."""
     spec, noise = recipe.randomizer, recipe.aggregator_noise
     method = METHODS.get(spec.name)
     if noise is not None and (method is None or method.IS_LOCAL):
         unbounded = ", ".join(one.NAME for one in METHODS.values() if not one.IS_LOCAL)
-        return f"{spec.name} has aggregator_noise of {noise.flips} flips; it belongs to {unbounded} and to no other"
+        return f"{spec.name} has aggregator_noise of {noise.flips} flips; only {unbounded} may have it"
     try:
         randomizer_of(recipe)
     except Refusal as refusal:
@@ -53,7 +54,7 @@ def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> s
 
 
 def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """At most every second answer is beyond the bound of its weight, and therefore not sent."""
+    """The weight bound rejects at most half of all answers, which are then not sent."""
     try:
         method = randomizer_of(recipe)
         chance = method.reject_probability
@@ -64,14 +65,14 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
         return None
     bound = f"max_weight {method.proof.max_weight}"
     passing = f"at most {MOST_REJECTED} passes; take {fitting.proof.max_weight}"
-    words = f"{bound} keeps back an answer with probability {chance:.3f}, {passing}"
+    words = f"{bound} rejects an answer with probability {chance:.3f}, {passing}"
     return Detail(words, at_least("randomizer.max_weight", fitting.proof.max_weight or 0))
 
 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
-    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them; of model pan-private
-    Prio3CountVec with the randomizer's cells (P23)."""
+    ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them; for model pan-private it
+    is Prio3CountVec with the randomizer's cells (P23)."""
     if recipe.vdaf is None:
         return None
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
@@ -96,8 +97,8 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The encoder is one of the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean:
-    number; vector-sum: vector; ``occurrences`` has a rule of its own), the randomizer answers it,
+    """The encoder fits the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean: number;
+    vector-sum: vector; ``occurrences`` has its own rule), the randomizer answers the statistic,
     ``randomizer.categories`` is the number of the encoder's labels (rr: 2), and ``randomizer.maximum``, where there is
     one, the largest encoded value."""
     question, spec = recipe.question, recipe.randomizer
@@ -112,9 +113,9 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the
-    elements that are checked at once (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
-    at most 258,048 bytes: it fits into what a device can send."""
+    """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the number
+    of elements that the circuit checks (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
+    at most 258,048 bytes, so that a device can send it."""
     spec = recipe.vdaf
     if spec is None:
         return None
@@ -123,7 +124,9 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
     if spec.chunk_length > elements or (spec.name in _ONE_ELEMENT and spec.chunk_length != 1):
         most = 1 if spec.name in _ONE_ELEMENT else elements
-        return f"chunk_length {spec.chunk_length} is not from 1 to {most}, the elements that {spec.name} checks"
+        return (
+            f"chunk_length {spec.chunk_length} must be from 1 to {most}, the number of elements that {spec.name} checks"
+        )
     try:
         size = vdaf_of(recipe).leader_share_size
     except Refusal as refusal:
@@ -131,7 +134,9 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     if size <= MAX_SHARE_SIZE:
         return None
     fitting = "fewer or smaller entries, or a chunk_length near the root of the elements, make them smaller"
-    return f"reports of {spec.name} hold {size} bytes for the leader, at most {MAX_SHARE_SIZE} can be sent; {fitting}"
+    return (
+        f"reports of {spec.name} hold {size} bytes for the leader, but at most {MAX_SHARE_SIZE} can be sent; {fitting}"
+    )
 
 
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -152,11 +157,11 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Closing at ``interval_end`` goes with the mode ``time_interval``, closing ``at_B`` with ``leader_selected``
-    (P13); with one server a batch closes at ``interval_end``."""
+    """``close`` ``interval_end`` requires mode ``time_interval``, and ``at_B`` requires ``leader_selected`` (P13); with
+    one server a batch closes at ``interval_end``."""
     closes = form_of(recipe.model).closes
     if recipe.batch.close not in closes:
-        words = f"a batch of model {recipe.model} closes {' or '.join(closes)}, not {recipe.batch.close}"
+        words = f"a batch of model {recipe.model} must close {' or '.join(closes)}, not {recipe.batch.close}"
         return Detail(words, *one_of("batch.close", tuple(closes)))
     wanted = mode_of_close(recipe.batch.close)
     if recipe.batch.mode == wanted:
@@ -166,7 +171,7 @@ def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """``expected_contributions`` is at least B: a batch that is not expected to fill is not asked for (P15)."""
+    """``expected_contributions`` is at least B: a recipe whose batch is not expected to fill is refused (P15)."""
     batch = recipe.batch
     if batch.expected_contributions >= batch.min_batch_size:
         return None
@@ -208,7 +213,7 @@ def interval_long(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``interval`` lies inside the spend window of the token's epoch, [epoch * epoch_seconds, (epoch + 1) *
-    epoch_seconds) by the issuer's directory (P9)."""
+    epoch_seconds) according to the issuer's directory (P9)."""
     directory = context.directory
     if directory is None or directory.start <= recipe.interval.start <= recipe.interval.end <= directory.end:
         return None
@@ -216,7 +221,7 @@ def interval_epoch(recipe: Recipe, policy: Policy, context: Context) -> str | No
 
 
 def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
-    """The refusal's words: the interval, its token's epoch, and which start would do."""
+    """The refusal: the interval, its token's epoch, and which start would pass."""
     interval, epoch = recipe.interval, recipe.token.epoch
     latest = end - interval.duration
     fitting = (

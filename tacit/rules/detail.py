@@ -1,4 +1,4 @@
-"""The words of a refusal with the numbers that would pass, so that nobody has to read them out of a sentence."""
+"""The text of a refusal together with the numbers that would pass, so that programs need not parse the text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 Value = int | str
-"""A member of a recipe as its JSON has it: whole numbers, and decimals and names as text."""
+"""A member of a recipe as in its JSON: an integer, or text for decimals and names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a member may be: any number from ``at_least`` or beyond ``above`` to ``at_most``, ``exactly`` one value, or
-    ``one_of`` some."""
+    """The allowed values of a member: any number from ``at_least`` or above ``above`` up to ``at_most``, ``exactly``
+    one value, or ``one_of`` several."""
 
     at_least: Value | None = None
     above: Value | None = None
@@ -22,51 +22,52 @@ class Bound:
     one_of: tuple[Value, ...] | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON, with the members that say something."""
+        """As JSON, with the members that are set."""
         found = {name: getattr(self, name) for name in ("at_least", "above", "at_most", "exactly", "one_of")}
         return {name: list(said) if name == "one_of" else said for name, said in found.items() if said is not None}
 
 
 Needed = Mapping[str, Bound]
-"""By the path of a member of the recipe (such as ``batch.min_batch_size``): what all of them together must be."""
+"""By the path of a member of the recipe (such as ``batch.min_batch_size``): the values that all of them must have
+together."""
 
 
 class Detail(str):
-    """The words of a refusal. ``needed``: the ways to pass this rule, each enough by itself with all else as it is;
-    claims that follow from a changed member are to be stated anew."""
+    """The text of a refusal. ``needed``: the ways to pass this rule, each sufficient by itself with everything else
+    unchanged; claims that depend on a changed member must be stated again."""
 
     __slots__ = ("needed",)
 
     needed: tuple[Needed, ...]
 
     def __new__(cls, words: str, *needed: Needed) -> Detail:
-        """Words, and the ways to pass."""
+        """Make a detail from its text and the ways to pass."""
         made = super().__new__(cls, words)
         made.needed = needed
         return made
 
 
 def needed_of(detail: str | None) -> list[dict[str, dict[str, Any]]]:
-    """The ways to pass that a refusal's words have with them, as JSON; none where no number says it."""
+    """The ways to pass that a refusal carries, as JSON; empty where no change of a number would pass."""
     ways: Sequence[Needed] = detail.needed if isinstance(detail, Detail) else ()
     return [{member: bound.document() for member, bound in way.items()} for way in ways]
 
 
 def at_least(member: str, value: Value) -> Needed:
-    """The way in which one member is large enough."""
+    """The way to pass in which one member is at least ``value``."""
     return {member: Bound(at_least=value)}
 
 
 def at_most(member: str, value: Value) -> Needed:
-    """The way in which one member is small enough."""
+    """The way to pass in which one member is at most ``value``."""
     return {member: Bound(at_most=value)}
 
 
 def exactly(**members: Value) -> Needed:
-    """The way in which members, with ``__`` for the dots of their paths, have these values."""
+    """The way to pass in which members, with ``__`` for the dots of their paths, have these values."""
     return {name.replace("__", "."): Bound(exactly=value) for name, value in members.items()}
 
 
 def one_of(member: str, values: Sequence[Value]) -> tuple[Needed, ...]:
-    """The way in which one member has one of these values; none where there are none."""
+    """The ways to pass in which one member has one of these values; empty where there are none."""
     return ({member: Bound(one_of=tuple(values))},) if values else ()

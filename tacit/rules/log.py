@@ -59,17 +59,17 @@ def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | N
     for role, opt_in in found:
         if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
             said = f"{opt_in.role}, recipe {opt_in.recipe_hash}, task {opt_in.task_id}"
-            return f"the opt-in of {role} is of {said}; it must be of {role}, {recipe.hash_text}, {task}"
+            return f"the opt-in of {role} is for {said}; it must be for {role}, {recipe.hash_text}, {task}"
         if form.proves != (opt_in.verify_key_confirmation is not None):
             return f"the opt-in of {role} must {'confirm a verify key' if form.proves else 'name no verify key'}"
     return _seeds_differ(found)
 
 
 def _seeds_differ(found: Sequence[tuple[str, OptIn]]) -> str | None:
-    """Why two opt-ins are not under one verify key, or None."""
+    """Why two opt-ins do not use the same verify key, or None."""
     for (first, one), (second, other) in itertools.pairwise(found):
         if one.seed_id != other.seed_id:
-            return f"{first} uses seed {one.seed_id}, {second} {other.seed_id}; both must use one"
+            return f"{first} uses seed {one.seed_id}, {second} {other.seed_id}; both must use the same"
         if one.verify_key_confirmation != other.verify_key_confirmation:
             return f"{first} and {second} confirm different verify keys of seed {one.seed_id}; both need one peer file"
     return None

@@ -63,7 +63,7 @@ def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def _untrusted(kind: str, name: str, key: str, trusted: Mapping[str, str]) -> str:
-    """The refusal's words: whose key it is, and what the policy has."""
+    """The refusal: whose key it is, and which keys the policy trusts."""
     known = trusted.get(name)
     if known is not None:
         return f"{kind} {name} has signing key {key}; the policy trusts {known}"
@@ -75,7 +75,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Leader and helper, or the analyzer, operator, URL and key, are ones of the policy's ``aggregators``, where it
+    """Leader and helper, or the analyzer, with operator, URL and key, are among the policy's ``aggregators``, where it
     lists any."""
     if policy.aggregators is None:
         return None
@@ -93,7 +93,7 @@ def issuer_matches(recipe: Recipe, policy: Policy, context: Context) -> str | No
     """``token.issuer`` is ``parties.issuer.name``."""
     if recipe.token.issuer == recipe.parties.issuer.name:
         return None
-    return f"the token is of {recipe.token.issuer}, the issuer is {recipe.parties.issuer.name}"
+    return f"token.issuer is {recipe.token.issuer}, but the issuer is {recipe.parties.issuer.name}"
 
 
 def urls(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -156,17 +156,17 @@ def hpke_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def signing_keys_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Every signing key is a point of large order: under another one a signature says nothing."""
+    """Every signing key is a point of large order: under any other point a signature proves nothing."""
     for party, key in recipe.parties.having("signing_key").items():
         try:
             checked_public_key(unb64url(key))
         except DecodeError as error:
-            return f"{party}: {error}; an Ed25519 key that was generated as one passes"
+            return f"{party}: {error}; generate an Ed25519 key"
     return None
 
 
 def signing_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """No two parties sign with one key, unless one operator runs both."""
+    """No two parties sign with the same key, unless one operator runs both."""
     holders, operator = recipe.parties.having("signing_key"), recipe.parties.having("operator")
     for (first, one), (second, other) in itertools.combinations(holders.items(), 2):
         if one == other and operator[first] != operator[second]:

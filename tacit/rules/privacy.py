@@ -16,7 +16,8 @@ from tacit.recipe.privacy import epsilon_of
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly
 
 _SEARCHED = 1 << 14
-"""Largest batch that a refusal looks at to say what would pass: a claim at half of it takes some milliseconds."""
+"""Largest batch up to which a refusal searches for what would pass: computing a claim at half of it takes some
+milliseconds."""
 
 
 def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
@@ -26,8 +27,8 @@ def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
 
 
 def claim_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The claim speaks of this recipe: ``privacy.n`` is B and ``privacy.epsilon0`` the randomizer's, or ``unbounded``
-    (P17)."""
+    """The claim is stated for this recipe: ``privacy.n`` is B and ``privacy.epsilon0`` the randomizer's, or
+    ``unbounded`` (P17)."""
     privacy = recipe.privacy
     if privacy.n != recipe.batch.min_batch_size:
         size = recipe.batch.min_batch_size
@@ -48,7 +49,7 @@ def delta_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The named mechanism is the one that gives the claim (docs/privacy.md)."""
+    """The named mechanism is the one from which the claim follows (docs/privacy.md)."""
     try:
         wanted = _computed(recipe, policy).mechanism
     except Refusal as refusal:
@@ -76,13 +77,14 @@ def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str |
 
 
 NO_LOCAL_GUARANTEE = "policy accepts nothing without a local guarantee"
-"""What a policy says that has no ``allow_unbounded_local``, for people who cannot change it."""
+"""The refusal by a policy without ``allow_unbounded_local``, for people who cannot change it."""
 
 
 def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Claims (a), (b) and (d) are at most the policy's ``max_epsilon_aggregator``,
-    ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` only where the policy has
-    ``allow_unbounded_local``, and against whom the model itself promises nothing (docs/privacy.md)."""
+    ``max_epsilon_aggregator_with_relay`` where set, and ``max_epsilon_local``; ``unbounded`` passes only where the
+    policy has ``allow_unbounded_local``, and for adversaries against whom the model itself guarantees nothing
+    (docs/privacy.md)."""
     epsilon, form = recipe.privacy.epsilon, form_of(recipe.model)
     unbounded = any(epsilon[one.name] == UNBOUNDED for one in form.adversaries if not one.unprotected)
     if unbounded and not policy.allow_unbounded_local:
@@ -107,7 +109,7 @@ def _is_over(claimed: str, cap: str) -> bool:
 
 
 def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Half of a batch may be bad devices: claim (a) recomputed at B/2 is at most the policy's
+    """Half of a batch may come from dishonest devices: claim (a) recomputed at B/2 is at most the policy's
     ``max_epsilon_half_batch``, claim (b) at most ``max_epsilon_half_batch_with_relay`` where set (P17)."""
     half = recipe.batch.min_batch_size // 2
     try:
@@ -131,7 +133,7 @@ def _half_batch(recipe: Recipe, claim: Claim, policy: Policy) -> list[tuple[floa
 
 def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
     """A batch size, at most 2 % above the least one, whose half keeps the caps; None where there is none up to
-    ``_SEARCHED``: a refusal must not cost a device seconds."""
+    ``_SEARCHED``, because a refusal must not cost a device seconds."""
 
     def passes(size: int) -> bool:
         try:
@@ -152,6 +154,6 @@ def _fitting_batch(recipe: Recipe, policy: Policy) -> int | None:
 
 
 def _knobs(recipe: Recipe) -> str:
-    """What makes a claim smaller."""
+    """The members to change for a smaller claim."""
     noise = "raise flips" if recipe.randomizer.epsilon0 is None else "lower epsilon0"
     return f"{noise} or raise B"

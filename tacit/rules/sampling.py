@@ -35,10 +35,11 @@ B, RATE = "batch.min_batch_size", "sampling.rate"
 DEFAULT_RATE, INTENSITY = "sampling.importance.default_rate", "sampling.dummies.intensity"
 MOST_DUMMY_PROBABILITY = 0.5
 LEAST_COUNTED_SECONDS = 1_800
-"""Shortest interval in which a number of devices is counted on: over 7 minutes to decide, polls being every minute."""
+"""Shortest interval in which the claim may count on a number of devices: it leaves over 7 minutes to decide, and
+devices poll every minute."""
 _SUGGESTED_EPSILON = 1.0
 _MOST_ATTESTED = 1 << 15
-"""Most devices that a refusal looks at to say how many would pass."""
+"""Largest number of devices up to which a refusal searches for what would pass."""
 _CLAIMED = ("sampling", "importance", "dummies")
 
 
@@ -46,7 +47,7 @@ def sampling_rate(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     """``sampling.rate``, q, is above 0 and at most 1."""
     if 0 < recipe.rate <= 1:
         return None
-    words = f"q = {recipe.sampling.rate} is no sampling rate; it must be above 0 and at most 1"
+    words = f"q = {recipe.sampling.rate} is not a sampling rate; it must be above 0 and at most 1"
     return Detail(words, {RATE: Bound(above=0, at_most=1)})
 
 
@@ -74,17 +75,18 @@ def sampling_one(recipe: Recipe, policy: Policy, context: Context) -> str | None
 
 
 def importance_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Importance sampling has an answer to sample less, rates that hide something, and an unbiased estimate."""
+    """Importance sampling names an answer that is sampled less, has rates that hide something, and a statistic with an
+    unbiased estimate."""
     importance, statistic = recipe.sampling.importance, recipe.question.statistic
     if importance is None:
         return None
     if not STATISTICS[statistic].bears_importance:
         bearing = ", ".join(one.name for one in STATISTICS.values() if one.bears_importance)
-        return f"a {statistic} has no estimate by inverse rates; {bearing} have"
+        return f"importance sampling is not possible for a {statistic}, only for {bearing}"
     if not 0 < Decimal(importance.default_rate) <= recipe.rate or recipe.rate >= 1:
         return (
             f"the default answer's rate {importance.default_rate} must be above 0 and at most q = "
-            f"{recipe.sampling.rate}, and q below 1: where q is 1, a device that is silent tells its answer"
+            f"{recipe.sampling.rate}, and q below 1: where q is 1, a silent device reveals its answer"
         )
     return _default_problem(recipe, importance)
 
@@ -99,11 +101,11 @@ def _default_problem(recipe: Recipe, importance: Importance) -> str | None:
     answers = shape.maximum if isinstance(encoder, Range) else max(1, shape.cells - 1)
     if importance.default <= answers:
         return None
-    return f"{importance.default} is no answer of the encoder; the largest is {answers}"
+    return f"{importance.default} is not an answer of the encoder; the largest is {answers}"
 
 
 def _sample(recipe: Recipe, policy: Policy) -> Sample | None:
-    """The sample, unless other rules refuse what it is made of."""
+    """The sample; None where other rules refuse the members from which it is made."""
     if recipe.batch.min_batch_size > policy.max_batch_size:
         return None
     try:
@@ -113,8 +115,8 @@ def _sample(recipe: Recipe, policy: Policy) -> Sample | None:
 
 
 def importance_count(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Where taking part depends on the answer, something hides one message: coins of the others, or dummies; in a batch
-    that does not fill too, of as few devices as are not ruled out."""
+    """Where taking part depends on the answer, something hides one message: coins of the other devices, or dummies;
+    also in a batch that does not fill, with the fewest devices that are not ruled out."""
     sample = _sample(recipe, policy)
     if recipe.sampling.importance is None or sample is None:
         return None
@@ -166,13 +168,13 @@ def _unfilled_problem(reports: Reports, sample: Sample, policy: Policy, delta: f
 
 
 def _nearest_above(rate: float) -> str:
-    """A rate in as few places as people read, rounded up."""
+    """A rate with few decimals, rounded up."""
     return f"{math.ceil(1e4 * rate) / 1e4:g}"
 
 
 def _least_where(holds: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The least number above ``low``, at most 2 % too large, at which a condition holds that holds above it; None where
-    it does not at ``high``."""
+    """The least number above ``low``, at most 2 % too large, at which a monotone condition holds; None where it does
+    not hold at ``high``."""
     upper = low
     while not holds(upper):
         if upper >= high:
@@ -185,7 +187,7 @@ def _least_where(holds: Callable[[int], bool], low: int, high: int) -> int | Non
 
 
 def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A batch that so many devices can be expected to fill, where importance sampling counts on a number of them."""
+    """Where importance sampling counts on a number of devices, that many devices can be expected to fill a batch."""
     sample = _sample(recipe, policy)
     importance = recipe.sampling.importance
     if importance is None or importance.devices is None or sample is None:
@@ -196,13 +198,13 @@ def importance_devices(recipe: Recipe, policy: Policy, context: Context) -> str 
         return str(error)
     if sample.batch <= most:
         return None
-    words = f"{importance.devices} devices send {most} messages at most, which is below B = {sample.batch}"
+    words = f"{importance.devices} devices send at most {most} messages, which is below B = {sample.batch}"
     return Detail(f"{words}; lower B to that", at_most(B, most))
 
 
 def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Importance sampling that counts on a number of devices (`importance.devices`) has an interval of at least half an
-    hour, in the first quarter of which they decide; log, leader and helper take the recipe up before it begins."""
+    hour, in the first quarter of which they decide; log, leader and helper accept the recipe before it begins."""
     importance, interval = recipe.sampling.importance, recipe.interval
     if importance is None or importance.devices is None:
         return None
@@ -222,14 +224,14 @@ def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def dummies_valid(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Dummies are some, devices are left to send them, a batch is not mostly dummies, and they hide a device even from
-    somebody who knows which others took part (P20)."""
+    """The number of dummies is above 0, devices are left to send them, a batch is not mostly dummies, and they hide a
+    device even from an observer who knows which others took part (P20)."""
     dummies = recipe.sampling.dummies
     if dummies is None:
         return None
     intensity, size = Decimal(dummies.intensity), recipe.batch.min_batch_size
     if intensity <= 0:
-        return "an intensity of 0 is no dummies at all; leave them out, or raise it"
+        return "an intensity of 0 means no dummies; leave them out, or raise it"
     if dummies.population < size:
         words = f"the population {dummies.population} is below B = {size}; that batch never fills"
         return Detail(words, at_least("sampling.dummies.population", size), at_most(B, dummies.population))

@@ -24,15 +24,15 @@ def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | No
 
 
 def series_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """A round differs from its series' template in what belongs to a round alone, and has the slot and the time that
-    the series gives it."""
+    """A round differs from its series' template only in the members of a round, and has the slot and the time that the
+    series assigns to it."""
     if recipe.series is None or context.series is None or recipe.series.index >= context.series.rounds:
         return None
     return context.series.mismatch(recipe)
 
 
 def series_round(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The index is one of the series', and no other round had it first."""
+    """The index belongs to the series, and no other recipe holds it already."""
     if recipe.series is None or context.series is None:
         return None
     index, rounds = recipe.series.index, context.series.rounds
@@ -40,7 +40,7 @@ def series_round(recipe: Recipe, policy: Policy, context: Context) -> str | None
         words = f"the series has {rounds} rounds, from 0 to {rounds - 1}; there is no round {index}"
         return Detail(words, at_most("series.index", rounds - 1))
     if context.round_owner not in {None, recipe.hash}:
-        return f"round {index} of the series is another recipe; take an index that is free"
+        return f"round {index} of the series is held by another recipe; take a free index"
     return None
 
 
@@ -58,7 +58,7 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 
 def series_claim(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The series' total claim is not below what its rounds give together, and within the policy's caps."""
+    """The series' total claim is not below the composition of its rounds, and within the policy's caps."""
     return None if recipe.series is None or context.series is None else total_problem(context.series, policy)
 
 
@@ -68,7 +68,7 @@ def total_problem(series: Series, policy: Policy) -> str | None:
 
 
 def claim_understated(series: Series, policy: Policy) -> str | None:
-    """No total epsilon is below the recomputed one, and the total delta is one that the policy accepts."""
+    """No total epsilon is below the recomputed one, and the policy accepts the total delta."""
     delta = Decimal(series.claim.delta)
     if not 0 < delta <= Decimal(policy.max_delta):
         return f"the total delta {series.claim.delta} must be above 0 and at most {policy.max_delta}"
@@ -86,8 +86,8 @@ def claim_understated(series: Series, policy: Policy) -> str | None:
 
 
 def claim_over_cap(series: Series, policy: Policy) -> str | None:
-    """With donation a device answers once, as to a single recipe: the total (a) keeps that recipe's caps, at B and at
-    B/2 (P17). A round's own (a) is a single slot's, as small as there are slots."""
+    """With donation a device answers once, as to a single recipe: the total (a) must keep that recipe's caps, at B and
+    at B/2 (P17). A round's own (a) is that of a single slot, and decreases with the number of slots."""
     if series.donation is None:
         return None
     half, charged = series.probe.batch.min_batch_size // 2, form_of(series.probe.model).charged
@@ -106,7 +106,7 @@ def claim_over_cap(series: Series, policy: Policy) -> str | None:
 
 
 def donation_form(series: Series) -> str | None:
-    """With donation the series lasts as long as its rounds one after another."""
+    """With donation the series lasts exactly as long as its rounds one after another."""
     if series.donation is None:
         return None
     whole = series.rounds * series.donation.window_seconds

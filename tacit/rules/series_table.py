@@ -1,8 +1,8 @@
-"""What makes a series acceptable before any of its rounds exists: the rules of the table that speak of what its rounds
-have in common, and its own.
+"""What makes a series acceptable before any of its rounds exists: the rules of the table on what its rounds have in
+common, and rules on the series itself.
 
 Names are those of the table: ``series-donation``, ``series-claim``, ``account-unknown``, ``budget-spent``, and every
-rule that holds of a draft.
+rule that applies to a draft.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.rules.budget import charge_left
 from tacit.rules.series import donation_form, total_problem
 
 OF_A_ROUND = frozenset({"interval-unaligned", "interval-too-long"})
-"""Rules on the interval, which without donation each round has for itself."""
+"""Rules on the interval, which each round has for itself without donation."""
 
 
 def check(
@@ -31,8 +31,8 @@ def check(
     charges: Sequence[Charge] | None = None,
     accountant: Accountant = conservative,
 ) -> list[Refusal]:
-    """Every rule that refuses the series at ``now`` (POSIX seconds); empty: it is accepted. ``charges``: what the log
-    charges to the accounts beside it; None: it is not known."""
+    """Return every refusal of the series at ``now`` (POSIX seconds); empty: it is accepted. ``charges``: what the log
+    charges to the accounts beside it; None: unknown."""
     found = _template(series, policy, now)
     own = {
         "series-donation": donation_form(series),
@@ -54,7 +54,7 @@ def require(
 
 
 def _template(series: Series, policy: Policy, now: float) -> list[Refusal]:
-    """The rules of a draft, of the last round where all rounds are known, else of what they have in common."""
+    """The rules of a draft, applied to the last round where all rounds are known, else to what they have in common."""
     drafts = {rule.name for rule in rules.RULES if rule.stage is Stage.DRAFT}
     if series.donation is None:
         return rules.check(series.probe, policy, Context(Stage.DRAFT, now), only=drafts - OF_A_ROUND)

@@ -1,8 +1,7 @@
 """The rule table: every check that a party makes of a recipe, by name.
 
-Client, leader, helper, recipe server and the command line all run this one table under their own policy and
-with what they know. A rule's name is stable: it is the word in refusals, problem documents, journals and
-tests.
+Client, leader, helper, recipe server and the command line all run this one table, each under its own policy and with
+what it knows. A rule's name is stable: it appears in refusals, problem documents, journals and tests.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ RULES = (
 
 
 def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> list[Refusal]:
-    """Every rule that refuses the recipe, in the order of the table; empty: it is accepted. ``only`` names the
-    rules to apply (default: all of the context's stage)."""
+    """Return every refusal of the recipe, in the order of the table; empty: it is accepted. ``only`` names the rules to
+    apply (default: all of the context's stage)."""
     found = ((rule.name, detail) for rule, detail in verdicts(recipe, policy, context, only=only))
     return [Refusal(name, detail) for name, detail in found if detail is not None]
 
@@ -108,14 +107,14 @@ def check(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[
 def verdicts(
     recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None
 ) -> Iterator[tuple[Rule, str | None]]:
-    """Each rule that ``check`` applies, in the order of the table, and its refusal's words where it refuses."""
+    """Yield each rule that ``check`` applies, in the order of the table, and its refusal's text where it refuses."""
     for rule in RULES:
         if context.stage < rule.stage or (only is not None and rule.name not in only):
             continue
         detail = rule.check(recipe, policy, context)
         yield rule, detail
         if detail is not None and rule.name == UNSUPPORTED:
-            return  # nothing else can be asked of a recipe whose form is not known
+            return  # no other rule can be applied to a recipe whose form is unknown
 
 
 def require(recipe: Recipe, policy: Policy, context: Context, *, only: Collection[str] | None = None) -> None:

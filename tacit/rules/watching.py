@@ -21,14 +21,14 @@ from tacit.rules.budget import period_text
 from tacit.rules.detail import Detail, at_least, at_most, exactly
 
 MAX_DECRYPTED = 1 << 20
-"""Largest number that a server looks for in the exponent: by baby steps and giant steps some milliseconds of work for a
+"""Largest number that a server searches for in the exponent: with baby steps and giant steps, some milliseconds for a
 report that holds none."""
 
 
 def watch_question(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The encoder is ``occurrences`` where the model's devices watch an event (pan-private, pan-private-single), and in
-    no other model; ``metric`` is then the name of an event, the statistic one that the model has (count, histogram;
-    mean with one server only), and ``most`` of a count 1."""
+    """The encoder is ``occurrences`` exactly where the model's devices watch an event (pan-private,
+    pan-private-single); ``metric`` is then the name of an event, the statistic one that the model supports (count,
+    histogram; mean with one server only), and ``most`` of a count is 1."""
     question, watched = recipe.question, form_of(recipe.model).watched
     spec, statistic = question.encoder, question.statistic
     if not watched:
@@ -38,11 +38,13 @@ def watch_question(recipe: Recipe, policy: Policy, context: Context) -> str | No
     if not isinstance(spec, Occurrences):
         return f"model {recipe.model} asks how often an event happened: an encoder occurrences, not {spec.kind}"
     if statistic not in watched:
-        return f"model {recipe.model} has no {statistic}; {', '.join(watched)} pass"
+        return f"model {recipe.model} does not support {statistic}; choose {' or '.join(watched)}"
     if not re.fullmatch(EVENT_PATTERN, question.metric):
-        return "metric is no name of an event; 1 to 64 of a-z, 0-9, '.', '_' and '-', not beginning with one of these"
+        return (
+            "metric is not an event's name; use 1 to 64 of a-z, 0-9, '.', '_' and '-', not beginning with one of these"
+        )
     if STATISTICS[statistic].is_scalar and not STATISTICS[statistic].is_ratio and spec.most != 1:
-        return f"a count asks whether the event happened at all: most is 1, not {spec.most}"
+        return f"a count asks whether the event happened at all: most must be 1, not {spec.most}"
     return None
 
 
@@ -57,7 +59,7 @@ def watch_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | 
     if spec.name != wanted:
         return f"a {recipe.question.statistic} of model {recipe.model} needs the randomizer {wanted}, not {spec.name}"
     if spec.name == Rappor.NAME and spec.max_weight != spec.categories:
-        bound = f"max_weight {spec.max_weight} keeps answers back that no device can read"
+        bound = f"max_weight {spec.max_weight} would reject answers, which devices cannot read"
         words = f"{bound}; {spec.categories}, the number of categories, passes"
         return Detail(words, exactly(randomizer__max_weight=spec.categories))
     if spec.categories > policy.max_length:
@@ -68,7 +70,7 @@ def watch_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | 
 
 def watch_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Where devices watch an event there are neither importance sampling nor dummies nor ``aggregator_noise``, and the
-    recipe is no round of a series: an answer that is encrypted decides nothing, and is sent once."""
+    recipe is not a round of a series: an encrypted answer cannot influence decisions, and is sent once."""
     if not form_of(recipe.model).watched:
         return None
     found = {
@@ -89,12 +91,12 @@ def watch_period(recipe: Recipe, policy: Policy, context: Context) -> str | None
         return None
     if spec.end > start:
         over = f"the last of {spec.steps} steps ends at {moment(spec.end)}, reports begin at {moment(start)}"
-        words = f"{over}; an interval from {moment(spec.end)} on passes, or fewer or shorter steps"
+        words = f"{over}; start the interval at {moment(spec.end)} or later, or use fewer or shorter steps"
         return Detail(words, at_least("interval.start", spec.end))
     if start - spec.start <= policy.max_watch_seconds:
         return None
     kept = f"devices would keep their state for {start - spec.start} seconds"
-    words = f"{kept}, at most {period_text(policy.max_watch_seconds)} ({policy.max_watch_seconds} seconds) pass"
+    words = f"{kept}; at most {period_text(policy.max_watch_seconds)} ({policy.max_watch_seconds} seconds) are allowed"
     return Detail(words, at_most("interval.start", spec.start + policy.max_watch_seconds))
 
 
@@ -105,9 +107,7 @@ def watch_work(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     rate, limit = work_per_second(recipe), policy.max_watch_work
     if rate <= limit:
         return None
-    cost = (
-        f"watching takes {rate} multiplications a second of a step ({update_work(recipe)} an update), at most {limit}"
-    )
+    cost = f"watching takes {rate} multiplications per second ({update_work(recipe)} per update), at most {limit}"
     enough = seconds_for(recipe, limit)
     longer = "" if enough is None else f"steps of {enough} seconds, or "
     return f"{cost} pass; {longer}a smaller most would"
@@ -115,14 +115,14 @@ def watch_work(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 def decryption_bounded(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """With one server the largest number that a device may send, ``scale`` * ``maximum`` + ``flips``, is at most
-    1,048,576: the server finds it in the exponent."""
+    1,048,576, because the server has to find it in the exponent."""
     spec, form = recipe.randomizer, form_of(recipe.model)
     if form.proves or spec.name != Flips.NAME or not form.watched:
         return None
     largest = (spec.scale or 0) * (spec.maximum or 0) + (spec.flips or 0)
     if largest <= MAX_DECRYPTED:
         return None
-    return f"a report may hold {largest}, at most {MAX_DECRYPTED} is looked for; a smaller scale or most passes"
+    return f"a report may hold {largest}, but at most {MAX_DECRYPTED} can be decrypted; use a smaller scale or most"
 
 
 def state_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -134,7 +134,7 @@ def state_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         try:
             PublicKey(key)
         except DecodeError as error:
-            return f"{role}: {error}; the public key of a state key that was generated as one passes"
+            return f"{role}: {error}; use the public key of a generated state key"
         if key in seen:
             return f"{role} and {seen[key]} have the same state_key; each needs its own"
         seen[key] = role

@@ -1,22 +1,25 @@
-"""Who is served next at one listener, and whom a full one lets go: fair between sources, whatever one of them holds.
+"""Which request is served next at one listener, and which connections a full listener drops: fair between sources,
+whatever one of them holds.
 
 A *source* is a client address (IPv6: its /64), or all peers that proved who they are. Nothing here is a ban: a source
 alone may use its whole share, and many devices behind one address wait in one queue and are served in turn.
 
 * Connections are many and cost little. When they run out, the source that has most gives one up: an idle one first,
-  then one whose request is still on its way, never one that is being answered.
-* A *turn* is what counts: a whole request that is being answered. Of these there are ``requests`` at a time, and a
-  source has at most one of ``share`` parts of them, or of ``share_in_company`` while others are connected: what is
-  being answered is the queue in front of the next one. Who finds none waits unread, and sources take turns. A sender
-  holds no turn before its request is there, so slowness holds nothing.
-* Requests on their way hold their bytes, and so do answers that wait for their readers. Above ``receiving_bytes`` a
-  source that holds most (to within a factor of two) gives some up. Who does not read holds no turn either.
-* Deadlines: a head has ``head_seconds``; a body arrives at ``least_rate`` bytes a second after ``grace_seconds``, or
-  the answer is 408; an answer is read at that rate; who waited ``wait_seconds`` for a turn is told to come back (503).
+  then one whose request is still being received, never one that is being answered.
+* The scarce resource is the *turn*: a whole request that is being answered. There are ``requests`` turns at a time, and
+  one source has at most one of ``share`` parts of them, or of ``share_in_company`` while others are connected: requests
+  that are being answered are the queue ahead of the next one. A request without a free turn waits unread, and sources
+  take turns. A sender holds no turn before its whole request has arrived, so sending slowly holds nothing.
+* Requests being received hold their bytes, and so do answers that wait for their readers. Above ``receiving_bytes`` a
+  source that holds most (to within a factor of two) gives some up. A client that does not read its answer holds no turn
+  either.
+* Deadlines: a head has ``head_seconds``; a body must arrive at ``least_rate`` bytes a second after ``grace_seconds``,
+  or the answer is 408; an answer must be read at that rate; a request that has waited ``wait_seconds`` for a turn is
+  told to come back (503).
 
-Whom to let go is found in a time that does not grow with the number of sources.
+Finding the connection to drop takes a time that does not grow with the number of sources.
 
-Pure: no clock, no socket. Times are seconds of any one clock. An address lives here while its connections are open,
+Pure: no clock, no socket. Times are seconds of any one clock. An address is held only while its connections are open,
 and is in no log, metric, error or representation.
 """
 
@@ -36,20 +39,20 @@ from tacit.service.ranks import Ranks
 
 IPV6_PREFIX = 64
 LINGER_SECONDS = 5.0
-"""From a 408 until the connection is cut."""
+"""Seconds from a 408 until the connection is cut."""
 LOOKS = 16
-"""Sources with equally many connections among which one with an idle connection is preferred."""
+"""Number of sources with equally many connections among which one with an idle connection is preferred."""
 
 
 class Guest(Protocol):
-    """A connection, as far as it is told what to do."""
+    """A connection, as seen by ``Admission``."""
 
     def cut(self) -> None:
-        """End at once."""
+        """Close the connection at once."""
         ...
 
     def proceed(self, *, late: bool) -> None:
-        """Read what waits; ``late``: only to be told to come back."""
+        """Read the waiting data; ``late``: only to be told to come back."""
         ...
 
     def too_slow(self) -> None:
@@ -58,8 +61,8 @@ class Guest(Protocol):
 
 
 class Phase(enum.Enum):
-    """Of a connection: between requests; a request is on its way; it waits for its turn; it has it; its answer
-    waits to be read."""
+    """The phase of a connection: between requests; receiving a request; waiting for its turn; having its turn; its
+    answer waiting to be read."""
 
     IDLE = enum.auto()
     RECEIVING = enum.auto()
@@ -70,7 +73,7 @@ class Phase(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Source:
-    """One source's connections by phase (oldest first), its turns, and the bytes of requests on their way and of
+    """One source's connections by phase (oldest first), its turns, and the bytes of requests being received and of
     answers that wait."""
 
     known: bool = False
@@ -82,16 +85,16 @@ class Source:
         return sum(map(len, self.phases.values()))
 
     def spared(self) -> Iterator[Visit]:
-        """What it could give up, the least missed first."""
+        """The connections that it could give up, the least important first."""
         for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING, Phase.SENDING):
             yield from self.phases[phase]
 
 
 @dataclass(eq=False, slots=True)
 class Visit:
-    """One connection. ``since``: of its phase, moved on by the time that it waited for us; ``headed``: the head of its
-    request is there; ``has_turn``: it counts among the turns; ``held``: bytes of its request on their way, or of its
-    answer that waits."""
+    """One connection. ``since``: start of its phase, moved on by the time that it waited for us; ``headed``: the head
+    of its request has arrived; ``has_turn``: it counts among the turns; ``held``: bytes of its request received so far,
+    or of its answer that waits."""
 
     guest: Guest = field(repr=False)
     key: str | None = field(repr=False)
@@ -124,21 +127,21 @@ class Admission:
 
     @property
     def turns(self) -> int:
-        """Requests that are being answered."""
+        """Number of requests that are being answered."""
         return self._turns
 
     @property
     def receiving(self) -> int:
-        """Connections whose request is on its way."""
+        """Number of connections whose request is being received."""
         return sum(len(source.phases[Phase.RECEIVING]) for source in self._sources.values())
 
     @property
     def waiting(self) -> int:
-        """Connections that wait for their turn."""
+        """Number of connections that wait for their turn."""
         return sum(len(source.phases[Phase.WAITING]) for source in self._sources.values())
 
     def arrive(self, guest: Guest, address: str, now: float, *, known: bool = False) -> Visit | None:
-        """A new connection; ``None`` where there is no room for it."""
+        """Register a new connection; ``None`` where there is no room for it."""
         if self._count >= self._connections and not self._make_room(now):
             return None
         key = None if known else source_of(address)
@@ -149,7 +152,7 @@ class Admission:
         return visit
 
     def move(self, visit: Visit, address: str | None, now: float) -> None:
-        """The connection belongs to another source: that of ``address``, or with ``None`` to the known peers."""
+        """Move the connection to another source: that of ``address``, or with ``None`` to the known peers."""
         key = None if address is None else source_of(address)
         if visit.gone or key == visit.key:
             return
@@ -165,7 +168,7 @@ class Admission:
         self._give_turns(now)
 
     def depart(self, visit: Visit, now: float) -> None:
-        """The connection has ended."""
+        """Remove a connection that has ended."""
         if visit.gone:
             return
         visit.gone = True
@@ -177,7 +180,8 @@ class Admission:
         self._give_turns(now)
 
     def may_read(self, visit: Visit, size: int, now: float) -> bool:
-        """Whether ``size`` bytes that have come may be read now; if so ``was_read`` follows, if not ``proceed``."""
+        """Whether ``size`` bytes that have arrived may be read now; if so the caller must call ``was_read`` afterwards,
+        if not ``proceed`` follows later."""
         if visit.phase is Phase.IDLE:
             visit.headed = False
             self._enter(visit, Phase.RECEIVING, now)
@@ -195,7 +199,8 @@ class Admission:
         return False
 
     def was_read(self, visit: Visit, now: float, *, headed: bool, complete: bool) -> None:
-        """What came was read; ``complete``: a whole request is there, which keeps the turn until it is answered."""
+        """Record that the data was read; ``complete``: a whole request has arrived, which keeps the turn until it is
+        answered."""
         if visit.gone:
             return
         if complete:
@@ -208,7 +213,7 @@ class Admission:
         self._give_turns(now)
 
     def answered(self, visit: Visit, now: float) -> None:
-        """The connection's request was answered."""
+        """Record that the connection's request was answered."""
         if visit.gone:
             return
         visit.fresh, visit.cut_at = False, math.inf
@@ -218,7 +223,7 @@ class Admission:
         self._give_turns(now)
 
     def stalled(self, visit: Visit, size: int, now: float) -> None:
-        """``size`` bytes of an answer wait for their reader, who holds no turn from now on."""
+        """Record that ``size`` bytes of an answer wait for their reader, which holds no turn from now on."""
         visit.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
         if visit.gone or visit.phase not in (Phase.WORKING, Phase.SENDING):
             return
@@ -229,7 +234,7 @@ class Admission:
         self._give_turns(now)
 
     def flows(self, visit: Visit) -> None:
-        """They were read."""
+        """Record that the waiting bytes were read."""
         visit.cut_at = math.inf
         if not visit.gone and visit.phase is Phase.SENDING:
             self._hold(visit, -visit.held)
@@ -250,7 +255,8 @@ class Admission:
                         self._cut(visit, now)
 
     def _is_overdue(self, visit: Visit, now: float) -> bool:
-        """Whether a deadline is over for which there is no answer; a slow body is told first."""
+        """Whether a deadline is over after which the connection is cut without an answer; a slow body gets a 408
+        first."""
         limits, seconds = self.limits, now - visit.since
         if visit.phase is Phase.IDLE:
             return seconds > (limits.head_seconds if visit.fresh else limits.idle_seconds)
@@ -264,7 +270,7 @@ class Admission:
         return False
 
     def _make_room(self, now: float) -> bool:
-        """Cut a connection of a source that has most; False if every one is being answered."""
+        """Cut a connection of a source that has the most; False if every connection is being answered."""
         for sources in (*self._crowded.highest(), self._known()):
             able = islice((source for source in sources if next(source.spared(), None) is not None), LOOKS)
             chosen = max(able, key=lambda source: bool(source.phases[Phase.IDLE]), default=None)
@@ -278,7 +284,7 @@ class Admission:
             pass
 
     def _shed(self, now: float) -> bool:
-        """Cut what holds most bytes, of a source that does."""
+        """Cut the connection that holds the most bytes, of a source that holds the most."""
         for sources in (*self._heavy.highest(), self._known()):
             for source in sources:
                 visit = max(source.spared(), key=lambda one: one.held, default=None)
@@ -288,11 +294,11 @@ class Admission:
         return False
 
     def _known(self) -> list[Source]:
-        """The peers that proved who they are: the last to give anything up."""
+        """The peers that proved who they are; they give up connections last."""
         return [self._sources[None]] if None in self._sources else []
 
     def _rank(self, source: Source) -> None:
-        """The source has more or fewer connections or bytes than before."""
+        """Update the ranks of a source whose number of connections or bytes has changed."""
         if not source.known:
             self._crowded.put(source, len(source))
             self._heavy.put(source, source.held.bit_length())
@@ -317,7 +323,7 @@ class Admission:
             self._turns -= 1
 
     def _give_turns(self, now: float) -> None:
-        """Free turns go to sources that wait, one each in turn."""
+        """Give free turns to waiting sources, one each in turn."""
         passed = 0
         while passed < len(self._queue) and self._turns < self.limits.requests:
             source = self._queue.popleft()
@@ -341,7 +347,7 @@ class Admission:
         visit.source.phases[phase][visit] = None
 
     def _hold(self, visit: Visit, size: int) -> None:
-        """The connection holds ``size`` bytes more."""
+        """Record that the connection holds ``size`` more bytes."""
         visit.held += size
         visit.source.held += size
         self._held += size

@@ -1,7 +1,8 @@
-"""What is announced, and what a service does when it hears of it: it looks at the log now rather than later.
+"""What is announced, and how a service reacts to it: it looks at the log now rather than later.
 
-An announcement says how many entries the log has, and its topic what kind was added. It carries no authority: whoever
-hears one fetches and verifies as ever, not more often than every ``REST_SECONDS``, and polls without one.
+An announcement says how many entries the log has, and its topic says which kind was added. It carries no authority: a
+service that hears one fetches and verifies as always, not more often than every ``REST_SECONDS``, and polls without
+one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The aiohttp application that every service starts from.
+"""The aiohttp application from which every service starts.
 
-``make_app`` brings: errors as RFC 9457 problem documents, a body limit, no caching, no version banner, a
-health check; ``add_driver`` brings background work. Order of stopping: requests in flight finish, drivers stop
-between two steps, what was registered before them in ``cleanup_ctx`` (databases, transports) closes last.
+``make_app`` provides: errors as RFC 9457 problem documents, a body limit, no caching, no version banner, a health
+check; ``add_driver`` provides background work. Order of stopping: requests in flight finish, drivers stop between two
+steps, and whatever was registered before them in ``cleanup_ctx`` (databases, transports) closes last.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 _HEALTH_PATHS = frozenset({HEALTH_PATH, READY_PATH})
 NO_ROUTE = "none"
-"""What metrics call the route of a request that has none."""
+"""The route label in metrics for a request that matches no route."""
 INTERNAL = "urn:tacit:problem:internal"
 UNAVAILABLE = "urn:tacit:problem:unavailable"
 
@@ -47,8 +47,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """What a service needs of the world. ``background=False`` starts no driver: tests call ``step()``. ``recovery``:
-    what the operator says at this start about a database that may be from the past."""
+    """What a service needs from outside. ``background=False`` starts no driver: tests call ``step()``. ``recovery``:
+    the operator's decision at this start about a database that may be from the past."""
 
     clock: Clock
     entropy: Entropy = field(repr=False)
@@ -67,12 +67,13 @@ SERVICE_NAME = web.AppKey("service_name", str)
 DEPS = web.AppKey("deps", Deps)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
 TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
-"""Each says in a few public words what keeps the service from its work, or nothing; the health checks tell."""
+"""Each function describes in a few public words what keeps the service from working, or returns an empty text; shown by
+the health checks."""
 PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
 STEPS = web.AppKey("steps", Steps)
 METRICS = web.AppKey("metrics", Metrics)
 STOPPING = web.AppKey("stopping", asyncio.Event)
-"""Set before the service stops: readiness says so while requests are still answered."""
+"""Set before the service stops: readiness then reports it while requests are still answered."""
 
 
 def make_app(
@@ -84,10 +85,10 @@ def make_app(
     answered: Callable[[int], None] | None = None,
     callers: Callers | None = None,
 ) -> web.Application:
-    """An application called ``name`` that refuses bodies over ``max_body`` bytes (413).
+    """Make an application called ``name`` that refuses bodies over ``max_body`` bytes (413).
 
-    ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise. ``answered`` is
-    called with the status of every answer, health checks left out. ``callers``: who may call what is not public.
+    ``middlewares`` run inside the problem middleware, so they may raise what handlers may raise. ``answered`` is called
+    with the status of every answer, except for health checks. ``callers``: who may call resources that are not public.
     """
     hear_tls()
     metrics = Metrics(deps.clock, deps.entropy)
@@ -116,20 +117,19 @@ def make_app(
 
 
 def add_driver(app: web.Application, driver: Driver, idle_seconds: float, doing: str = "") -> asyncio.Event:
-    """Run ``driver`` while the app runs; returns the event that wakes it early. ``doing``: its work, for a person who
-    reads that it fails.
+    """Run ``driver`` while the app runs; return the event that wakes it early. ``doing`` describes its work to a person
+    when it fails.
 
-    Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false
-    it is only listed in ``app[DRIVERS]``.
+    Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false it is only
+    listed in ``app[DRIVERS]``.
     """
     app[DRIVERS].append(driver)
     return _run_beside(app, driver, idle_seconds, doing or type(driver).__name__)
 
 
 def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
-    """Have the health checks tell what keeps ``store`` (None while it is not open) from keeping anything, and probe it
-    while the app runs. Register it after what opens it. With ``Deps.background`` false it is only listed in
-    ``app[PROBES]``."""
+    """Let the health checks report why ``store`` (None while it is not open) cannot write, and probe it while the app
+    runs. Register it after what opens it. With ``Deps.background`` false it is only listed in ``app[PROBES]``."""
     probing = Probing(store, app[DEPS].clock, app[METRICS].wrote)
     app[PROBES].append(probing)
     app[TROUBLES].append(probing.trouble)
@@ -163,18 +163,19 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
 
 
 async def read_body(request: web.Request, limit: int, media_type: str | None = None) -> bytes:
-    """The whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
+    """Read the whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
-    Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged
-    by Content-Length before anything is read), 408 when the body does not arrive
-    in time (``tacit.service.admission``).
+    Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged by
+    Content-Length before anything is read), 408 when the body does not arrive in time (``tacit.service.admission``).
     """
     if media_type is not None:
         require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise _too_large(limit)
     stream = request.content
-    if stream.is_eof() and stream.exception() is None:  # it came with the head, as most do: nothing to wait for
+    if (
+        stream.is_eof() and stream.exception() is None
+    ):  # it arrived with the head, as most bodies do: nothing to wait for
         whole = stream.read_nowait()
         if len(whole) > limit:
             raise _too_large(limit)
@@ -187,10 +188,10 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
             if size > limit:
                 raise _too_large(limit)
             parts.append(part)
-    except TimeoutError as error:  # of ``Connection``, which counts what comes
+    except TimeoutError as error:  # raised by ``Connection``, which counts the arriving bytes
         raise _status_abort(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time") from error
     except (OSError, web.RequestPayloadError) as error:
-        raise _status_abort(HTTPStatus.BAD_REQUEST, "the body did not arrive whole") from error
+        raise _status_abort(HTTPStatus.BAD_REQUEST, "the body arrived incomplete") from error
     return b"".join(parts)
 
 
@@ -214,7 +215,7 @@ async def refuse_expect(request: web.Request) -> web.StreamResponse:
 
 
 def _problems(answered: Callable[[int], None] | None, metrics: Metrics) -> Middleware:
-    """The middleware in which errors become answers, and answers are counted."""
+    """The middleware that turns errors into answers, and counts answers."""
 
     @web.middleware
     async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -226,7 +227,7 @@ def _problems(answered: Callable[[int], None] | None, metrics: Metrics) -> Middl
             if error.status < HTTPStatus.BAD_REQUEST:
                 raise
             response = problem_response(_status_abort(error.status, "", _kept_headers(error)))
-        except Exception as error:  # the one place where an error becomes an answer
+        except Exception as error:  # the only place where an error becomes an answer
             response = problem_response(abort_of(request, error))
         finally:
             REQUEST.reset(named)
@@ -240,13 +241,13 @@ def _problems(answered: Callable[[int], None] | None, metrics: Metrics) -> Middl
 
 
 def _route(request: web.Request) -> str:
-    """The template of a request's route: never its path."""
+    """The template of a request's route; never its path."""
     resource = request.match_info.route.resource
     return NO_ROUTE if resource is None else resource.canonical
 
 
 async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What ``handler`` answers; a request that waited too long for its turn is told to come back."""
+    """Call ``handler``; a request that waited too long for its turn is told to come back."""
     connection = connection_of(request)
     if connection is not None and connection.late:
         raise busy(request.app[DEPS].entropy)
@@ -254,7 +255,7 @@ async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def abort_of(request: web.Request, error: Exception) -> Abort:
-    """What whoever sent ``request`` is told of an error."""
+    """The problem that the sender of ``request`` is told about an error."""
     if isinstance(error, Abort):
         return error
     if isinstance(error, Refusal):
@@ -267,20 +268,20 @@ def abort_of(request: web.Request, error: Exception) -> Abort:
 
 
 def refused(refusal: Refusal) -> Abort:
-    """What a peer is told of a rule that refused its request."""
+    """The problem for a rule that refused a peer's request."""
     return Abort(REFUSAL_PREFIX + refusal.rule, refusal.detail, status=422, title="A rule refused the request.")
 
 
 def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
-    """What a peer is told of an error that is not its own, and the log in full: to come back later (503) where a store
-    is away or a disk is full, otherwise that there is an internal error (500)."""
+    """The problem for an error on our own side, which is logged in full: 503 (come back later) where a store is
+    unreachable or a disk is full, otherwise 500 (internal error)."""
     error_id = deps.entropy(8).hex()
     log = get_logger(service)
     if isinstance(error, Unavailable) or (isinstance(error, OSError) and error.errno in DISK_ERRORS):
         log.error("store_unavailable", error=error, error_id=error_id)
         detail = "it may not have been stored; send the same again later"
         headers = {"Retry-After": come_back(deps.entropy)}
-        title = "The service cannot store anything for now."
+        title = "The service cannot store anything at the moment."
         return Abort(UNAVAILABLE, detail, status=503, title=title, headers=headers, extensions={"error_id": error_id})
     log.error("internal_error", error=error, error_id=error_id, where=_where(error))
     return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
@@ -324,7 +325,7 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    """Readiness: 503 with a page that names what is wrong, while the last thing that had to be done was not."""
+    """Readiness: 503 with a page that names the problem, as long as a necessary operation failed when last tried."""
     app = request.app
     page, found = _page(app), unready(app)
     if not found:
@@ -349,7 +350,7 @@ def _troubles(app: web.Application) -> list[str]:
 
 
 def unready(app: web.Application) -> list[str]:
-    """What keeps the service from its work at this moment."""
+    """What keeps the service from working at the moment."""
     failing = app[STEPS].trouble()
     return _troubles(app) + ([failing] if failing else [])
 

@@ -1,6 +1,6 @@
-"""Bearer tokens (P7), compared in constant time. Who may call what is ``tacit.service.callers``.
+"""Bearer tokens (P7), compared in constant time. ``tacit.service.callers`` decides who may call what.
 
-A service stores only the SHA-256 digest of a bearer token in memory; the token itself stays in its 0600 file.
+A service keeps only the SHA-256 digest of a bearer token in memory; the token itself stays in its 0600 file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 
 
 def token_digest(token: str | bytes) -> bytes:
-    """SHA-256 of a bearer token, for ``require_bearer``; white space around it (a newline) is cut off."""
+    """SHA-256 of a bearer token, for ``require_bearer``; surrounding white space (a newline) is removed."""
     raw = token.encode() if isinstance(token, str) else token
     return hashlib.sha256(raw.strip()).digest()
 
 
 def unauthorized() -> Abort:
-    """The one answer (401) to whoever may not call, whatever the cause."""
+    """The answer (401) to a caller without permission; the same for every cause."""
     return Abort(
         UNAUTHORIZED,
         "",
@@ -34,9 +34,8 @@ def unauthorized() -> Abort:
 
 
 def require_bearer(request: web.Request, *digests: bytes) -> int:
-    """The position in ``digests`` of the token that the request carries. Raises ``Abort`` (401), one for all
-    causes.
-    """
+    """The position in ``digests`` of the token that the request carries. Raises ``Abort`` (401), the same for every
+    cause."""
     values = request.headers.getall("Authorization", [])
     scheme, _, presented = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     actual = token_digest(presented.encode("utf-8", "surrogateescape"))

@@ -1,7 +1,7 @@
-"""Which servers a service uses beside its database: Redis for queues and windows, a broker for announcements.
+"""The servers that a service uses beside its database: Redis for queues and windows, a broker for announcements.
 
-Without any of them everything works within the process, which then imports no client of theirs. A server's address
-with its password stands in a secret file; plain connections leave the machine only with ``insecure_http`` (P7).
+Without any of them everything works within the process, which then imports no client for them. A server's address with
+its password is in a secret file; plain connections leave the machine only with ``insecure_http`` (P7).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class RedisConfig(Frozen):
     """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
     (``tacit.adapters.redis_streams.connect``), by default the system's authorities."""
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    """Begins every key, so that stacks may share a server."""
+    """Prefix of every key, so that several stacks may share a server."""
 
     def url(self, *, insecure: bool) -> str:
-        """The URL. Raises ``UsageError`` that never quotes it."""
+        """The URL. Raises a ``UsageError`` that does not quote it."""
         from tacit.adapters.redis_streams import TLS_OPTIONS
 
         url = _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
@@ -48,10 +48,10 @@ class AnnouncerConfig(Frozen):
     mqtt: ConfigPath
     """File (0600) with the broker's URL, ``mqtts://USER:PASSWORD@HOST:PORT``."""
     tls_ca: ConfigPath | None = None
-    """PEM file of the authority to trust for it, by default the system's."""
+    """PEM file of the authority to trust for the broker; by default the system's authorities."""
 
     def url(self, *, insecure: bool) -> str:
-        """The URL. Raises ``UsageError`` that never quotes it."""
+        """The URL. Raises a ``UsageError`` that does not quote it."""
         return _checked_url(self.mqtt, ("mqtts",), ("mqtt",), _MQTT_FORM, insecure=insecure)
 
 
@@ -75,8 +75,7 @@ def make_announcer(
     insecure: bool,
     report: TellOutage | None = None,
 ) -> Announcer:
-    """The announcer of service ``name``; outages are logged unless there is another ``report``. Raises
-    ``UsageError``."""
+    """The announcer of service ``name``; outages are logged unless ``report`` is given. Raises ``UsageError``."""
     from tacit.adapters.mqtt import Broker, MqttAnnouncer
 
     parts = urlsplit(config.url(insecure=insecure))
@@ -92,7 +91,7 @@ def make_announcer(
 
 
 def outage_report(service: str, what: str) -> TellOutage:
-    """One log line when ``what`` goes away and one when it is back."""
+    """Log one line when ``what`` becomes unreachable and one when it is back."""
     log = get_logger(service)
 
     def report(error: Exception | None) -> None:
@@ -105,7 +104,7 @@ def outage_report(service: str, what: str) -> TellOutage:
 
 
 def broker_tls(ca: Path | None) -> LiveContext:
-    """What a broker's certificate is checked against: the authorities in ``ca``, without it the system's. Raises
+    """The TLS context for a broker, which trusts the authorities in ``ca``, or the system's without it. Raises
     ``UsageError``."""
     live = LiveContext("TLS of the broker", (ca,), partial(private_context, ca))
     live.current()
@@ -123,5 +122,7 @@ def _checked_url(path: ConfigPath, safe: tuple[str, ...], plain: tuple[str, ...]
     if not known or not complete:
         raise UsageError(f"{path}: {form}")
     if parts.scheme in plain and not insecure and not is_loopback(parts.hostname or ""):
-        raise UsageError(f"{path}: a plain connection off this machine; use {safe[0]}://, or set insecure_http = true")
+        raise UsageError(
+            f"{path}: a plain connection to another machine; use {safe[0]}://, or set insecure_http = true"
+        )
     return text

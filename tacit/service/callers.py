@@ -1,11 +1,11 @@
 """Who may call what of a service (P7): one bearer token and, where the listener asks for them, certificates by name.
 
-A service has *roles* of callers (an issuer: its attester and its operator). What a role must show is what is configured
-for it: one of the bearer tokens whose digests the service holds (``tacit.service.live_tokens``), and, with
-``listen.client_ca``, a certificate of that authority whose subject alternative names (DNS or URI; the common name
-counts for nothing) hold one that ``listen.client_names`` lists for the role. A certificate of another of the
-authority's customers opens nothing: it is refused, logged and counted, and the health check tells. Resources that need
-no role (key sets, the directory, the log) are served to everybody, without a certificate too.
+A service has *roles* of callers (an issuer: its attester and its operator). The configuration says what a role must
+show: one of the bearer tokens whose digests the service holds (``tacit.service.live_tokens``), and, with
+``listen.client_ca``, a certificate of that authority with a subject alternative name (DNS or URI; the common name is
+ignored) that ``listen.client_names`` lists for the role. A certificate that the authority issued to another customer
+opens nothing: the call is refused, logged and counted, and the health check reports it. Resources that need no role
+(key sets, the directory, the log) are served to everybody, also without a certificate.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Role:
 
 class Callers:
     """The roles of a service. ``tokens``: by role, its bearer tokens, which may be replaced while the service runs, or
-    None where it has none. ``local``: roles whose token counts on loopback alone, where no certificate is asked for
-    (attester at issuer)."""
+    None where it has none. ``local``: roles whose token is sufficient only on loopback, where no certificate is asked
+    for (attester at issuer)."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Callers:
         *,
         local: frozenset[str] = frozenset(),
     ) -> None:
-        """Raises ``UsageError`` unless ``client_names`` speaks of every role, and of no other, where ``client_ca`` is
-        set; an empty list asks no certificate of a role."""
+        """Raises ``UsageError`` unless ``client_names`` lists every role, and no other, where ``client_ca`` is set; an
+        empty list asks no certificate of a role."""
         named = listen.client_names
         if listen.client_ca is None and named:
-            raise UsageError("listen.client_names needs client_ca, whose certificates it is about")
+            raise UsageError("listen.client_names needs client_ca, the authority of those certificates")
         unknown = sorted(set(named).difference(tokens))
         if unknown:
             raise UsageError(f"listen.client_names: {service} has no caller {unknown[0]}; it has {_listed(tokens)}")
@@ -63,19 +63,19 @@ class Callers:
                 "or [] to ask it for none"
             )
         self.refused: Counter[str] = Counter()
-        """Calls by role that showed a certificate of another name."""
+        """Number of calls by role with a certificate of another name."""
         self._service = service
         self._roles = {role: _Role(found, frozenset(named.get(role, ()))) for role, found in tokens.items()}
         self._local = local
         self._logged: set[tuple[str, ...]] = set()
 
     def guards(self, role: str) -> bool:
-        """Whether anything is asked of this role."""
+        """Whether this role must show anything."""
         found = self._roles.get(role)
         return found is not None and (found.tokens is not None or bool(found.names))
 
     def require(self, request: web.Request, *roles: str) -> str:
-        """The role, of ``roles``, that the request comes from. Raises ``Abort`` (401), one for all causes."""
+        """The role, among ``roles``, of the request's sender. Raises ``Abort`` (401), the same for every cause."""
         asked = {role: self._roles[role] for role in roles if self.guards(role)}
         shown = certificate_names(request)
         fitting = {role: one for role, one in asked.items() if not one.names or one.names & shown}
@@ -97,7 +97,8 @@ class Callers:
         return list(bearers.values())[require_bearer(request, *bearers)]
 
     def troubles(self) -> list[Callable[[], str]]:
-        """Each says what is wrong with the file of one role's tokens, or nothing."""
+        """One function for each role: it describes what is wrong with the file of the role's tokens, or returns an
+        empty text."""
         return [one.tokens.trouble for one in self._roles.values() if one.tokens is not None]
 
     def _refuse(self, role: str, shown: frozenset[str]) -> None:
@@ -114,20 +115,20 @@ def tokens_of(files: Mapping[str, Path | None]) -> dict[str, Accepted | None]:
 
 
 def gateway_roles(tokens: Sequence[Path]) -> tuple[str, ...]:
-    """The roles of a service's gateways, by the files of their tokens: "gateway", "gateway-2" and so on. There is one
-    without a file, too: it may be known by its certificate alone."""
+    """The roles of a service's gateways, one for each file of tokens: "gateway", "gateway-2" and so on. There is one
+    role even without a file, since a gateway may be known by its certificate alone."""
     return ("gateway", *(f"gateway-{number}" for number in range(2, len(tokens) + 1)))
 
 
 def gateway_tokens(tokens: Sequence[Path]) -> dict[str, Accepted | None]:
-    """The tokens of these roles. Raises ``UsageError``."""
+    """The tokens of the gateways' roles. Raises ``UsageError``."""
     roles = gateway_roles(tokens)
     return dict.fromkeys(roles) | tokens_of(dict(zip(roles, tokens, strict=False)))
 
 
 def certificate_names(request: web.Request) -> frozenset[str]:
-    """The DNS and URI names of the client's certificate, which the handshake has checked against ``client_ca``; empty
-    without one. DNS names in lower case; a wildcard is a name like any other."""
+    """The DNS and URI names of the client's certificate, which the handshake has verified against ``client_ca``; empty
+    without one. DNS names are in lower case; a wildcard is compared like any other name."""
     transport = request.transport
     certificate = None if transport is None else transport.get_extra_info("peercert")
     pairs = (certificate or {}).get("subjectAltName", ())

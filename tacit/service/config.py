@@ -1,8 +1,6 @@
-"""Configuration files: one frozen model per service, safe defaults, unknown keys refused; and 0600 secret
-files.
+"""Configuration files: one frozen model per service, safe defaults, unknown keys refused; and 0600 secret files.
 
-Relative paths in a file are taken from the file's own folder, so that a service can be started from
-anywhere.
+Relative paths in a file are taken from the file's own folder, so that a service can be started from anywhere.
 """
 
 from __future__ import annotations
@@ -27,25 +25,25 @@ from tacit.tlog.canonical import shown
 
 LARGEST = (1 << 63) - 1
 MOST_OF_NAME, MOST_OF_PATH = 255, 2048
-"""Bytes."""
+"""Most bytes of a file name and of a path."""
 LEAST_SECRET = 20
 MOST_BYTES = 4 << 20
-"""Of a configuration file."""
+"""Most bytes of a configuration file."""
 _BASE = "base"
 _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
-"""Of a database's URL."""
+"""Members of a database's URL that name files."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
     if "\0" in str(path):
-        raise ValueError("no path holds a NUL character")
+        raise ValueError("must not contain a NUL character")
     if len(os.fsencode(path)) > MOST_OF_PATH or any(len(os.fsencode(part)) > MOST_OF_NAME for part in path.parts):
         raise ValueError("is too long to be a path")
     base = (info.context or {}).get(_BASE)
     try:
         return path if base is None else Path(base) / path.expanduser()
     except RuntimeError as error:
-        raise ValueError("names the home of somebody who has none") from error
+        raise ValueError("names a home folder that does not exist") from error
 
 
 ConfigPath = Annotated[Path, AfterValidator(_against_base)]
@@ -53,46 +51,46 @@ ConfigPath = Annotated[Path, AfterValidator(_against_base)]
 
 
 class Frozen(BaseModel):
-    """Base of every configuration model: immutable, unknown keys and numbers without end refused, values kept out of
-    error texts."""
+    """Base of every configuration model: immutable, refuses unknown keys and non-finite numbers, and keeps values out
+    of error texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 
 class Limits(Frozen):
-    """What a listener allows its clients together, and each of them; ``tacit.service.admission`` says how."""
+    """What a listener allows its clients together, and each of them; see ``tacit.service.admission``."""
 
     connections: int = Field(default=4096, ge=1)
-    """Most open connections, and never more than half of the descriptors of the process."""
+    """Most open connections; never more than half of the file descriptors of the process."""
     requests: int = Field(default=256, ge=1)
-    """Most requests that are answered at one time."""
+    """Most requests that are answered at the same time."""
     share: int = Field(default=4, ge=1)
-    """A source that is connected alone has at most one of so many parts of ``requests``."""
+    """While no other source is connected, a source may use one part in this many of ``requests``."""
     share_in_company: int = Field(default=16, ge=1)
-    """The same while others are connected."""
+    """The same while other sources are connected."""
     receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
-    """Most bytes of requests on their way and of answers that wait. Not below the largest body."""
+    """Most bytes of requests being received and of answers waiting to be read. Not below the largest body."""
     head_seconds: float = Field(default=20.0, gt=0)
-    """Time for the TLS handshake and a request's line and headers."""
+    """Seconds for the TLS handshake and for a request's line and headers."""
     grace_seconds: float = Field(default=10.0, gt=0)
-    """Time that a body has before ``least_rate`` counts."""
+    """Seconds that a body has before ``least_rate`` applies."""
     least_rate: float = Field(default=1024.0, gt=0)
-    """Bytes a second that a body must come, and an answer be taken, at the least."""
+    """Least rate, in bytes per second, at which a body must arrive and an answer must be read."""
     idle_seconds: float = Field(default=75.0, gt=0)
-    """For how long a connection is kept without a request."""
+    """Seconds for which a connection without a request is kept open."""
     wait_seconds: float = Field(default=10.0, gt=0)
-    """For how long a request waits for its turn before it is told to come back (503)."""
+    """Seconds for which a request waits for its turn before it is told to come back (503)."""
     front_proxies: tuple[str, ...] = ()
-    """Addresses of proxies that pass connections on, each with a PROXY line (version 1) that names the client; from
-    these one must come, from others it is not HTTP."""
+    """Addresses of proxies that pass connections on, each with a PROXY line (version 1) that names the client. From
+    these addresses the line is required; from others it is an error."""
 
     def turns_of_one(self, *, alone: bool) -> int:
-        """Requests of one source that are answered at a time; ``alone``: while no other is connected."""
+        """How many requests of one source are answered at a time; ``alone``: while no other is connected."""
         return max(1, self.requests // (self.share if alone else self.share_in_company))
 
 
 class Listen(Frozen):
-    """Where a service listens, and whom it takes calls from. The TLS files are read again when they change."""
+    """Where a service listens, and which callers it accepts. The TLS files are read again when they change."""
 
     host: str = "127.0.0.1"
     """The address to listen on."""
@@ -102,17 +100,19 @@ class Listen(Frozen):
     """Several processes of one user may listen on one port, which is then not 0; the system spreads connections over
     them."""
     tls_cert: ConfigPath | None = None
-    """PEM file of the listener's certificate and those between it and the authority; goes with ``tls_key``."""
+    """PEM file with the listener's certificate and the intermediate certificates up to the authority; requires
+    ``tls_key``."""
     tls_key: ConfigPath | None = None
     """PEM file (0600) of its private key."""
     client_ca: ConfigPath | None = None
-    """PEM file of the authority that certifies callers. With it whoever calls a resource that is not public must show
-    a certificate of that authority, with a name that ``client_names`` lists for its role."""
+    """PEM file of the authority that certifies callers. If set, a caller of a resource that is not public must show a
+    certificate of that authority, with a name that ``client_names`` lists for its role."""
     client_names: dict[str, tuple[Annotated[str, Field(min_length=1)], ...]] = Field(default_factory=dict)
-    """By role of the service, the DNS or URI names of which a caller's certificate must hold one; ``[]`` asks none of
-    that role. With ``client_ca`` every role of the service must be listed (``tacit.service.callers``)."""
+    """By role of the service, the DNS or URI names of which a caller's certificate must hold one; ``[]`` asks no
+    certificate of that role. With ``client_ca`` every role of the service must be listed (``tacit.service.callers``).
+    """
     limits: Limits = Limits()
-    """What clients may take up together, and each of them."""
+    """What clients may use together, and each of them."""
 
     @model_validator(mode="after")
     def _port_to_share(self) -> Self:
@@ -122,56 +122,56 @@ class Listen(Frozen):
 
 
 class ServiceConfig(Frozen):
-    """What every service has. The TLS files are read again when they change."""
+    """Settings of every service. The TLS files are read again when they change."""
 
     state_dir: ConfigPath
     """The service's own folder: its database, and keys that it makes itself."""
     listen: Listen = Listen()
-    """Where it listens, and whom it takes calls from."""
+    """Where it listens, and which callers it accepts."""
     metrics: Listen | None = None
-    """A listener of its own for ``/metrics``, without which there is none; off loopback it needs ``client_ca``, and
+    """A separate listener for ``/metrics``; without it there are no metrics. Off loopback it needs ``client_ca``, and
     names for ``metrics`` in ``client_names``. Of processes that share a configuration by ``listen.reuse_port`` the
-    first has its port, and others one that the system chooses; the READY line names it."""
+    first has its port, and the others get a port from the system; the READY line names it."""
     metrics_of_database: bool = True
-    """Whether its metrics show what its database holds: of several processes with one database, let one do so. Of those
-    that share a configuration the first does."""
+    """Whether its metrics include the counts in its database: of several processes with one database, enable it in one.
+    Of processes that share a configuration, only the first does."""
     operator_token: ConfigPath | None = None
-    """File (0600) with the bearer token of the operator of this service alone: it opens the operators' API on the
-    listener of ``metrics``, and the exact counts of services that have such; without it nobody may."""
+    """File (0600) with the bearer token of this service's operator: it opens the operators' API on the listener of
+    ``metrics``, and the exact counts of services that have them; without it nobody has access."""
     drain_seconds: float = Field(default=0.0, ge=0, le=600)
-    """For how long, after it was told to stop, it says that it is not ready and still takes requests."""
+    """Seconds for which the service, once told to stop, reports that it is not ready but still accepts requests."""
     insecure_http: bool = False
-    """Plain connections to and from other machines are allowed. For tests; never with people's data."""
+    """Allow plain connections to and from other machines. For tests; never with people's data."""
     storage: Literal["file", "memory"] = "file"
     """``memory`` keeps all state in RAM and loses it on exit (tests, demo)."""
     database_file: ConfigPath | None = None
-    """File (0600) with the URL of a PostgreSQL database, which then takes the place of the file in ``state_dir``:
+    """File (0600) with the URL of a PostgreSQL database, which is used instead of the file in ``state_dir``:
     ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslrootcert=FILE``."""
     mark_file: ConfigPath | None = None
-    """Where a service that knows what was spent keeps the mark by which it notices a database from the past, best on
-    another disk than backups go back to; by default in ``state_dir``."""
+    """File of the mark by which a service that records what was spent detects a database from the past. Best placed
+    where backups do not restore it, such as on another disk; by default in ``state_dir``."""
     peer_ca: ConfigPath | None = None
-    """PEM file of a further authority to trust for the services that this one calls."""
+    """PEM file of an additional authority to trust for the services that this one calls."""
     client_cert: ConfigPath | None = None
-    """PEM file of the certificate that it shows the services that it calls; goes with ``client_key``."""
+    """PEM file of the certificate that it shows to the services that it calls; requires ``client_key``."""
     client_key: ConfigPath | None = None
     """PEM file (0600) of its private key."""
 
     @model_validator(mode="after")
     def _certificate_with_key(self) -> Self:
         if (self.client_cert is None) != (self.client_key is None):
-            raise ValueError("client_cert and client_key go together")
+            raise ValueError("client_cert and client_key must be set together")
         return self
 
     @model_validator(mode="after")
     def _metrics_apart(self) -> Self:
         if self.metrics is not None and self.metrics.port == self.listen.port != 0:
-            raise ValueError("metrics need a port of their own, which devices do not use")
+            raise ValueError("metrics need a separate port, which devices do not use")
         return self
 
     @property
     def client_tls(self) -> ClientTls:
-        """Whom this service trusts and what it shows when it calls."""
+        """Which authorities this service trusts and which certificate it shows when it calls."""
         return ClientTls(self.peer_ca, self.client_cert, self.client_key)
 
     @model_validator(mode="after")
@@ -191,8 +191,8 @@ class ServiceConfig(Frozen):
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
 
     def watermark(self, name: str, clock: Clock, recovery: Recovery) -> Watermark | None:
-        """The mark beside the database ``name``, also where that is PostgreSQL: ``mark_file``, or
-        ``{state_dir}/{name}.mark``; ``None`` in memory."""
+        """The mark beside the database ``name``, also for PostgreSQL: ``mark_file``, or ``{state_dir}/{name}.mark``;
+        ``None`` in memory."""
         if self.storage == "memory":
             return None
         return Watermark(self.mark_file or self.state_dir.absolute() / f"{name}.mark", clock, recovery)
@@ -242,7 +242,7 @@ def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _require_storable(value: Any) -> None:
-    """Raises ``ValueError`` for integers and texts that no database and no name of a file holds."""
+    """Raise ``ValueError`` for integers and texts that neither a database nor a file name can hold."""
     if isinstance(value, dict):
         for name, one in value.items():
             _require_storable(name)
@@ -251,26 +251,25 @@ def _require_storable(value: Any) -> None:
         for one in value:
             _require_storable(one)
     elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-        raise ValueError("a number has more than 63 bits")
+        raise ValueError("a number must fit into 63 bits")
     elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ValueError("a text is not Unicode")
+        raise ValueError("a text is not valid Unicode")
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
-    """The bytes of a secret file. Raises ``UsageError`` unless it is a regular file that is private
-    (``tacit.adapters.files.is_private``). What is no file and may be the secret itself, where its file was to be named,
-    is not repeated.
-    """
+    """Read a secret file. Raises ``UsageError`` unless it is a regular file that is private
+    (``tacit.adapters.files.is_private``). A value that is not the name of a file is not repeated in the error, because
+    it may be the secret itself."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
         if len(path.name) >= LEAST_SECRET and not path.suffix:
             raise UsageError(
-                f"{path.parent}: no such file is there; name a file that holds the secret, not the secret"
+                f"{path.parent}: there is no such file here; name a file that holds the secret, not the secret itself"
             ) from error
         raise UsageError(f"{path}: {error.strerror}") from error
     except OSError as error:
@@ -290,8 +289,8 @@ def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
 
 
 def read_database_url(path: Path) -> str:
-    """The PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the file's
-    folder. Raises ``UsageError`` that never quotes it."""
+    """Read the PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the
+    file's folder. Raises a ``UsageError`` that does not quote it."""
     scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
     if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
         raise UsageError(
@@ -301,7 +300,8 @@ def read_database_url(path: Path) -> str:
 
 
 def files_beside(path: Path, url: str, members: Collection[str]) -> str:
-    """``url`` from the file ``path``, with the files that these members of its query name taken from its folder."""
+    """``url`` from the file ``path``; files named by these members of its query are taken from the folder of
+    ``path``."""
     place, mark, query = url.partition("?")
     folder = path.absolute().parent
     pairs = [

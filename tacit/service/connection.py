@@ -1,6 +1,6 @@
-"""One connection of a service's HTTP server: aiohttp's protocol, read as ``Admission`` says.
+"""One connection of a service's HTTP server: aiohttp's protocol, read under the control of ``Admission``.
 
-What fails below the application (bad HTTP) is a problem document too, and says nothing of its sender.
+Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their sender.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PROXY_LINE = 107
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's protocol for one connection, whose turns ``Admission`` gives. ``late``: the request waited too long for
-    its turn and is only to be told so."""
+    """aiohttp's protocol for one connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
+    for its turn and only gets the answer to come back."""
 
     __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_raw", "_visit", "late")
 
@@ -43,8 +43,8 @@ class Connection(web.RequestHandler):
         self.late = False
 
     def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
-        """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, where
-        a handshake has yet to make it a connection."""
+        """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, as
+        long as the handshake is not complete."""
         self._raw = raw
         proxied = address in self._admission.limits.front_proxies
         self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
@@ -52,30 +52,31 @@ class Connection(web.RequestHandler):
         return self._visit is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Unless there is no room for it."""
+        """asyncio: accept the connection unless there is no room for it."""
         peer = transport.get_extra_info("peername")
         if self._visit is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
             self._force_close = True
-            cast(asyncio.Transport, transport).abort()  # uvloop's is none by its class
+            cast(asyncio.Transport, transport).abort()  # uvloop's transport does not have this base class
             return
         self._raw = None
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The turn of a request that is being answered lasts until it is: nobody has more of them for hanging up."""
+        """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
+        by hanging up."""
         self._held = b""
         if self._visit is not None and not self._request_in_progress:
             self._admission.depart(self._visit, self._loop.time())
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read ``data`` now, or when it is this source's turn."""
+        """asyncio: read ``data`` now, or when it is this source's turn."""
         if self._line is not None:
             data = self._after_proxy_line(self._line + data)
         visit = self._visit
         if visit is None or self._force_close or self._close:
             return
-        if not data:  # aiohttp's own call, for what it has
+        if not data:  # aiohttp calls this itself, for data that it already has
             self._parse(data)
         elif self._held or self._is_whole():
             self._hold(data)
@@ -85,7 +86,8 @@ class Connection(web.RequestHandler):
             self._hold(data)
 
     def _hold(self, data: bytes) -> None:
-        """Keep what came until it is its turn, or until the request before it is answered; nothing more comes then."""
+        """Keep arrived data until its turn comes, or until the previous request is answered; nothing more is read until
+        then."""
         self._held += data
         self._pause_transport_reading()
 
@@ -100,17 +102,17 @@ class Connection(web.RequestHandler):
         if self._request_count > before and self._messages:
             self._body = self._messages[-1][1]
         if self._upgraded or self._request_count - self._answered > 1:
-            self.close()  # nobody has several requests answered in one turn: RFC 9112, sections 7.8 and 9.3.2
+            self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
 
     def _is_whole(self) -> bool:
-        """Whether a whole request is there that was not answered."""
+        """Whether a whole unanswered request has arrived."""
         unanswered = self._request_count - self._answered
         return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer; then the turn is over."""
+        """Send the answer, which ends the turn."""
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -125,7 +127,7 @@ class Connection(web.RequestHandler):
                     self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Read what came while the request before was being answered."""
+        """Read what arrived while the previous request was being answered."""
         data, self._held = self._held, b""
         if self._visit is not None and not self._visit.gone:
             self.data_received(data)
@@ -133,16 +135,16 @@ class Connection(web.RequestHandler):
 
     @property
     def source(self) -> str | None:
-        """Whose connection it is; ``None`` for a known peer's."""
+        """The source of the connection; ``None`` for a known peer's."""
         return None if self._visit is None else self._visit.key
 
     def vouch(self) -> None:
-        """Whoever is behind the connection proved who it is: no share limits it from now on."""
+        """Record that the peer proved who it is: no share limits it from now on."""
         if self._visit is not None:
             self._admission.move(self._visit, None, self._loop.time())
 
     def cut(self) -> None:
-        """End at once, answer or none, before or after the first byte of a request."""
+        """Close the connection at once, with or without an answer, before or after the first byte of a request."""
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -152,7 +154,7 @@ class Connection(web.RequestHandler):
                 self._raw.shutdown(socket.SHUT_RDWR)
 
     def proceed(self, *, late: bool) -> None:
-        """Read what waits, in a turn of its own; ``late``: only to be told to come back."""
+        """Read the waiting data, in a turn of its own; ``late``: only to be told to come back."""
         self._loop.call_soon(self._proceed, late)
 
     def _proceed(self, late: bool) -> None:
@@ -164,19 +166,19 @@ class Connection(web.RequestHandler):
         self._resume_transport_reading()
 
     def too_slow(self) -> None:
-        """Let whoever reads the body fail, so that the answer is 408."""
+        """Make reading the body fail, so that the answer is 408."""
         if self._body is not None and not self._body.is_eof():
-            self._body.set_exception(TimeoutError("the body comes too slowly"))
+            self._body.set_exception(TimeoutError("the body arrives too slowly"))
 
     def pause_writing(self) -> None:
-        """An answer waits for its reader."""
+        """asyncio: an answer waits for its reader."""
         super().pause_writing()
         if self._visit is not None and self.transport is not None:
             size = self.transport.get_write_buffer_size()
             self._admission.stalled(self._visit, size, self._loop.time())
 
     def resume_writing(self) -> None:
-        """Its reader has read it."""
+        """asyncio: the reader has read it."""
         super().resume_writing()
         if self._visit is not None:
             self._admission.flows(self._visit)
@@ -186,7 +188,7 @@ class Connection(web.RequestHandler):
             super()._resume_transport_reading()
 
     def _after_proxy_line(self, data: bytes) -> bytes:
-        """What follows the PROXY line, which says whose connection this is; nothing until it is there."""
+        """The data after the PROXY line, which names the client; empty until the line is complete."""
         line, end, rest = data.partition(b"\r\n")
         if not end and len(data) <= PROXY_LINE:
             self._line = data
@@ -207,11 +209,11 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Neither echoes the request nor logs its sender, as the method it replaces does."""
+        """As the method that it replaces, but neither echoes the request nor logs its sender."""
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             get_logger("http").error("connection_failed", error=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("the response is already on its way")
+            raise ConnectionError("the response has already begun")
         response = problem_response(Abort("about:blank", status=status))
         response.headers["Server"] = "tacit"
         response.force_close()
@@ -228,7 +230,7 @@ class Server(web.Server):
         self._sweeping: asyncio.TimerHandle | None = None
 
     def __call__(self) -> web.RequestHandler:
-        """A connection to be."""
+        """Make the protocol for a new connection."""
         if self._sweeping is None:
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return Connection(self, self.admission, self._loop, **self._kwargs)
@@ -241,7 +243,7 @@ class Server(web.Server):
 
 
 def vouch(request: web.Request) -> None:
-    """Whoever sent the request has proved who it is."""
+    """Record that the sender of the request proved who it is."""
     connection = connection_of(request)
     if connection is not None:
         connection.vouch()
@@ -255,6 +257,6 @@ def source_of_request(request: web.Request) -> str:
 
 
 def connection_of(request: web.Request) -> Connection | None:
-    """The connection that a request came by, where a service's server made it."""
+    """The connection of a request, where a service's server made it."""
     protocol = request.protocol
     return protocol if isinstance(protocol, Connection) else None

@@ -21,14 +21,14 @@ class TrafficCounters:
 
     def __init__(self, service: str, clock: Clock, bucket_seconds: int = BUCKET_SECONDS) -> None:
         if bucket_seconds < 1:
-            raise ValueError("a bucket lasts at least a second")
+            raise ValueError("a bucket must last at least a second")
         self._service = service
         self._clock = clock
         self._bucket_seconds = bucket_seconds
         self._buckets: dict[int, Counter[str]] = {}
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Add ``amount`` to ``name`` in the present bucket. Names are fixed words, never a request's."""
+        """Add ``amount`` to ``name`` in the current bucket. Names must be constants, never taken from a request."""
         start = self._present()
         bucket = self._buckets.get(start)
         if bucket is None:
@@ -51,7 +51,7 @@ class TrafficCounters:
         return len(finished)
 
     def flush(self) -> None:
-        """Log every bucket, the present one too (at the end of the service)."""
+        """Log every bucket, including the current one (when the service ends)."""
         for start in sorted(self._buckets):
             self._log(start)
 

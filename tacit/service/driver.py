@@ -1,7 +1,7 @@
 """Background work in steps.
 
-A ``Driver`` does one bounded piece of work per ``step()``. Production runs it in ``run_driver``; tests and
-the simulation call ``step()`` themselves, so nothing happens behind their back.
+A ``Driver`` does one bounded piece of work per ``step()``. Production runs it in ``run_driver``; tests and the
+simulation call ``step()`` themselves, so nothing happens in the background there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Driver(Protocol):
 
 
 def _untold(_error: Exception | None, _failures: int) -> None:
-    """For a driver whose owner does not want to know."""
+    """Ignore the outcome; for drivers whose owner does not need it."""
 
 
 async def run_driver(
@@ -40,11 +40,11 @@ async def run_driver(
 ) -> None:
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
 
-    After a step that moved something the next follows at once; after an idle one the loop waits for ``wake``
-    or ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
-    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``. ``told`` hears of every step: its
-    error, or none, and how many failed in a row. ``again`` is set by whoever wants it tried now, whatever the pause:
-    an operator, never a device.
+    After a step that processed something the next follows at once; after an idle one the loop waits for ``wake`` or
+    ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
+    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``. ``told`` is called after every step
+    with its error, or None, and the number of failures in a row. Setting ``again`` makes it retry at once, whatever the
+    pause; only an operator does this, never a device.
     """
     stop, again = stop or asyncio.Event(), again or asyncio.Event()
     logger = get_logger("driver")

@@ -1,7 +1,7 @@
 """Group commit: many waiting requests share one transaction, and each is answered after its commit.
 
-While one group is being written the next one gathers, so the group size follows the load by itself;
-``max_delay`` adds a wait for company, which ends as soon as there is ``enough`` of it.
+While one group is being written the next one gathers, so the group size follows the load; ``max_delay`` adds a wait for
+further items, which ends as soon as there are ``enough``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ Result = TypeVar("Result")
 
 
 class GroupCommitter(Generic[Item, Result]):
-    """``flush`` gets up to ``max_items`` items in order of arrival and returns one result per item, or
-    raises for all.
+    """``flush`` gets up to ``max_items`` items in order of arrival and returns one result per item, or raises for all.
 
-    At most one flush runs at a time. ``max_delay`` is in seconds of ``clock``; 0 flushes on the next loop
-    turn. A group of ``enough`` items (by default ``max_items``) waits for no more.
+    At most one flush runs at a time. ``max_delay`` is in seconds of ``clock``; 0 flushes on the next loop turn. A group
+    of ``enough`` items (by default ``max_items``) does not wait for more.
     """
 
     def __init__(
@@ -55,8 +54,8 @@ class GroupCommitter(Generic[Item, Result]):
         return (await self.submit_all((item,)))[0]
 
     async def submit_all(self, items: Sequence[Item]) -> Sequence[Result]:
-        """``submit`` of several items that one group takes, also where they are more than ``max_items``; returns
-        their results in order."""
+        """Submit several items that must be in one group, even if they are more than ``max_items``; return their
+        results in order."""
         if self._closing:
             raise RuntimeError("the committer is closed")
         if not items:
@@ -71,7 +70,7 @@ class GroupCommitter(Generic[Item, Result]):
         return await future
 
     async def close(self) -> None:
-        """Write what waits, then refuse new items."""
+        """Write what is waiting, then refuse new items."""
         self._closing = True
         if self._delay is not None:
             self._delay.cancel()
@@ -84,7 +83,7 @@ class GroupCommitter(Generic[Item, Result]):
             await self._write(self._group())
 
     def _group(self) -> list[tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]]:
-        """What is written together: the oldest, and what fits beside it."""
+        """The items to write together: the oldest, and those that fit with it."""
         group = [self._pending.popleft()]
         size = len(group[0][0])
         while self._pending and size + len(self._pending[0][0]) <= self._max_items:
@@ -111,7 +110,7 @@ class GroupCommitter(Generic[Item, Result]):
         asked = [item for items, _ in group for item in items]
         try:
             results = [result for _, result in zip(asked, await self._flush(asked), strict=True)]
-        except Exception as error:  # handed to every waiting caller
+        except Exception as error:  # raised in every waiting caller
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)

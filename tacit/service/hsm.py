@@ -1,8 +1,8 @@
 """An Ed25519 signing key that never leaves a PKCS#11 token (OASIS PKCS#11 version 3.0, mechanism ``CKM_EDDSA``).
 
-The token makes the signature; what is signed is what ``tacit.signing`` signs, so that nobody sees where a key is. The
-PIN stands in a 0600 file and is in no error. A token counts wrong PINs and locks itself after a few: one that it has
-refused is not shown to it again, unless the file holds another.
+The token makes the signature over exactly what ``tacit.signing`` signs, so signatures do not show where a key is kept.
+The PIN is in a 0600 file and in no error. A token counts wrong PINs and locks itself after a few: a PIN that it has
+refused is not shown to it again, unless the file's content changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXTRA: Final = "hsm"
 _ED25519: Final = (b"\x06\x03\x2b\x65\x70", b"\x13\x0cedwards25519")
 """``CKA_EC_PARAMS`` of the curve: its object identifier (RFC 8410), or its name (PKCS#11 3.0 section 2.3.6)."""
 _OCTETS: Final = b"\x04\x20"
-"""Before the 32 bytes in a ``CKA_EC_POINT`` that is a DER octet string; some tokens leave it out."""
+"""Precedes the 32 bytes in a ``CKA_EC_POINT`` that is a DER octet string; some tokens omit it."""
 _PIN_TROUBLE: Final = {
     "PinIncorrect": "the PIN is wrong",
     "PinLenRange": "the PIN is wrong",
@@ -47,7 +47,7 @@ class Pkcs11Key(Frozen):
     token: str = Field(min_length=1, max_length=32)
     """The token's label."""
     key: str = Field(min_length=1, max_length=255)
-    """The label of the Ed25519 key in it, of both halves."""
+    """The label of the Ed25519 key in it, for both halves."""
     pin_file: ConfigPath
     """File (0600) with the PIN of the token's user."""
 
@@ -71,8 +71,8 @@ class HsmKey:
         return self._public
 
     def sign(self, label: bytes, data: bytes) -> bytes:
-        """The signature over ``label + data``, 64 bytes, verified. It waits for the token. Raises ``TransportError``
-        where the token makes none."""
+        """The signature over ``label + data``, 64 bytes, verified. Blocks until the token answers. Raises
+        ``TransportError`` where the token does not sign."""
         import pkcs11
 
         try:
@@ -83,16 +83,16 @@ class HsmKey:
         try:
             verify(self._public, found, data, label=label)
         except CryptoError as error:
-            raise TransportError(f"{self._where()} signs with another key than its public half") from error
+            raise TransportError(f"{self._where()} signs with a key that does not match its public half") from error
         return found
 
     @contextmanager
     def _opened(self) -> Iterator[pkcs11.Session]:
-        """A session of the token's user; one at a time, since a process is logged in to a token as a whole."""
+        """A session of the token's user; one at a time, since a process logs in to a token as a whole."""
         require_extra("a key in a PKCS#11 token", EXTRA, "pkcs11")
         import pkcs11
 
-        with _ONE_AT_A_TIME:  # whoever waited is not to show the token what it has refused meanwhile
+        with _ONE_AT_A_TIME:  # after waiting, do not show the token a PIN that it has refused meanwhile
             pin = read_pin(self._place)
             shown = hashlib.sha256(pin.encode()).digest()
             if shown == self._refused:
@@ -135,8 +135,8 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def generate_hsm_key(place: Pkcs11Key) -> HsmKey:
-    """Make a fresh key in the token, which gives its private half to nobody. Raises ``UsageError``, also where a key
-    has this label."""
+    """Generate a key in the token, which never reveals its private half. Raises ``UsageError``, also where a key
+    already has this label."""
     require_extra("a key in a PKCS#11 token", EXTRA, "pkcs11")
     import pkcs11
     from pkcs11 import Attribute, KeyType, Mechanism
@@ -146,7 +146,7 @@ def generate_hsm_key(place: Pkcs11Key) -> HsmKey:
     try:
         with _ONE_AT_A_TIME, token_of(place).open(rw=True, user_pin=pin) as session:
             if list(session.get_objects({Attribute.LABEL: place.key})):
-                raise UsageError(f"token {place.token}: there is a {place.key} already; choose another label")
+                raise UsageError(f"token {place.token}: there already is a key {place.key}; choose another label")
             curve = session.create_domain_parameters(KeyType.EC_EDWARDS, {Attribute.EC_PARAMS: _ED25519[0]}, local=True)
             curve.generate_keypair(
                 mechanism=Mechanism.EC_EDWARDS_KEY_PAIR_GEN, store=True, label=place.key, private_template=private
@@ -157,7 +157,7 @@ def generate_hsm_key(place: Pkcs11Key) -> HsmKey:
 
 
 def token_of(place: Pkcs11Key) -> pkcs11.Token:
-    """The token. Raises ``UsageError`` for a module that is none, and ``PKCS11Error``."""
+    """The token. Raises ``UsageError`` for a file that is not a PKCS#11 module, and ``PKCS11Error``."""
     import pkcs11
 
     if not place.module.is_file():
@@ -181,7 +181,7 @@ def read_pin(place: Pkcs11Key) -> str:
 
 
 def told(place: Pkcs11Key, error: Exception) -> str:
-    """What a person is told of an error of the module, which may hold anything."""
+    """What a person is told about an error of the module, whose text may contain anything."""
     name = type(error).__name__
     if name == "NoSuchToken":
         return f"{place.module}: no token has the label {place.token}"
@@ -191,7 +191,7 @@ def told(place: Pkcs11Key, error: Exception) -> str:
 
 
 def _only(session: pkcs11.Session, place: Pkcs11Key, kind: Any) -> Any:
-    """The one object of a class with the key's label."""
+    """The only object of a class with the key's label."""
     import pkcs11
 
     found = list(session.get_objects({pkcs11.Attribute.CLASS: kind, pkcs11.Attribute.LABEL: place.key}))

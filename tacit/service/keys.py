@@ -25,7 +25,7 @@ def write_signing_key(path: Path, key: SigningKey) -> None:
 
 
 def open_signing_key(path: Path, entropy: Entropy) -> SigningKey:
-    """The key in ``path``, made there on the first start. Raises ``UsageError``."""
+    """Read the key in ``path``, which is generated on the first start. Raises ``UsageError``."""
     if not path.exists():
         write_signing_key(path, generate_signing_key(entropy))
     return read_signing_key(path)

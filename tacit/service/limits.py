@@ -1,7 +1,8 @@
 """Bounds on memory and on what one source may use of a service that is open to everybody.
 
-Over a budget a request is refused with 503 and a jittered ``Retry-After``, so that a burst costs the sender a retry
-and never the service its memory. Bytes are held once a body is whole; before, ``tacit.service.admission`` bounds them.
+Over a budget a request is refused with 503 and a random ``Retry-After``, so that a burst costs the sender a retry and
+never the service its memory. Bytes are counted here once a body is complete; before, ``tacit.service.admission`` bounds
+them.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from tacit.ports import Clock, Entropy
 
 BUSY = "urn:tacit:problem:busy"
 SOURCES = 65_536
-"""Sources that a ``SourceBudget`` remembers; above it the one that spent longest ago is forgotten."""
+"""Most sources that a ``SourceBudget`` remembers; above it the one that spent longest ago is forgotten."""
 MINUTE = 60.0
 RETRY_AFTER = (1, 10)
-"""Seconds that a sender is asked to wait, at least and at most."""
+"""Least and most seconds that a sender is asked to wait."""
 
 
 class ByteBudget:
-    """Bytes in flight, at most ``max_bytes``; ``retry_after`` = (least, most) seconds a sender is told."""
+    """Bytes in flight, at most ``max_bytes``; ``retry_after`` = (least, most) seconds that a refused sender is asked to
+    wait."""
 
     def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> None:
         if max_bytes <= 0 or not 0 < retry_after[0] <= retry_after[1]:
@@ -31,7 +33,7 @@ class ByteBudget:
         self._retry_after = retry_after
 
     def reserve(self, size: int) -> Reservation:
-        """Hold ``size`` bytes; the result gives them back at the end of its ``with`` block.
+        """Reserve ``size`` bytes; they are released at the end of the result's ``with`` block.
 
         Raises ``Abort`` (503) when they do not fit.
         """
@@ -42,7 +44,7 @@ class ByteBudget:
 
 
 class Reservation:
-    """Bytes held of a budget, until the block that it opens ends."""
+    """Bytes reserved from a budget, until the end of the ``with`` block."""
 
     __slots__ = ("_budget", "_size")
 
@@ -59,7 +61,8 @@ class Reservation:
 
 
 class SourceBudget:
-    """Bytes that each source may use in a minute, regained evenly. A source is forgotten once it has all of them."""
+    """Bytes that each source may use per minute, regained evenly. A source is forgotten once it has regained all of
+    them."""
 
     def __init__(self, per_minute: int, clock: Clock, entropy: Entropy) -> None:
         if per_minute <= 0:
@@ -73,7 +76,7 @@ class SourceBudget:
         return len(self._spent)
 
     def spend(self, source: str, size: int) -> None:
-        """Use ``size`` bytes. Raises ``Abort`` (503) when ``source`` does not have them, and nothing is used."""
+        """Use ``size`` bytes. Raises ``Abort`` (503), with nothing used, when ``source`` does not have them."""
         now = self._clock.now()
         self._forget(now)
         left = self._left(source, now) + size
@@ -83,7 +86,7 @@ class SourceBudget:
         self._spent.move_to_end(source)
 
     def _left(self, source: str, now: float) -> float:
-        """Bytes that the source has used and not regained."""
+        """Bytes that the source has used and not regained yet."""
         since, spent = self._spent.get(source, (now, 0.0))
         return max(0.0, spent - max(0.0, now - since) * self._per_minute / MINUTE)
 
@@ -99,7 +102,7 @@ def busy(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> Abort:
     """The 503 that asks the sender to come back after a random number of seconds."""
     return Abort(
         BUSY,
-        "too much is in flight; retry later",
+        "too many requests are in progress; retry later",
         status=503,
         title="The service is busy.",
         headers={"Retry-After": come_back(entropy, retry_after)},
@@ -107,6 +110,7 @@ def busy(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> Abort:
 
 
 def come_back(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> str:
-    """The value of a ``Retry-After`` field: a random number of seconds from a range, so that not all come at once."""
+    """The value of a ``Retry-After`` field: a random number of seconds from a range, so that clients do not all come
+    back at once."""
     least, most = retry_after
     return str(least + int.from_bytes(entropy(4), "big") % (most - least + 1))

@@ -1,8 +1,8 @@
-"""A listening socket with TLS whose connections count before their handshake.
+"""A listening socket with TLS whose connections are counted before their handshake.
 
-An event loop's own server tells its protocols of a connection when the handshake is done, so whoever never greets would
-be in nobody's count, for a minute each. Here a connection is admitted by its address first, and has as long for the
-handshake as for a head.
+An event loop's own server reports a connection to its protocol only after the handshake, so clients that never start
+one would be counted nowhere, for a minute each. Here a connection is admitted by its address first, and has as much
+time for the handshake as for a request head.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiohttp import web
 from tacit.service.connection import Connection, Server
 
 PAUSE_SECONDS = 0.2
-"""After a failed accept: the process is out of descriptors."""
+"""Seconds to pause after a failed accept, when the process is out of descriptors."""
 
 
 class TlsSite(web.BaseSite):
-    """Where ``runner`` listens. Raises ``OSError`` on ``start`` for an address that cannot be bound."""
+    """A site that ``runner`` listens on. Raises ``OSError`` on ``start`` for an address that cannot be bound."""
 
     __slots__ = ("_host", "_port", "_reuse_port", "_tls")
 
@@ -39,7 +39,7 @@ class TlsSite(web.BaseSite):
 
     @property
     def name(self) -> str:
-        """As aiohttp shows it."""
+        """The site's name as aiohttp shows it."""
         return f"https://{self._host}:{self._port}"
 
     async def start(self) -> None:
@@ -47,7 +47,7 @@ class TlsSite(web.BaseSite):
         await super().start()
         server = self._runner.server
         if not isinstance(server, Server):
-            raise TypeError("a site serves a runner that was set up")
+            raise TypeError("the runner must be set up before its site starts")
         found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         places = sorted({(family, (str(address[0]), self._port)) for family, _, _, _, address in found})
         with contextlib.ExitStack() as stack:
@@ -62,8 +62,8 @@ class TlsSite(web.BaseSite):
 
 
 class _Listener:
-    """Accepts until it is closed; ``sockets`` and ``close`` are those of an ``asyncio.Server``, all that aiohttp asks
-    for."""
+    """Accepts until it is closed; ``sockets`` and ``close`` are those of an ``asyncio.Server``, which is all that
+    aiohttp requires."""
 
     def __init__(self, server: Server, listening: Sequence[socket.socket], tls: ssl.SSLContext) -> None:
         self.sockets = tuple(listening)
@@ -74,7 +74,7 @@ class _Listener:
         self._accepting = [loop.create_task(self._accept(one)) for one in listening]
 
     def close(self) -> None:
-        """Listen no more, and end the handshakes under way."""
+        """Stop listening, and end the handshakes in progress."""
         for task in (*self._accepting, *self._greeting):
             task.cancel()
 
@@ -105,7 +105,10 @@ class _Listener:
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: connection, raw, ssl=self._tls, ssl_handshake_timeout=seconds)
-        except (OSError, asyncio.CancelledError):  # of whoever speaks no TLS, or hangs up; ssl.SSLError is one
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ):  # from clients that do not speak TLS, or hang up; ssl.SSLError is an OSError
             connection.connection_lost(None)
             with contextlib.suppress(OSError):
                 raw.close()

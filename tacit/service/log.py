@@ -1,9 +1,8 @@
-"""Structured logs: one JSON object per line on stderr, and a guard over what may stand in them.
+"""Structured logs: one JSON object per line on stderr, and a guard over what they may contain.
 
-Logs name events, counts, public ids and rules. The guard drops the values of fields whose name says that
-they hold a share, token, key, address or device, and never prints bytes, so that a careless call leaks
-nothing. Errors appear by type and, for Tacit's own, by message (which hold no secrets by the rule of
-``tacit.errors``).
+Logs name events, counts, public ids and rules. The guard drops the values of fields whose name says that they hold a
+share, token, key, address or device, and never prints bytes, so that a careless call leaks nothing. Errors appear by
+type and, for Tacit's own, by message (which contain no secrets by the rule of ``tacit.errors``).
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from tacit.errors import TacitError
 
 REDACTED = "[redacted]"
 _NAMES = OsEntropy()
-"""Of requests: apart from what a service draws, so that a line more in the log changes nothing else."""
+"""Randomness for request ids; separate from a service's own, so that an additional log line changes nothing else."""
 
 
 class RequestId:
-    """A name for one request in the lines of the log that it gave rise to: random, drawn when the first of them is
-    written. It is in no answer, and none is taken from a client, so that nobody can follow a device by it."""
+    """An id for one request in the log lines that it causes: random, drawn when the first of them is written. It is in
+    no answer, and none is taken from a client, so nobody can follow a device by it."""
 
     __slots__ = ("_text",)
 
@@ -77,10 +76,10 @@ _SENSITIVE = frozenset(
 
 
 class _Stderr:
-    """Writes to whatever ``sys.stderr`` is at that moment (it changes under test runners)."""
+    """Writes to the current ``sys.stderr`` (it changes under test runners)."""
 
     def msg(self, message: str) -> None:
-        with contextlib.suppress(OSError):  # a log that cannot be written (a full disk) must stop nothing
+        with contextlib.suppress(OSError):  # a log that cannot be written (a full disk) must not stop the service
             print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log's sink
 
     debug = info = warning = error = critical = exception = msg
@@ -106,7 +105,7 @@ def _printable(value: object) -> object:
 
 
 def guard(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Structlog processor: a placeholder for what must not be logged and for anything that is not JSON."""
+    """Structlog processor: replaces values that must not be logged, and those that are not JSON, by a placeholder."""
     return {name: REDACTED if _is_sensitive(name) else _printable(value) for name, value in event.items()}
 
 
@@ -117,8 +116,13 @@ class _Level:
 
 
 def set_log_level(level: str) -> None:
-    """Threshold for every logger: "debug", "info", "warning", "error" or "critical"."""
+    """Set the threshold for every logger: "debug", "info", "warning", "error" or "critical"."""
     _Level.value = logging.getLevelNamesMapping()[level.upper()]
+
+
+def log_level() -> str:
+    """The threshold that ``set_log_level`` set."""
+    return logging.getLevelName(_Level.value).lower()
 
 
 def _name_request(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -152,7 +156,7 @@ def get_logger(service: str) -> FilteringBoundLogger:
 
 
 def quiet_http_logger() -> logging.Logger:
-    """The logger that aiohttp's server side gets: its own lines hold peer addresses, so none is written."""
+    """The logger for aiohttp's server side: its own lines contain peer addresses, so none is written."""
     logger = logging.getLogger("tacit.http")
     logger.propagate = False
     if not logger.handlers:
@@ -161,7 +165,7 @@ def quiet_http_logger() -> logging.Logger:
 
 
 class _TlsLines(logging.Handler):
-    """Passes on what ``tacit.adapters.tls`` says of its files."""
+    """Forwards the messages of ``tacit.adapters.tls`` about its files."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = get_logger("tls")
@@ -169,7 +173,7 @@ class _TlsLines(logging.Handler):
 
 
 def hear_tls() -> None:
-    """From now on write into the log what the TLS of this process says of its files."""
+    """Write the messages about TLS files of this process into the log from now on."""
     logger = logging.getLogger(LOGGER)
     if not logger.handlers:
         logger.addHandler(_TlsLines())

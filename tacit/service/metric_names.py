@@ -1,6 +1,6 @@
-"""Every metric that a service may show: its name, type, labels, and which of three rules its numbers follow.
+"""Every metric that a service may show: its name, type, labels, and which of three rules applies to its numbers.
 
-``docs/metrics.md`` is made from this table. A number that single devices move is never shown as it is: see
+``docs/metrics.md`` is made from this table. A number that single devices change is never shown exactly: see
 ``tacit.service.metrics``.
 """
 
@@ -14,17 +14,17 @@ class Rule(enum.StrEnum):
     """How a number is shown."""
 
     COARSE = "coarse"
-    """A count that devices move: what a window added, rounded at random to a multiple of the granularity."""
+    """A count that devices change: the increase in a window, rounded at random to a multiple of the granularity."""
     LEVEL = "level"
-    """A level that devices move: looked at once in ten windows, rounded in the same way."""
+    """A level that devices change: read once in ten windows, rounded in the same way."""
     EXACT = "exact"
-    """What no device moves, or everybody may know: as it is when somebody asks."""
+    """A number that no device changes, or that everybody may know: shown exactly when requested."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One metric. ``scale``: the unit of its count, in that of its name. ``by``: the services that have it, empty for
-    every one."""
+    """One metric. ``scale``: the unit of its count, in units of its name. ``by``: the services that have it; empty for
+    all."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Shown:
 
 
 BUCKETS = (0.01, 0.1, 1.0, 10.0)
-"""Upper bounds, in seconds, of every histogram; one more is open."""
+"""Upper bounds, in seconds, of every histogram; one further bucket is open."""
 
 _AGGREGATORS = ("leader", "helper", "analyzer")
 _COARSE, _LEVEL, _EXACT = Rule.COARSE, Rule.LEVEL, Rule.EXACT
@@ -48,8 +48,8 @@ METRICS: dict[str, Shown] = {
     one.name: one
     for one in (
         Shown("tacit_build_info", "gauge", ("service", "version"), _EXACT, "always 1"),
-        Shown("tacit_ready", "gauge", (), _EXACT, "1 where /readyz says yes, otherwise 0"),
-        Shown("tacit_store_well", "gauge", (), _EXACT, "1 while the store takes writes, 0 while it does not"),
+        Shown("tacit_ready", "gauge", (), _EXACT, "1 if /readyz reports ready, otherwise 0"),
+        Shown("tacit_store_well", "gauge", (), _EXACT, "1 while the store accepts writes, otherwise 0"),
         Shown("tacit_step_failing", "gauge", ("step",), _EXACT, "1 while this background work fails, otherwise 0"),
         Shown(
             "tacit_step_success_timestamp_seconds",
@@ -63,28 +63,28 @@ METRICS: dict[str, Shown] = {
             "gauge",
             ("step",),
             _EXACT,
-            "the length of such a window; one without a success means that the work is late",
+            "the length of such a window; a window without a success means that the work is late",
         ),
         Shown(
             "tacit_certificate_expiry_timestamp_seconds",
             "gauge",
             ("use",),
             _EXACT,
-            "end of the certificate that the service shows: to those who call (listen), or whom it calls (client)",
+            "end of the certificate that the service shows to callers (listen) or to services that it calls (client)",
         ),
         Shown(
             REQUESTS,
             "histogram",
             ("route", "status"),
             _COARSE,
-            "requests by route and class of status, by how long the answer took; health checks left out",
+            "requests by route and class of status, by duration of the answer, without health checks",
         ),
         Shown(
             STORE_WRITES,
             "histogram",
             (),
             _COARSE,
-            "write transactions of the service's own probe of its store, one in 5 s, by how long each took",
+            "write transactions of the service's own probe of its store, one in 5 s, by duration",
         ),
         Shown("process_cpu_seconds_total", "counter", (), _COARSE, "processor time of the process", 0.01),
         Shown("process_resident_memory_bytes", "gauge", (), _LEVEL, "memory of the process (Linux)", float(1 << 16)),
@@ -103,17 +103,22 @@ METRICS: dict[str, Shown] = {
         Shown("tacit_batches_released", "gauge", (), _EXACT, "batches closed for good", by=_AGGREGATORS),
         Shown("tacit_reports_waiting", "gauge", (), _LEVEL, "reports without a job", by=("leader",)),
         Shown("tacit_jobs", "gauge", ("state",), _LEVEL, "aggregation jobs by state", by=("leader",)),
-        Shown("tacit_jobs_failing", "gauge", (), _LEVEL, "unfinished jobs that failed last time", by=("leader",)),
+        Shown("tacit_jobs_failing", "gauge", (), _LEVEL, "unfinished jobs whose last attempt failed", by=("leader",)),
         Shown("tacit_collections", "gauge", ("state",), _EXACT, "collections by state", by=("collector",)),
         Shown(
-            "tacit_results_unpublished", "gauge", (), _EXACT, "releases that the log's server lacks", by=("collector",)
+            "tacit_results_unpublished",
+            "gauge",
+            (),
+            _EXACT,
+            "releases that the recipe server does not have yet",
+            by=("collector",),
         ),
         Shown(
             "tacit_tokens_total",
             "counter",
             ("epoch",),
             _COARSE,
-            "token signatures of the epochs that are open: given (issuer), passed on (attester)",
+            "token signatures of the open epochs: made (issuer), passed on (attester)",
             by=("issuer", "attester"),
         ),
         Shown(
@@ -148,7 +153,7 @@ METRICS: dict[str, Shown] = {
             "gauge",
             ("account",),
             _EXACT,
-            "part of a privacy account that the log's recipes have taken, in its fullest period",
+            "share of a privacy account that the log's recipes have used, in its fullest period",
             by=("recipe_server",),
         ),
         *(
@@ -156,7 +161,7 @@ METRICS: dict[str, Shown] = {
             for name, about in (
                 ("cosigned", "checkpoints cosigned"),
                 ("refused", "checkpoints refused by a rule"),
-                ("conflict", "requests that began elsewhere"),
+                ("conflict", "requests from another origin"),
                 ("unsigned", "requests without the log's signature"),
                 ("unknown_log", "requests about another log"),
                 ("leaves_read", "leaves read"),

@@ -1,11 +1,11 @@
 """What a service counts, and how little of it is shown: nothing about one device can be read from ``/metrics``.
 
-Time is cut into windows of ``WINDOW_SECONDS``. What devices moved is shown after the end of its window, as a multiple
-of ``GRANULARITY``: of m events since the last page ``GRANULARITY * floor((m + u) / GRANULARITY)`` is added, where u is
-uniform on 0 ... ``GRANULARITY - 1`` and drawn anew for each page and series. So the sum is right on average, and one
-event more changes all that is ever shown with probability 1 / ``GRANULARITY`` exactly, at one moment, whatever else
-happens: an offset that stayed could be found out by whoever sends events of their own, and from then on the next
-crossing would tell of anybody else's. ``docs/metrics.md`` says what follows.
+Time is cut into windows of ``WINDOW_SECONDS``. A count that devices change is shown after the end of its window, as a
+multiple of ``GRANULARITY``: for m events since the last page ``GRANULARITY * floor((m + u) / GRANULARITY)`` is added,
+where u is uniform on 0 ... ``GRANULARITY - 1`` and drawn anew for each page and series. So the sum is right on average,
+and one event more changes what is ever shown with probability exactly 1 / ``GRANULARITY``, at one moment, whatever else
+happens. A constant offset could be found out by sending one's own events, and from then on the next crossing would
+reveal somebody else's event. ``docs/metrics.md`` describes the consequences.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from tacit.service.metric_names import BUCKETS, METRICS, REQUESTS, STORE_WRITES,
 GRANULARITY = 100
 WINDOW_SECONDS = 60
 LEVEL_WINDOWS = 10
-"""Windows from one look at a level to the next."""
+"""Number of windows from one reading of a level to the next."""
 READ_SECONDS = 5.0
-"""In which a source answers, or is left out."""
+"""Seconds within which a source must answer, or it is left out."""
 TICKS = 100
-"""Of processor time in a second."""
+"""Units of processor time in a second."""
 
 Reading = Mapping[tuple[str, ...], float]
 """Numbers by the values of the metric's labels."""
 Source = Callable[[], Awaitable[Reading]]
 Series = tuple[str, tuple[str, ...], int]
-"""A metric, the values of its labels and the number of its bucket (0 for what is no histogram)."""
+"""A metric, the values of its labels and the index of its bucket (0 for metrics that are not histograms)."""
 
 
 class Coarse:
-    """Counts and levels that devices move, as they may be shown."""
+    """Counts and levels that devices change, as they may be shown."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._clock = clock
@@ -57,35 +57,35 @@ class Coarse:
         self._shown: dict[Series, int] = {}
 
     def window(self) -> int:
-        """The number of the present window."""
+        """The number of the current window."""
         return int(self._clock.now() // WINDOW_SECONDS)
 
     def add(self, series: Series) -> None:
-        """One event happened now."""
+        """Count one event now."""
         window = int(self._clock.now() // WINDOW_SECONDS)
         if window != self._window:
             self._close(window)
         self._open[series] += 1
 
     def publish(self, series: Series, amount: int) -> None:
-        """Add to what is shown the ``amount`` (>= 0) of a time that is over."""
+        """Add ``amount`` (>= 0) of a past period to what is shown."""
         if added := self._rounded(amount):
             self._shown[series] = self._shown.get(series, 0) + added
 
     def level(self, series: Series, amount: int) -> None:
-        """Show a level, rounded, until it is said again."""
+        """Show a level, rounded, until it is read again."""
         self._shown[series] = self._rounded(amount)
 
     def show(self, series: Series, rounded: int) -> None:
-        """Show what a level was rounded to before."""
+        """Show the value to which a level was rounded before."""
         self._shown[series] = max(0, rounded) // GRANULARITY * GRANULARITY
 
     def drop(self, series: Series) -> None:
-        """Show it no more."""
+        """Stop showing the series."""
         self._shown.pop(series, None)
 
     def shown(self) -> Mapping[Series, int]:
-        """By series, multiples of ``GRANULARITY``; a count that is 0 is not there."""
+        """The shown multiples of ``GRANULARITY`` by series; counts of 0 are left out."""
         if (window := self.window()) != self._window:
             self._close(window)
         ended, self._ended = self._ended, Counter()
@@ -108,7 +108,7 @@ class Coarse:
 
 
 class Metrics:
-    """The metrics of one application, in a registry of its own."""
+    """The metrics of one application, in their own registry."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._coarse = Coarse(clock, entropy)
@@ -125,27 +125,28 @@ class Metrics:
         self._own_sources()
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request to ``route`` (a template, never a path) was answered with ``status`` after ``seconds``."""
+        """Count a request to ``route`` (a template, never a path) that was answered with ``status`` after
+        ``seconds``."""
         self._coarse.add((REQUESTS, (route, _CLASSES[status // 100]), _bucket(seconds)))
 
     def wrote(self, seconds: float) -> None:
-        """The store took a write of the service's own in ``seconds``."""
+        """Count a write of the service's own probe that took ``seconds``."""
         self._coarse.add((STORE_WRITES, (), _bucket(seconds)))
 
     def add(self, name: str, read: Source, *, shared: bool = False) -> None:
-        """Have metric ``name`` read from ``read``, as its rule says: a count since ever, whose growth is shown
-        coarsely; a level; or what is shown as it is. A source that fails is left out that time. ``shared``: whether it
-        reads a database that other processes read, too."""
+        """Read metric ``name`` from ``read``, according to its rule: a total count, whose growth is shown coarsely; a
+        level; or an exact number. A source that fails is left out that time. ``shared``: whether it reads a database
+        that other processes read too."""
         self._sources.append((METRICS[name], read, shared))
 
     def only_own(self) -> None:
-        """Show nothing that is shared: another process of the same database does, and two roundings of one number say
-        more of it than one."""
+        """Show nothing that is shared: another process with the same database shows it, and two roundings of one number
+        would reveal more than one."""
         self._own_only = True
 
     def keep(self, path: Path) -> None:
-        """Have levels outlive this process in the file ``path``, so that a start is no further look; what cannot be
-        read there is looked at anew."""
+        """Keep levels in the file ``path`` beyond the end of this process, so that a restart causes no additional
+        reading; levels that cannot be read from it are read anew."""
         self._kept = path
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             for name, period, rows in json.loads(path.read_bytes()):
@@ -155,19 +156,19 @@ class Metrics:
                     self._read_in[name] = int(period)
 
     def has(self, name: str) -> bool:
-        """Whether metric ``name`` is read from anything."""
+        """Whether metric ``name`` has a source."""
         return any(shown.name == name for shown, *_ in self._sources)
 
     async def page(self) -> bytes:
-        """The text format of Prometheus. Counts are read from the store once in a window at most, levels once in
-        ``LEVEL_WINDOWS``, however often this is asked."""
+        """The page in Prometheus's text format. Counts are read from the store at most once per window, levels once in
+        ``LEVEL_WINDOWS``, however often it is requested."""
         async with self._reading:
             await self._read_all()
             page: bytes = generate_latest(self._registry)
         return page
 
     async def samples(self) -> list[Sample]:
-        """What ``page`` shows at this moment, and nothing finer: whoever reads both has read one of them."""
+        """The samples that ``page`` shows at this moment, and nothing finer: reading both reveals no more than one."""
         async with self._reading:
             await self._read_all()
             return [sample for family in self.collect() for sample in family.samples]
@@ -185,7 +186,7 @@ class Metrics:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 found = await read()
-        except Exception:  # the page outlives every error of one source; the service itself tells of what it means
+        except Exception:  # an error of one source must not break the page; the service itself reports what it means
             self._exact.pop(shown.name, None)
             return
         if shown.rule is Rule.EXACT:
@@ -205,7 +206,7 @@ class Metrics:
             self._coarse.level((shown.name, labels, 0), int(number))
 
     def _write_levels(self, shown: Shown) -> None:
-        """Keep all levels before the new ones are shown; where that fails, they are not."""
+        """Store all levels before the new ones are shown; where that fails, the new ones are not shown."""
         if self._kept is None:
             return
         rows: dict[str, list[tuple[tuple[str, ...], int]]] = {}
@@ -225,7 +226,7 @@ class Metrics:
         return METRICS[name].rule is Rule.LEVEL
 
     def _grow(self, shown: Shown, found: Reading) -> None:
-        """What is there at the first reading is of before the start, and is not shown."""
+        """Show the growth since the last reading; what was counted before the first reading is not shown."""
         first = shown.name not in self._read_in
         for series in [one for one in self._before if one[0] == shown.name and one[1] not in found]:
             del self._before[series]
@@ -236,7 +237,7 @@ class Metrics:
             self._before[series] = now
 
     def collect(self) -> Iterable[Metric]:
-        """For the registry: every metric that has something to show."""
+        """For the registry: yield every metric that has something to show."""
         coarse: dict[str, dict[Series, int]] = {}
         for series, number in self._coarse.shown().items():
             coarse.setdefault(series[0], {})[series] = number
@@ -271,7 +272,7 @@ def _values(coarse: Mapping[Series, int], exact: Reading, shown: Shown) -> Itera
 
 
 def _add_buckets(family: Metric, shown: Shown, counts: Mapping[Series, int]) -> None:
-    """Cumulated, as the format wants it. There is no sum of seconds: a device's own would be in it."""
+    """Cumulative buckets, as the format requires. There is no sum of seconds, which would contain a single device's."""
     for values in sorted({series[1] for series in counts}):
         labels, total = dict(zip(shown.labels, values, strict=True)), 0
         for place, bound in enumerate((*map(str, BUCKETS), "+Inf")):
@@ -290,7 +291,7 @@ def number_of(number: Callable[[], float]) -> Source:
 
 
 def by_label(numbers: Mapping[str, float]) -> Reading:
-    """Numbers by the value of a metric's one label."""
+    """Numbers by the value of a metric's only label."""
     return {(label,): number for label, number in numbers.items()}
 
 

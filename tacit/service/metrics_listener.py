@@ -1,5 +1,5 @@
-"""``GET /metrics`` on a listener of its own, never on one that devices use: on loopback, or behind client certificates.
-The operators' API is beside it, for whoever shows the operator's token too."""
+"""``GET /metrics`` on a separate listener, never on one that devices use: on loopback, or behind client certificates.
+The operators' API is on the same listener, for callers that also show the operator's token."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from tacit.service.operator_api import ROLE, add_operator_api
 
 PATH = "/metrics"
 READER = "metrics"
-"""The role, in ``client_names`` of the listener, that may read where certificates are asked for."""
+"""The role in ``client_names`` of the listener that may read where certificates are asked for."""
 
 
 def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = False) -> web.Application:
-    """What answers with the metrics of ``app``, and of nothing else in the process, and its operator where there is
-    one. Whoever operates has a certificate of the names for ``operator``, or where there are none, for metrics.
+    """The application that serves the metrics of ``app``, and of nothing else in the process, and its operator's API
+    where there is an operator. The operator's certificate must have one of the names for ``operator``, or, where there
+    are none, for metrics.
 
-    Raises ``UsageError`` for a listener off loopback that lets everybody read.
+    Raises ``UsageError`` for a listener off loopback that everybody could read.
     """
     names, tokens = listen.client_names, {READER: None, **_operator(app)}
     if ROLE in tokens and listen.client_ca is not None:
@@ -67,6 +68,6 @@ def watch_certificates(app: web.Application, listening: Path | None, calling: Pa
 
 
 def certificate_end(path: Path) -> float:
-    """The POSIX second in which the first certificate in a PEM file, which is the service's own, ends. Raises
+    """The POSIX second in which the first certificate in a PEM file, which is the service's own, expires. Raises
     ``OSError`` or ``ValueError``."""
     return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()

@@ -1,4 +1,4 @@
-"""What a service has for its own operator: keys with their ends, and work that can be told to try again."""
+"""What a service offers its own operator: its keys with their ends, and jobs that can be retried."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tacit.signing import SigningKey
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """A key that the service holds: what for, its public name, and the POSIX second in which it ends (``None``: when
-    the operator replaces it)."""
+    """A key that the service holds: its use, its public name, and the POSIX second in which it ends (``None``: when the
+    operator replaces it)."""
 
     use: str
     name: str
@@ -28,8 +28,9 @@ class HeldKey:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work of a service. ``about``: what it is for, in words or as a recipe's hash; ``stuck``: whether it does not go
-    on by itself as it should, ``None`` where that would tell of single devices; ``detail``: why."""
+    """A job of a service. ``about``: what it is for, in words or as a recipe's hash; ``stuck``: whether it does not
+    progress by itself as it should, ``None`` where that would reveal something about single devices; ``detail``: why.
+    """
 
     id: str
     kind: str
@@ -41,20 +42,20 @@ class Job:
 
 
 class Jobs(Protocol):
-    """Jobs of one kind. What they are and how they stand, no device moves alone."""
+    """Jobs of one kind. No single device changes which jobs there are or their state."""
 
     async def jobs(self) -> Sequence[Job]:
-        """All of them, in an order that stays."""
+        """All jobs, in a stable order."""
         ...
 
     async def retry(self, job_id: str) -> bool:
-        """Have one tried again now instead of later; False where none of this kind has this id."""
+        """Retry a job now instead of later; False where no job of this kind has this id."""
         ...
 
 
 @dataclass(slots=True)
 class Operated:
-    """What one application has for its operator. ``tokens``: the operator's; without them nothing is told."""
+    """What one application offers its operator. ``tokens``: the operator's; without them nothing is shown."""
 
     tokens: Accepted | None = field(default=None, repr=False)
     held: Callable[[], Iterable[HeldKey]] = tuple
@@ -66,28 +67,28 @@ class Operated:
 
 
 BACKGROUND = "background"
-"""The kind of jobs that are work of the service itself."""
+"""The kind of jobs that are background work of the service itself."""
 OPERATED = web.AppKey("operated", Operated)
 
 
 def let_operate(app: web.Application, token: Path | None) -> None:
-    """Let whoever shows a token of this file operate ``app``. Raises ``UsageError``."""
+    """Give the holder of a token in this file operator access to ``app``. Raises ``UsageError``."""
     if token is not None:
         app[OPERATED].tokens = AcceptedTokens(token)
 
 
 def signing_key(use: str, key: SigningKey) -> HeldKey:
-    """An Ed25519 key, by its public half."""
+    """An Ed25519 key, named by its public half."""
     return HeldKey(use, b64url(key.public))
 
 
 def background_work(steps: Steps) -> dict[str, str]:
-    """What the background work does, by the id that it has as a job."""
+    """Descriptions of the background work, by job id."""
     return {f"{BACKGROUND}.{re.sub('[^a-z0-9]+', '-', doing.lower()).strip('-')}": doing for doing in steps.work()}
 
 
 def background_jobs(steps: Steps) -> list[Job]:
-    """The background work as jobs: stuck while it fails."""
+    """The background work as jobs; a job is stuck while its work fails."""
     failing = steps.work()
     return [
         Job(name, BACKGROUND, doing, "failing" if failing[doing] else "working", bool(failing[doing]), failing[doing])

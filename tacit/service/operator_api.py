@@ -1,8 +1,8 @@
 """The operators' API of one service: status, jobs, rejections, issuance and keys, beside its metrics.
 
-It stands on the listener of the metrics, which devices never use, and opens with the token of the service's own
-operator alone. Every number is one that the metrics show, as they show it: the rule is theirs (``docs/metrics.md``),
-and whoever reads both learns no more than from one of them.
+It is on the listener of the metrics, which devices never use, and requires the token of the service's own operator.
+Every number is one of the metrics, shown in the same way: the metrics' rules apply (``docs/metrics.md``), and reading
+both reveals no more than reading one of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tacit import __version__, media_types
 from tacit.errors import Abort
 from tacit.service.app import DEPS, METRICS, SERVICE_NAME, STEPS, unready
 from tacit.service.callers import CALLERS
+from tacit.service.described import described_page
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import REQUESTS, Rule
 from tacit.service.metrics import GRANULARITY
@@ -42,7 +43,7 @@ from tacit.service.operator_documents import (
 )
 
 ROLE: Final = "operator"
-"""Of whoever calls, on the listener of the metrics."""
+"""The role of the caller, on the listener of the metrics."""
 NOT_FOUND: Final = "urn:tacit:problem:not-found"
 TOKENS: Final = "tacit_tokens_total"
 _CERTIFICATES: Final = "tacit_certificate_expiry_timestamp_seconds"
@@ -50,13 +51,13 @@ _JOBS: Final = ("tacit_jobs", "tacit_jobs_failing", "tacit_reports_waiting", "ta
 _CAUSES: Final = ("tacit_reports_rejected_total", "tacit_attestations_refused_total")
 _WITNESS: Final = re.compile(r"tacit_witness_(refused|conflict|unsigned|unknown_log)_total")
 _APART: Final = frozenset({REQUESTS, "tacit_store_write_seconds", TOKENS, _CERTIFICATES, *_CAUSES})
-"""Metrics that the status leaves out, for they stand elsewhere or are of use as curves alone."""
+"""Metrics that the status leaves out, because they are shown elsewhere or are only useful as curves."""
 Answered = Callable[[web.Application, web.Request], Awaitable[BaseModel]]
 
 
 @dataclass(frozen=True)
 class OperatorRoute:
-    """A row of the table. ``metric``: it is there in services alone that have this one."""
+    """A row of the table. ``metric``: the route exists only in services that have this metric."""
 
     method: str
     path: str
@@ -79,26 +80,26 @@ class OperatorRoute:
 
     @property
     def answers(self) -> Mapping[int, type[BaseModel]]:
-        """By status, the model of the body."""
+        """The model of the body by status."""
         return {self.status: self.model}
 
 
 def about(service: str) -> About:
-    """What a service's own is called."""
+    """The name and purpose of a service's operators' API."""
     return About(
         title=f"Tacit operators' API of the {service.replace('_', ' ')}",
-        description="How one service is, for the organisation that runs it. Numbers are those of its metrics.",
+        description="The state of one service, for the organisation that runs it. Numbers are those of its metrics.",
         schemes={"operator": {"type": "http", "scheme": "bearer", "description": "The operator's token."}},
         opening=({"operator": ()},),
     )
 
 
 def add_operator_api(site: web.Application, app: web.Application) -> None:
-    """Have ``site`` answer the operator of ``app``."""
+    """Add the operators' API of ``app`` to ``site``."""
     there = [one for one in ROUTES if not one.metric or app[METRICS].has(one.metric)]
     for route in there:
         site.router.add_route(route.method, route.path, _endpoint(route, app))
-    add_described(site, there, about(app[SERVICE_NAME]))
+    add_described(site, there, about(app[SERVICE_NAME]), described_page)
 
 
 def _endpoint(route: OperatorRoute, app: web.Application) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -159,7 +160,7 @@ async def retry_job(app: web.Application, request: web.Request) -> RetriedDocume
     for kind in app[OPERATED].jobs:
         if await kind.retry(job_id):
             return RetriedDocument(id=job_id)
-    raise Abort(NOT_FOUND, "no job has this id", status=404, title="There is no such thing here.")
+    raise Abort(NOT_FOUND, "no job has this id", status=404, title="There is no such job.")
 
 
 async def show_rejections(app: web.Application, _request: web.Request) -> RejectionsDocument:
@@ -209,7 +210,7 @@ def _now(app: web.Application) -> int:
 
 
 def _metric(one: Sample) -> str:
-    """The name of the metric that a sample is of."""
+    """The name of the metric to which a sample belongs."""
     return one.name if one.name in NAMES else one.name.removesuffix("_count").removesuffix("_bucket")
 
 
@@ -222,11 +223,11 @@ def _number(one: Sample) -> NumberDocument:
 
 
 ROUTES: Final[Sequence[OperatorRoute]] = (
-    OperatorRoute("GET", "/v1/status", "status.show", "How the service is.", show_status, StatusDocument),
-    OperatorRoute("GET", "/v1/jobs", "job.list", "Its work, and which of it does not go on.", list_jobs, JobPage,
+    OperatorRoute("GET", "/v1/status", "status.show", "The state of the service.", show_status, StatusDocument),
+    OperatorRoute("GET", "/v1/jobs", "job.list", "Its jobs, and which of them are stuck.", list_jobs, JobPage,
                   paged=True),
     OperatorRoute("POST", "/v1/jobs/{id}/retry", "job.retry",
-                  "Have a job tried again now; asked twice, it is tried again twice.", retry_job, RetriedDocument,
+                  "Retry a job now; each request causes one retry.", retry_job, RetriedDocument,
                   status=202, problems=(404,)),
     OperatorRoute("GET", "/v1/rejections", "rejection.list", "What it refused, by cause.", show_rejections,
                   RejectionsDocument),

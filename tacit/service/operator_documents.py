@@ -1,4 +1,4 @@
-"""What a service tells its own operator, as models from which answers and the OpenAPI document are made."""
+"""What a service reports to its own operator, as the models of the answers and of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Document(BaseModel):
-    """Immutable; members that it does not know are refused."""
+    """Immutable; unknown members are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class NumberDocument(Document):
-    """A number of the metrics as they show it. ``rule``: exact, or coarse or level, which move in steps of ``step`` and
-    tell of one event with probability 1/``step``."""
+    """A number of the metrics as they show it. ``rule``: exact; or coarse or level, which change in steps of ``step``
+    and show one event with probability 1/``step``."""
 
     name: str
     labels: dict[str, str]
@@ -22,8 +22,8 @@ class NumberDocument(Document):
 
 
 class StatusDocument(Document):
-    """How the service is. ``trouble``: what keeps it from its work; ``step``: what a number moves by that is not
-    exact."""
+    """The state of the service. ``trouble``: what keeps it from working; ``step``: the step in which inexact numbers
+    change."""
 
     service: str
     version: str
@@ -35,7 +35,8 @@ class StatusDocument(Document):
 
 
 class JobDocument(Document):
-    """A job. ``stuck`` is null where an answer would tell of single devices: see the numbers beside it."""
+    """A job. ``stuck`` is null where an answer would reveal something about single devices: see the numbers beside
+    it."""
 
     id: str
     kind: str
@@ -47,7 +48,7 @@ class JobDocument(Document):
 
 
 class JobPage(Document):
-    """Jobs, and ``numbers`` of those that devices give rise to, by state."""
+    """Jobs, and the ``numbers`` of those that devices cause, by state."""
 
     jobs: list[JobDocument]
     numbers: list[NumberDocument]
@@ -71,8 +72,8 @@ class RequestsDocument(Document):
 
 
 class RejectionsDocument(Document):
-    """What was refused, by cause. Counts are those of the metrics: multiples of ``step``, right on average, ``step``
-    being what one event adds with probability 1/``step``."""
+    """What was refused, by cause. Counts are those of the metrics: multiples of ``step``, right on average; one event
+    adds ``step`` with probability 1/``step``."""
 
     step: int
     causes: list[CauseDocument]
@@ -87,7 +88,7 @@ class EpochDocument(Document):
 
 
 class IssuanceDocument(Document):
-    """Token signatures of the epochs that are open, by this process since its start, in steps of ``step``."""
+    """Token signatures of the open epochs, by this process since its start, in steps of ``step``."""
 
     step: int
     epochs: list[EpochDocument]
@@ -102,14 +103,14 @@ class HeldKeyDocument(Document):
 
 
 class CertificateDocument(Document):
-    """The certificate that is shown to those who call (listen), or whom the service calls (client)."""
+    """The certificate that is shown to callers (listen), or to the services that this service calls (client)."""
 
     use: str
     ends: int
 
 
 class HeldKeysDocument(Document):
-    """Every key and certificate of the service; never a secret."""
+    """Every key and certificate of the service; no secrets."""
 
     at: int
     keys: list[HeldKeyDocument]
@@ -117,6 +118,6 @@ class HeldKeysDocument(Document):
 
 
 class RetriedDocument(Document):
-    """The job is tried again."""
+    """The job is being retried."""
 
     id: str = Field(description="The job's id.")

@@ -1,4 +1,4 @@
-"""Things in the order of a number that changes often: what is highest is found without a look at all of them."""
+"""Items ordered by a number that changes often: the highest are found without looking at all of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Ranks(Generic[T]):
-    """Things by rank, an integer; rank 0 is not kept. ``put`` takes constant time; ``highest`` sorts the ranks that
-    there are, not the things."""
+    """Items by rank, an integer; rank 0 is not kept. ``put`` takes constant time; ``highest`` sorts the ranks in use,
+    not the items."""
 
     def __init__(self) -> None:
         self._rank: dict[T, int] = {}
         self._at: dict[int, dict[T, None]] = {}
 
     def put(self, thing: T, rank: int) -> None:
-        """``thing`` has ``rank`` from now on; the last of those that have it."""
+        """Set the rank of ``thing``; it comes last among the items of that rank."""
         before = self._rank.get(thing, 0)
         if rank == before:
             return
@@ -32,5 +32,5 @@ class Ranks(Generic[T]):
             del self._rank[thing]
 
     def highest(self) -> Iterator[dict[T, None]]:
-        """The things of each rank, the highest rank first."""
+        """The items of each rank, the highest rank first."""
         return (self._at[rank] for rank in sorted(self._at, reverse=True))

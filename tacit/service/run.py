@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tacit.adapters.origins import is_loopback
+from tacit.adapters.port_holder import holder_of
 from tacit.adapters.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.admission import Admission
@@ -41,7 +43,7 @@ class Ready:
     url: str
     pid: int
     metrics: str | None = None
-    """Where its metrics are, if they are anywhere."""
+    """The URL of its metrics; None without metrics."""
 
     def line(self) -> str:
         """The READY line: one JSON object."""
@@ -51,19 +53,20 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An application, where it listens, and where its metrics are read. ``drain_seconds``: how long it still takes
-    requests after it was told to stop, while readiness says so."""
+    """An application, where it listens, and where its metrics are read. ``drain_seconds``: how long it still accepts
+    requests after it was told to stop, while readiness reports that it stops."""
 
     app: web.Application
     listen: Listen
     metrics: Listen | None = None
     drain_seconds: float = 0.0
     levels: Path | None = None
-    """The file in which levels that metrics show outlive the process."""
+    """The file in which levels shown by the metrics are kept beyond the end of the process."""
 
     @classmethod
     def of(cls, app: web.Application, config: ServiceConfig) -> Site:
-        """The site of a service, with its certificates watched, and for whom it is operated. Raises ``UsageError``."""
+        """The site of a service, with its certificates watched and its operators' API enabled. Raises
+        ``UsageError``."""
         let_operate(app, config.operator_token)
         watch_certificates(app, config.listen.tls_cert, config.client_cert)
         if not config.metrics_of_database:
@@ -84,7 +87,7 @@ def server_tls(listen: Listen) -> ssl.SSLContext | None:
     if listen.tls_cert is None and listen.tls_key is None and listen.client_ca is None:
         return None
     if listen.tls_cert is None or listen.tls_key is None:
-        raise UsageError("listen: tls_cert and tls_key go together, and client_ca needs both")
+        raise UsageError("listen: tls_cert and tls_key must be set together, and client_ca needs both")
     return listener_context(listen.tls_cert, listen.tls_key, listen.client_ca)
 
 
@@ -111,7 +114,7 @@ class Runner(web.AppRunner):
 
 
 def _connections(limits: Limits) -> int:
-    """How many connections there may be: the other half of the descriptors is for files and our own connections."""
+    """The most connections: half of the descriptors; the other half is for files and our own connections."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limits.connections if descriptors < 0 else max(1, min(limits.connections, descriptors // 2))
 
@@ -133,11 +136,9 @@ async def started(
     insecure_http: bool = False,
     grace_seconds: float = GRACE_SECONDS,
 ) -> AsyncIterator[Ready]:
-    """Run ``app`` while the block runs, and its metrics on a listener of their own, whose levels are kept in the file
-    ``levels``. On exit: stop accepting, finish
-    what is in flight within ``grace_seconds``, clean up; the metrics end last. Raises ``UsageError`` for plain HTTP off
-    loopback (P7) or an address that cannot be bound.
-    """
+    """Run ``app`` while the block runs, and its metrics on a separate listener, whose levels are kept in the file
+    ``levels``. On exit: stop accepting, finish what is in flight within ``grace_seconds``, clean up; the metrics end
+    last. Raises ``UsageError`` for plain HTTP off loopback (P7) or an address that cannot be bound."""
     async with contextlib.AsyncExitStack() as stack:
         page = None
         if metrics is not None:
@@ -159,8 +160,8 @@ async def _metrics_page(
     insecure_http: bool,
     grace_seconds: float,
 ) -> str:
-    """Have the metrics of ``app`` read at the first of ``places`` that is free, until ``stack`` ends: processes that
-    share a configuration and an address cannot share this one. Raises ``UsageError`` where none is."""
+    """Serve the metrics of ``app`` at the first of ``places`` that is free, until ``stack`` ends; processes that share
+    a configuration and an address cannot share this one. Returns the URL. Raises ``UsageError`` where none is free."""
     *before, last = places
     for place in before:
         with contextlib.suppress(UsageError):
@@ -174,7 +175,7 @@ async def _metrics_page(
 async def _listening(
     app: web.Application, listen: Listen, *, insecure_http: bool, grace_seconds: float
 ) -> AsyncIterator[str]:
-    """Run ``app`` on one listener; its URL. Raises ``UsageError`` as ``started``."""
+    """Run ``app`` on one listener and yield its URL. Raises ``UsageError`` as ``started`` does."""
     tls = server_tls(listen)
     if tls is None and not insecure_http and not is_loopback(listen.host):
         raise UsageError(
@@ -187,7 +188,9 @@ async def _listening(
         try:
             await site.start()
         except OSError as error:
-            raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {error.strerror}") from error
+            taken = error.errno == errno.EADDRINUSE
+            why = f"in use by {holder_of(listen.port)}" if taken else error.strerror
+            raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {why}") from error
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         port = runner.addresses[0][1]
         yield f"{'https' if tls else 'http'}://{host}:{port}"
@@ -214,9 +217,10 @@ async def serve_all(
     insecure_http: bool = False,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Serve several applications in one process until SIGTERM or SIGINT; stops them in reverse order.
+    """Serve several applications in one process until SIGTERM or SIGINT; stop them in reverse order.
 
-    Once told, each says that it is not ready, and still answers for its ``drain_seconds``, unless it is told again.
+    After the first signal, each reports that it is not ready, and still answers for its ``drain_seconds``, unless a
+    second signal comes.
     """
     stop, again = asyncio.Event(), asyncio.Event()
     with _stop_signals(stop, again):

@@ -1,4 +1,5 @@
-"""What services ask of whatever keeps their state; what each keeps beside that stands in its own ``ports``.
+"""What services require of the component that keeps their state; each service's further requirements are in its own
+``ports``.
 
 A store over a database satisfies them (``tacit.adapters.stored``), and so may another backend, or a test's own.
 """
@@ -14,19 +15,19 @@ Tx_co = TypeVar("Tx_co", covariant=True)
 
 
 class Store(Protocol):
-    """Anything that keeps state: ``open`` before use, ``close`` after."""
+    """A component that keeps state: ``open`` before use, ``close`` after."""
 
     @property
     def durable(self) -> Durable | None:
-        """Where it keeps it, while it is open."""
+        """Where the state is kept, while the store is open."""
         ...
 
     async def open(self) -> None:
-        """Get ready. Raises ``UsageError`` or ``Fatal``."""
+        """Prepare for use. Raises ``UsageError`` or ``Fatal``."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -40,12 +41,12 @@ class MarkedStore(Store, Protocol):
 
 
 class Transactions(Protocol[Tx_co]):
-    """A store whose only entry is a transaction. ``Tx_co``: what its user asks of one."""
+    """A store that is only used through transactions. ``Tx_co``: what its user requires of one."""
 
     def transaction(self) -> AbstractAsyncContextManager[Tx_co]:
         """Commit everything in the block, or nothing; it runs alone."""
         ...
 
     def read(self) -> AbstractAsyncContextManager[Tx_co]:
-        """One consistent view."""
+        """Read from one consistent view."""
         ...

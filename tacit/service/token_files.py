@@ -1,4 +1,4 @@
-"""Files of bearer tokens (P7): one a line, of which whoever is called accepts each, and the caller shows the first."""
+"""Files of bearer tokens (P7): one per line; the called service accepts each, and the caller shows the first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tacit.errors import UsageError
 from tacit.service.config import read_secret
 
 MOST_TOKENS = 4
-"""Tokens of one file: the one in force, and those that are on their way in or out."""
+"""Most tokens in one file: the one in force, and those being added or removed."""
 MOST_BYTES = 1 << 13
-"""Of one file: a header with more is refused by most servers."""
+"""Most bytes of one file: most servers refuse a header with more."""
 _TOKEN = re.compile(r"[!-~]+")
 
 
 def read_tokens(path: Path) -> tuple[str, ...]:
-    """The tokens in a secret file, one a line, 1 to ``MOST_TOKENS``; empty lines do not count. Raises ``UsageError``,
-    which quotes nothing of them."""
+    """Read the tokens in a secret file, one per line, 1 to ``MOST_TOKENS``; empty lines are ignored. Raises a
+    ``UsageError`` that quotes nothing of them."""
     lines = read_secret(path, max_size=MOST_BYTES).splitlines()
     return checked_tokens(path, [line.decode("ascii", "replace") for line in lines])
 
@@ -31,7 +31,7 @@ def checked_tokens(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
     if len(found) > MOST_TOKENS:
         raise UsageError(f"{path}: holds more than {MOST_TOKENS} bearer tokens")
     if not all(map(_TOKEN.fullmatch, found)):
-        raise UsageError(f"{path}: a bearer token must be ASCII text without spaces, one a line")
+        raise UsageError(f"{path}: a bearer token must be ASCII text without spaces, one per line")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A task: what every party knows of one recipe's measurement, and how its shares are sealed."""
+"""A task: what every party knows about one recipe's measurement, and how its shares are sealed."""
 
 from tacit.task.sealing import (
     input_share_aad,

@@ -1,4 +1,5 @@
-"""A recipe's measurement in a model with one server, as devices and that server hold it, and its sealing (P24)."""
+"""A recipe's measurement in a model with one server, as devices and that server hold it, and how reports are sealed
+(P24)."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from tacit.tokens.structures import TOKEN_SIZE
 INVALID = "report-invalid"
 """Rule of a refused upload: the report does not count."""
 REPLAYED = "report-replayed"
-"""Its id has another report, or its token was spent by one."""
+"""Rule of a refused upload: another report has its id, or its token was spent by another report."""
 OVER = "recipe-over"
-"""Reports of the recipe count no more."""
+"""Rule of a refused upload: the recipe accepts no more reports."""
 
 _LABEL = b"tacit one-server v1"
 _TAG_SIZE = 16
@@ -31,7 +32,7 @@ _HEAD_SIZE = TOKEN_SIZE + 2 * PREIMAGE_SIZE
 
 
 class Contents(NamedTuple):
-    """What a report holds: the token, the two secrets behind its nonce, and the model's payload."""
+    """The contents of a report: the token, the two secrets behind its nonce, and the model's payload."""
 
     token: bytes
     preimages: Preimages
@@ -42,8 +43,9 @@ class Contents(NamedTuple):
 class OneServerTask:
     """Everything public about one recipe's measurement. Times are in POSIX seconds; the recipe's hash is its task id.
 
-    ``role``: the word by which the recipe names the server; ``cells``: numbers in a result, and in a report once it is
-    opened; ``payload_size``: bytes of the model's payload, the same in every report."""
+    ``role``: the server's role in the recipe; ``cells``: numbers in a result, and in a report once it is opened;
+    ``payload_size``: bytes of the model's payload, the same in every report.
+    """
 
     recipe_hash: bytes
     role: str
@@ -59,7 +61,7 @@ class OneServerTask:
     token_key_spki: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refusal ``task-hpke`` for a suite or key that is not supported."""
+        """Raises refusal ``task-hpke`` for a suite or key that is not supported."""
         config = self.hpke_config
         if not self.suite.supported or len(config.public_key) != hpke.PUBLIC_KEY_SIZE:
             raise Refusal("task-hpke", f"HPKE configuration {config.id} has a suite or key that is not supported")
@@ -71,12 +73,12 @@ class OneServerTask:
 
     @cached_property
     def task_id_text(self) -> str:
-        """As URLs and problem documents write it."""
+        """The task id as written in URLs and problem documents."""
         return b64url(self.recipe_hash)
 
     @property
     def suite(self) -> hpke.Suite:
-        """What reports are sealed with."""
+        """The HPKE suite with which reports are sealed."""
         config = self.hpke_config
         return hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
 
@@ -91,7 +93,7 @@ class OneServerTask:
         return REPORT_ID_SIZE + _FRAME_SIZE + _HEAD_SIZE + self.payload_size + _TAG_SIZE
 
     def aad(self, report_id: bytes) -> bytes:
-        """Associated data of a report: it opens for this recipe and under this id only."""
+        """Associated data of a report, so that it opens only for this recipe and under this id."""
         return self.recipe_hash + report_id
 
     def url(self, resource: str) -> str:
@@ -99,17 +101,17 @@ class OneServerTask:
         return f"{self.server_url.removesuffix('/')}/recipes/{self.task_id_text}/{resource}"
 
     def seal(self, report_id: bytes, contents: Contents, entropy: Entropy) -> OneServerReport:
-        """A device: one finished report. ``ValueError`` for a token or payload of another size."""
+        """Device: seal one report. ``ValueError`` for a token or payload of another size."""
         token, preimages, payload = contents
         if (len(token), len(payload)) != (TOKEN_SIZE, self.payload_size):
-            raise ValueError(f"a report has a token of {TOKEN_SIZE} bytes and a payload of {self.payload_size}")
+            raise ValueError(f"a report needs a token of {TOKEN_SIZE} bytes and a payload of {self.payload_size}")
         plaintext = token + preimages.r_leader + preimages.r_helper + payload
         config = self.hpke_config
         enc, sealed = hpke.seal(self.suite, config.public_key, self.info, self.aad(report_id), plaintext, entropy)
         return OneServerReport(report_id, HpkeCiphertext(config.id, enc, sealed))
 
     def contents(self, plaintext: bytes) -> Contents:
-        """What an opened report holds. Raises ``DecodeError``."""
+        """Decode the plaintext of a report. Raises ``DecodeError``."""
         reader = Reader(plaintext, "report of one server")
         token, r_leader, r_helper = reader.raw(TOKEN_SIZE), reader.raw(PREIMAGE_SIZE), reader.raw(PREIMAGE_SIZE)
         payload = reader.raw(self.payload_size)
@@ -117,12 +119,12 @@ class OneServerTask:
         return Contents(token, Preimages(r_leader, r_helper), payload)
 
     def report_in(self, body: bytes) -> OneServerReport:
-        """The report that an upload's body is. Raises ``DecodeError``, for one of another size too."""
+        """Decode the report in an upload's body. Raises ``DecodeError``, also for another size."""
         if len(body) != self.report_size:
-            raise DecodeError(f"a report of this recipe has {self.report_size} bytes")
+            raise DecodeError(f"a report of this recipe must have {self.report_size} bytes")
         return OneServerReport.decode(body)
 
 
 def digest_of(body: bytes) -> bytes:
-    """SHA-256 of an encoded report, by which its duplicate is known."""
+    """SHA-256 of an encoded report, by which duplicates are recognised."""
     return hashlib.sha256(body).digest()

@@ -58,8 +58,8 @@ def open_input_share(
 def seal_aggregate_share(
     task: Task, role: Role, collection_job_req: bytes, agg_share: bytes, entropy: Entropy
 ) -> HpkeCiphertext:
-    """Aggregator ``role``: seal its encoded aggregate share to the task's collector. ``collection_job_req``
-    are the bytes that the collector sent."""
+    """Aggregator ``role``: seal its encoded aggregate share to the task's collector. ``collection_job_req`` holds the
+    bytes that the collector sent."""
     info = task.version.aggregate_share_info(role)
     return _seal(task.hpke_config(Role.COLLECTOR), info, task.aad_prefix + collection_job_req, agg_share, entropy)
 
@@ -76,7 +76,7 @@ def open_aggregate_share(
 
 
 def input_share_aad(task: Task, metadata: ReportMetadata, public_share: bytes) -> bytes:
-    """Encoded ``InputShareAad`` of the report, over the cached prefix: what both its shares are sealed with."""
+    """Encoded ``InputShareAad`` of the report, from the cached prefix; both of its shares are sealed with it."""
     writer = Writer().raw(task.aad_prefix)
     metadata.write(writer)
     return writer.opaque(public_share, 4).bytes()

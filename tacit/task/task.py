@@ -45,18 +45,18 @@ def verify_key_of(seed: bytes, task_id: bytes, length: int = VERIFY_KEY_SIZE) ->
     """VDAF verify key of a task from the seed (32 bytes) that only leader and helper share: HKDF-SHA256 with
     taskprov's salt and the task id as info."""
     if len(seed) != VERIFY_KEY_SEED_SIZE or len(task_id) != TASK_ID_SIZE:
-        raise ValueError("a verify key is made from a seed and a task id of 32 bytes each")
+        raise ValueError("the seed and the task id of a verify key must have 32 bytes each")
     return hpke.expand(hpke.extract(_VERIFY_KEY_SALT, seed), task_id, length)
 
 
 def verify_key_confirmation(verify_key: bytes) -> bytes:
-    """Digest (32 bytes) by which both aggregators' opt-ins show that they hold the same verify key."""
+    """Digest (32 bytes) with which both aggregators' opt-ins show that they hold the same verify key."""
     return hashlib.sha256(b"tacit vk confirm" + verify_key).digest()
 
 
 class BatchClose(enum.StrEnum):
-    """When a batch ends: with the task interval, or as soon as it holds B reports. ``ON_QUERY``: when it is asked for
-    and holds B reports, whatever part of the task interval it is; as DAP-18 has it, and no recipe (P13)."""
+    """When a batch ends: with the task interval, or as soon as it holds B reports. ``ON_QUERY``: when it is queried and
+    holds B reports, for whatever part of the task interval; this is in DAP-18 but in no recipe (P13)."""
 
     INTERVAL_END = "interval_end"
     AT_B = "at_B"
@@ -67,16 +67,16 @@ MODE_OF_CLOSE = {
     BatchClose.INTERVAL_END: BatchMode.TIME_INTERVAL,
     BatchClose.AT_B: BatchMode.LEADER_SELECTED,
 }
-"""The mode of a batch that goes with when it ends, for tasks of recipes (P13)."""
+"""The batch mode for each way to close, for tasks of recipes (P13)."""
 
 
 @dataclass(frozen=True)
 class Task:
     """Everything public about one task. Times are in units of ``time_precision`` unless a name says seconds.
 
-    Make one with ``from_configuration``, which checks that this implementation can take part. The verify key
-    is not here: leader and helper alone derive it (``verify_key_of``). An HPKE configuration is ``None`` only in a task
-    without a recipe (``tacit serve interop``), of which no party knows all.
+    Make one with ``from_configuration``, which checks that this implementation can take part. The verify key is not
+    here: only leader and helper derive it (``verify_key_of``). An HPKE configuration is ``None`` only in a task without
+    a recipe (``tacit serve interop``), where no party knows all of them.
     """
 
     task_id: bytes
@@ -95,12 +95,12 @@ class Task:
     aggregator_flips: int = 0
     """Coin flips that each aggregator adds to every number of its aggregate share; 0: none."""
     publishes_share: bool = False
-    """Each aggregator publishes its aggregate share in the log once it was released (a census)."""
+    """Each aggregator publishes its aggregate share in the log after the release (a census)."""
     leader_state_key: bytes | None = None
-    """The ElGamal key (32 bytes, an element of ristretto255) that the Leader's input shares are encrypted to on
-    devices, inside of what HPKE seals; ``None`` where they are not."""
+    """The ElGamal key (32 bytes, an element of ristretto255) to which devices encrypt the Leader's input shares,
+    beneath the HPKE seal; ``None`` where they do not."""
     helper_state_key: bytes | None = None
-    """The Helper's."""
+    """The same for the Helper's input shares."""
 
     @classmethod
     def from_configuration(
@@ -120,7 +120,7 @@ class Task:
         leader_state_key: bytes | None = None,
         helper_state_key: bytes | None = None,
     ) -> Task:
-        """The task of ``configuration``; its recipe hash is the configuration's ``task_info``.
+        """Make the task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
         Raises ``Refusal`` with rule ``task-extension``, ``task-interval``, ``task-vdaf``, ``task-batch``,
         ``task-recipe-hash``, ``task-hpke`` or ``task-state-key``.
@@ -159,12 +159,12 @@ class Task:
 
     @cached_property
     def aad_prefix(self) -> bytes:
-        """Task id and encoded configuration: how every AAD of the task begins."""
+        """Task id and encoded configuration, with which every AAD of the task begins."""
         return self.task_id + self.configuration.encode()
 
     @cached_property
     def task_id_text(self) -> str:
-        """Task id as URLs and problem documents write it."""
+        """The task id as written in URLs and problem documents."""
         return b64url(self.task_id)
 
     @property
@@ -193,7 +193,7 @@ class Task:
         return self.interval.end * self.time_precision
 
     def hpke_config(self, role: Role) -> HpkeConfig:
-        """Configuration that shares for ``role`` are sealed to. The Client has none, and one may be unknown
+        """The configuration to which shares for ``role`` are sealed. The Client has none, and one may be unknown
         (``KeyError``)."""
         found = {
             Role.LEADER: self.leader_hpke_config,
@@ -205,13 +205,13 @@ class Task:
         return found
 
     def state_key(self, role: Role) -> bytes | None:
-        """The key that input shares for ``role`` are encrypted to on devices, if they are; the Collector's and the
-        Client's never are."""
+        """The key to which devices encrypt input shares for ``role``, if they do; always None for the Collector and the
+        Client."""
         return {Role.LEADER: self.leader_state_key, Role.HELPER: self.helper_state_key}.get(role)
 
     def url(self, role: Role, resource: str) -> str:
-        """URL of one of the task's resources at an aggregator. The endpoint's bytes stand in every AAD as they are;
-        here one slash follows them, whether or not they end with it."""
+        """URL of one of the task's resources at an aggregator. The endpoint's bytes are in every AAD unchanged; here
+        exactly one slash follows them, whether or not they end with one."""
         endpoint = {
             Role.LEADER: self.configuration.leader_aggregator_endpoint,
             Role.HELPER: self.configuration.helper_aggregator_endpoint,
@@ -219,15 +219,15 @@ class Task:
         return f"{endpoint.removesuffix('/')}/tasks/{self.task_id_text}/{resource}"
 
     def report_time(self, now: float) -> int:
-        """Time that a report made at ``now`` (POSIX seconds) carries."""
+        """The time in a report made at ``now`` (POSIX seconds)."""
         return int(now // self.time_precision)
 
     def in_interval(self, time: int) -> bool:
-        """Is ``time`` inside the task interval?"""
+        """Whether ``time`` is inside the task interval."""
         return self.interval.contains(time)
 
     def too_early(self, time: int, now: float, leeway: float = CLOCK_LEEWAY) -> bool:
-        """Is ``time`` further ahead of ``now`` (POSIX seconds) than clocks may differ?"""
+        """Whether ``time`` is further ahead of ``now`` (POSIX seconds) than clocks may differ."""
         return time * self.time_precision > now + leeway
 
 
@@ -239,15 +239,16 @@ def _check_hpke(*configs: HpkeConfig) -> None:
 
 
 def _vdaf_with(configuration: TaskConfiguration, leader: bytes | None, helper: bytes | None) -> Prio3[Any]:
-    """The task's VDAF. Both aggregators have a state key of their own, or none; and shares that were encrypted on
-    devices are cells, each proved on its own, because proofs of anything else are made when all of it is known."""
+    """The task's VDAF. Either both aggregators have different state keys, or neither has one. Shares encrypted on
+    devices require a VDAF whose cells are each proved separately, because other proofs need the whole measurement at
+    once."""
     vdaf = vdaf_of(configuration)
     if leader is None and helper is None:
         return vdaf
     if leader is None or helper is None or leader == helper:
         raise Refusal("task-state-key", "leader and helper each need a state key of their own")
     if not isinstance(vdaf, Prio3CountVec):
-        raise Refusal("task-state-key", "state keys go with Prio3CountVec alone")
+        raise Refusal("task-state-key", "state keys require Prio3CountVec")
     return vdaf
 
 
@@ -257,12 +258,12 @@ def _check_batch(configuration: TaskConfiguration, batch_close: BatchClose) -> N
     if configuration.batch_mode is not MODE_OF_CLOSE.get(batch_close):
         raise Refusal("task-batch", f"batch close {batch_close} does not go with the batch mode")
     if configuration.time_precision < 1 or configuration.min_batch_size < 1:
-        raise Refusal("task-batch", "time precision and minimum batch size are at least 1")
+        raise Refusal("task-batch", "time precision and minimum batch size must be at least 1")
 
 
 def interval_of(configuration: TaskConfiguration) -> Interval | None:
-    """The task interval, if there is one; raises ``Refusal`` for extensions that we do not know, as the draft demands
-    of every party (``task-extension``), and for a malformed interval (``task-interval``)."""
+    """The task interval, if there is one; raises ``Refusal`` for an unknown extension, as the draft requires of every
+    party (``task-extension``), and for a malformed interval (``task-interval``)."""
     found: Interval | None = None
     for extension in configuration.extensions:
         if extension.extension_type != TaskExtensionType.TASK_INTERVAL:

@@ -1,7 +1,7 @@
-"""RFC 8785 JSON as the log uses it: one spelling per document, integers and strings, no floats.
+"""RFC 8785 JSON as the log uses it: exactly one encoding per document, integers and strings, no floats.
 
-``parse`` refuses what JSON readers usually let pass: duplicate members, floats, big integers, a byte-order
-mark, and every spelling other than the canonical one. Errors are one line and name the member.
+``parse_json`` refuses what JSON readers usually accept: duplicate members, floats, big integers, a byte-order mark;
+``parse_canonical`` also refuses every encoding other than the canonical one. Errors are one line and name the member.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parse_json(data: bytes, what: str) -> Any:
 
 
 def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
-    """JSON object whose canonical spelling is ``data`` itself. Raises DecodeError naming ``what``."""
+    """JSON object whose canonical encoding is ``data`` itself. Raises DecodeError naming ``what``."""
     value = parse_json(data, what)
     if not isinstance(value, dict):
         raise DecodeError(f"{what}: not a JSON object")
@@ -61,7 +61,7 @@ def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
 
 
 def validated(model: type[M], value: Any, what: str) -> M:
-    """``value`` as a frozen model. Raises DecodeError, one line that names the first wrong member."""
+    """Validate ``value`` as a frozen model. Raises DecodeError with one line that names the first wrong member."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -72,5 +72,5 @@ def validated(model: type[M], value: Any, what: str) -> M:
 
 
 def shown(name: str) -> str:
-    """A member's name, or a value, fit for a one-line message."""
+    """A member's name, or a value, in a form suitable for a one-line message."""
     return "".join(char if char.isprintable() else "?" for char in name[:64])

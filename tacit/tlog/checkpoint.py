@@ -1,8 +1,8 @@
 """Checkpoints: a tree's origin, size and root as a C2SP signed note.
 
-A note is text, a blank line, and signature lines; a line names a key and carries its 4-byte id before the
-signature. Ed25519 signatures (type 0x01) are made and checked here; lines of other keys (witnesses) are
-parsed and kept, and ``LogPolicy`` is the one place that says whose lines must be there.
+A note is text, a blank line, and signature lines; a line names a key and carries its 4-byte id before the signature.
+Ed25519 signatures (type 0x01) are made and checked here; lines of other keys (witnesses) are parsed and kept.
+``LogPolicy`` alone defines whose lines are required.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def base64_text(data: bytes) -> str:
 
 
 def unbase64(text: str, what: str) -> bytes:
-    """Strict inverse of ``base64_text``: one spelling per value. Raises DecodeError naming ``what``."""
+    """Strict inverse of ``base64_text``: one encoding per value. Raises DecodeError naming ``what``."""
     try:
         data = base64.b64decode(text.encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
@@ -58,7 +58,7 @@ class NoteKey:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise DecodeError("a note key's name has no spaces and no plus")
+            raise DecodeError("a note key's name must not contain spaces or a plus")
         checked_public_key(self.public)
 
     @property
@@ -73,7 +73,7 @@ class NoteKey:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Inverse of ``encode``; the id must fit the key. Raises DecodeError."""
+        """Inverse of ``encode``; the id must match the key. Raises DecodeError."""
         name, _, rest = text.strip().partition("+")
         key_id, _, encoded = rest.partition("+")
         raw = unbase64(encoded, "note key")
@@ -140,10 +140,11 @@ class Note:
         return cls(text + "\n", tuple(NoteSignature.parse(line) for line in lines))
 
     def verify(self, key: NoteKey) -> None:
-        """Check that ``key`` signed: every line of it verifies and there is one. Raises CryptoError."""
+        """Check that ``key`` signed the note: there is at least one line of this key, and every such line verifies.
+        Raises CryptoError."""
         lines = [item for item in self.signatures if item.name == key.name and item.key_id == key.key_id]
         if not lines:
-            raise CryptoError("note is not signed by the key that it must be signed by")
+            raise CryptoError("note is not signed by the required key")
         for item in lines:
             verify(key.public, item.signature, self.text.encode())
 
@@ -182,17 +183,17 @@ def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> bytes:
 
 
 class Witnessing(Protocol):
-    """What a reader wants of the witnesses of a log (``tacit.tlog.cosignature.Quorum``)."""
+    """What a reader requires of the witnesses of a log (``tacit.tlog.cosignature.Quorum``)."""
 
     def require(self, note: Note) -> None:
-        """Raises CryptoError unless the witnesses' lines under ``note`` suffice."""
+        """Raise CryptoError unless the witnesses' lines under ``note`` suffice."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogPolicy:
-    """Whose signatures make a checkpoint acceptable: the log's own, and those that ``witnesses`` wants beside it (None:
-    no other). The log's name is its origin."""
+    """Whose signatures make a checkpoint acceptable: the log's own, and those that ``witnesses`` requires in addition
+    (None: no others). The log's name is its origin."""
 
     log_key: NoteKey
     witnesses: Witnessing | None = None
@@ -203,13 +204,13 @@ class LogPolicy:
         return self.log_key.name
 
     def open(self, note: bytes) -> Checkpoint:
-        """The checkpoint in ``note``, which the log signed; witnesses are the matter of ``require_witnesses``. Raises
-        DecodeError (malformed) or CryptoError (wrong log or signature)."""
+        """The checkpoint in ``note``, verified to be signed by the log; witnesses are checked by ``require_witnesses``.
+        Raises DecodeError (malformed) or CryptoError (wrong log or signature)."""
         parsed = Note.decode(note)
         parsed.verify(self.log_key)
         checkpoint = Checkpoint.parse(parsed.text)
         if checkpoint.origin != self.origin:
-            raise CryptoError("checkpoint is of another log")
+            raise CryptoError("checkpoint belongs to another log")
         return checkpoint
 
     def require_witnesses(self, note: bytes) -> None:

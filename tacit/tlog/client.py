@@ -1,8 +1,8 @@
-"""The reader's side of the log: what a device, an aggregator or a monitor believes, and why.
+"""The reader's side of the log: what a device, an aggregator or a monitor accepts, and why.
 
-``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before
-acting on what it returned. It refuses rollback, and a log that shows two histories, or two leaves where it may hold
-one (``tacit.tlog.once``), is never trusted again: that failure is sticky and keeps the evidence.
+``LogView`` holds one pinned key and the last checkpoint it accepted; its owner persists ``state`` before acting on what
+it returned. It refuses rollback, and a log that shows two histories, or two leaves where it may hold one
+(``tacit.tlog.once``), is never trusted again: that failure is sticky and keeps the evidence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_
 from tacit.tlog.once import signers_claims_of
 
 MAX_PROOF = 64
-"""Hashes of an audit path."""
+"""Most hashes of an audit path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class BundleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A checkpoint, the proof that it extends the one that its reader knows, and entries with their proofs. How these
-    come to the reader: ``tacit.tlog.pages``."""
+    """A checkpoint, the proof that it extends the one that its reader knows, and entries with their proofs.
+    ``tacit.tlog.pages`` transfers them to the reader."""
 
     checkpoint: bytes
     consistency: tuple[bytes, ...]
@@ -86,7 +86,7 @@ class VerifiedEntry:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An entry that is in the log and should not be: the rule that it breaks, and how."""
+    """An entry that is in the log but should not be: the rule that it breaks, and how."""
 
     index: int
     rule: str
@@ -98,7 +98,7 @@ class LeftOut:
 
 class LogView:
     """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
-    ``log-rollback``, ``log-checkpoint``, ``log-inclusion``; single leaves are left out as ``leaf-malformed`` or
+    ``log-rollback``, ``log-checkpoint``, ``log-inclusion``; invalid single leaves are left out as ``leaf-malformed`` or
     ``leaf-signature``."""
 
     def __init__(self, policy: LogPolicy, state: LogState | None = None) -> None:
@@ -108,24 +108,24 @@ class LogView:
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """The leaves of the last accepted bundle that are in the log and should not be."""
+        """The leaves of the last accepted bundle that are in the log but should not be."""
         return self._left_out
 
     @property
     def state(self) -> LogState:
-        """What to persist; changes with every accepted checkpoint and with a sticky failure."""
+        """The state to persist; changes with every accepted checkpoint and with a sticky failure."""
         return self._state
 
     def opened(self, note: bytes) -> Checkpoint:
-        """The checkpoint in ``note``, which the policy accepts and which has yet to be proved to extend the last one.
-        Raises Refusal, also where the log is not trusted any more. Two roots for one size are the log's own doing,
-        whether a witness cosigned the second or not."""
+        """The checkpoint in ``note``, which the policy accepts; that it extends the last one is not proved yet. Raises
+        Refusal, also where the log is not trusted any more. Two roots for one size are the log's own fault, whether a
+        witness cosigned the second or not."""
         self._check_not_failed()
         known = self._state
         try:
             checkpoint = self._policy.open(note)
             if checkpoint.size == known.size and checkpoint.root != known.root:
-                self._fail("log-split-view", f"the log signed two roots for size {checkpoint.size}", note)
+                self._fail("log-split-view", f"the log signed two different roots for size {checkpoint.size}", note)
             self._policy.require_witnesses(note)
         except (DecodeError, CryptoError) as error:
             raise Refusal("log-checkpoint", str(error)) from error
@@ -136,7 +136,7 @@ class LogView:
         checkpoint = self.opened(note)
         known = self._state
         if checkpoint.size < known.size:
-            raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, it had {known.size}")
+            raise Refusal("log-rollback", f"the log shows {checkpoint.size} entries, but it had {known.size} before")
         try:
             verify_consistency(known.size, known.root, checkpoint.size, checkpoint.root, consistency)
         except CryptoError as error:
@@ -146,12 +146,15 @@ class LogView:
         return checkpoint
 
     def accept(self, bundle: Bundle, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry]:
-        """Advance to the bundle's checkpoint and return its entries, each included and signed by the key that
-        ``keys`` gives; entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are
-        left out: a bundle is the log's own choice of entries, so that no safety can rest on one being there. So are
-        those that are malformed or that their signer did not sign (``left_out``): one of them must not keep this reader
-        from all others. ``known`` are leaves that this reader accepted before: a second one in the place of any is a
-        sticky failure. Raises Refusal."""
+        """Advance to the bundle's checkpoint and return its entries, each included in the tree and signed by the key
+        that ``keys`` gives.
+
+        Entries of signers that ``keys`` does not know, and of kinds that this reader does not know, are left out: a
+        bundle is the log's own choice of entries, so safety cannot depend on the presence of one. Entries that are
+        malformed or that their signer did not sign are left out too (``left_out``): one of them must not keep this
+        reader from all others. ``known`` are leaves that this reader accepted before: a second leaf in the place of any
+        is a sticky failure. Raises Refusal.
+        """
         checkpoint = self.advance(bundle.checkpoint, bundle.consistency)
         read: list[tuple[int, SignedLeaf]] = []
         malformed: list[LeftOut] = []
@@ -167,7 +170,7 @@ class LogView:
         return entries
 
     def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
-        """Refuse for good a log that holds two leaves, both signed, where it may hold one."""
+        """Refuse permanently a log that holds two leaves, both signed, where it may hold one."""
         held: dict[str, SignedLeaf] = {}
         for leaf in leaves:
             for claim in signers_claims_of(leaf):
@@ -188,8 +191,8 @@ class LogView:
 
 
 def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> list[VerifiedEntry]:
-    """The leaves at ``indices``, each signed by the key that ``keys`` gives; leaves of signers that ``keys`` does not
-    know are left out. For readers of a whole log, in which there is to be no other. Raises ``Refusal``
+    """Return the leaves at ``indices``, each verified with the key that ``keys`` gives; leaves of signers that ``keys``
+    does not know are left out. For readers of a whole log, which must not contain any other leaf. Raises ``Refusal``
     (``leaf-signature``)."""
     found, forged = _verified(indices, leaves, keys)
     for one in forged:
@@ -200,7 +203,7 @@ def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: L
 def _verified(
     indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys
 ) -> tuple[list[VerifiedEntry], list[LeftOut]]:
-    """The leaves that the key which ``keys`` gives has signed, and those that it has not."""
+    """The leaves that verify with the key that ``keys`` gives, and those that do not."""
     found, forged = [], []
     for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
         if public is None:
@@ -215,7 +218,7 @@ def _verified(
 
 
 def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:
-    """The entry's leaf, which is in the tree; None where it is of a kind that this reader does not know."""
+    """The entry's leaf, verified to be in the tree; None where it is of a kind that this reader does not know."""
     try:
         verify_inclusion(leaf_hash(entry.leaf), entry.index, checkpoint.size, entry.inclusion, checkpoint.root)
     except CryptoError as error:

@@ -1,8 +1,8 @@
 """Cosignatures of witnesses (C2SP tlog-cosignature, v1): who has seen a checkpoint, and when.
 
-A witness signs the checkpoint's text behind a header with its own time, so that a reader learns two things: that
-the witness holds this tree to be the only one of its log, and that it did so not long ago. ``Quorum`` is the one place
-that says how many such signatures a reader wants.
+A witness signs the checkpoint's text after a header with its own time, so a reader learns two things: that the witness
+considers this tree the only one of its log, and that it did so recently. ``Quorum`` alone defines how many such
+signatures a reader requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey, NoteSignature
 
 MAX_SKEW_SECONDS = 300
-"""How far ahead of the reader's clock a witness may be. A cosignature of the far future would never grow old."""
+"""How many seconds a witness may be ahead of the reader's clock. A cosignature from the far future would never
+expire."""
 _TIME = struct.Struct(">Q")
 _SIZE = _TIME.size + SIGNATURE_SIZE
 
@@ -32,7 +33,7 @@ def cosign(text: str, name: str, key: SigningKey, timestamp: int) -> NoteSignatu
 
 
 def cosigned_at(text: str, line: NoteSignature, key: NoteKey) -> int:
-    """When the witness with ``key`` made ``line`` under ``text`` (POSIX seconds). Raises CryptoError."""
+    """The time at which the witness with ``key`` made ``line`` under ``text`` (POSIX seconds). Raises CryptoError."""
     if key.algorithm != COSIGNATURE or (line.name, line.key_id) != (key.name, key.key_id):
         raise CryptoError("the line is not of this witness")
     if len(line.signature) != _SIZE:
@@ -54,8 +55,8 @@ def witness_key(text: str) -> NoteKey:
 class Quorum:
     """At least ``k`` of ``keys`` must have cosigned a checkpoint within ``max_age_seconds`` of ``now()``.
 
-    Two quorums share a witness only where 2 k > n: with fewer, a log can show each half of the witnesses a history of
-    its own and have both cosigned. Raises ``DecodeError`` for such a quorum, and where one key would count twice.
+    Any two quorums share a witness only where 2 k > n: with fewer, a log can show each half of the witnesses its own
+    history and have both cosigned. Raises ``DecodeError`` for such a quorum, and where one key would count twice.
     """
 
     keys: tuple[NoteKey, ...]
@@ -68,10 +69,10 @@ class Quorum:
         if not self.k <= count < 2 * self.k:
             raise DecodeError(f"k must be more than half of the {count} witnesses and at most all of them")
         if len({key.public for key in self.keys}) != count or len({key.name for key in self.keys}) != count:
-            raise DecodeError("two witnesses have one name or one key")
+            raise DecodeError("two witnesses have the same name or the same key")
 
     def require(self, note: Note) -> None:
-        """Raises CryptoError unless enough witnesses cosigned ``note`` recently."""
+        """Raise CryptoError unless enough witnesses cosigned ``note`` recently."""
         now = self.now()
         times = self.times(note)
         earliest, latest = now - self.max_age_seconds, now + MAX_SKEW_SECONDS
@@ -79,16 +80,16 @@ class Quorum:
         if fresh < self.k:
             found = sum(1 for made in times if made is not None)
             raise CryptoError(
-                f"the checkpoint has {fresh} fresh cosignatures of witnesses ({found} of any age), not {self.k}"
+                f"the checkpoint has {fresh} recent cosignatures of witnesses ({found} of any age), but needs {self.k}"
             )
 
     def times(self, note: Note) -> Sequence[int | None]:
-        """For each witness when it last cosigned ``note``; None: it did not."""
+        """For each witness, when it last cosigned ``note``; None: it did not."""
         return [newest_cosignature(note, key) for key in self.keys]
 
 
 def newest_cosignature(note: Note, key: NoteKey) -> int | None:
-    """When the witness with ``key`` last cosigned ``note``; None: it did not, or no line of it verifies."""
+    """When the witness with ``key`` last cosigned ``note``; None: it did not, or none of its lines verifies."""
     newest = None
     for line in note.signatures:
         try:

@@ -1,9 +1,9 @@
-"""Typed signed leaves: what the log's entries are.
+"""Typed signed leaves: the entries of the log.
 
-An entry is the RFC 8785 JSON of {type, version, body, signer, signature}; the Ed25519 signature covers
-``"tacit leaf v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``), that of a
-series leaf the series (``tacit.recipe.series``); the other bodies are the models below. Which key a signer has is the
-reader's question: see ``LeafKeys``.
+An entry is the RFC 8785 JSON of {type, version, body, signer, signature}; the Ed25519 signature covers ``"tacit leaf
+v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``), that of a series leaf
+the series (``tacit.recipe.series``); the other bodies are the models below. The reader determines a signer's key: see
+``LeafKeys``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_ROTATION_SECONDS = 366 * 86400
 
 
 class UnknownLeafError(DecodeError):
-    """A leaf of a type or version that came after this reader: it may be left out, never acted on."""
+    """A leaf of a type or version newer than this reader: it may be left out, but never acted on."""
 
 
 class LeafType(enum.StrEnum):
@@ -58,7 +58,7 @@ def _base64_of(length: int | None) -> Any:
 
 
 def _described(pattern: str) -> Any:
-    """What a JSON Schema says of the text; ``_base64_of`` checks it."""
+    """The pattern for the JSON Schema; ``_base64_of`` checks the text itself."""
     return Field(json_schema_extra={"contentEncoding": "base64url", "pattern": pattern})
 
 
@@ -74,7 +74,7 @@ Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
 """Operator, issuer or gateway name."""
 Role = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
-"""What a party does in a recipe, such as ``leader``."""
+"""A party's role in a recipe, such as ``leader``."""
 
 
 class Body(BaseModel):
@@ -88,8 +88,8 @@ class Body(BaseModel):
 
 
 class OptIn(Body):
-    """A party that the recipe's model asks for, such as leader and helper, takes part (P5). Two aggregators of one task
-    confirm its verify key by ``seed_id`` and ``verify_key_confirmation``."""
+    """The statement that a party required by the recipe's model, such as leader and helper, takes part (P5). Two
+    aggregators of one task confirm its verify key by ``seed_id`` and ``verify_key_confirmation``."""
 
     recipe_hash: Hash
     task_id: Hash
@@ -100,12 +100,12 @@ class OptIn(Body):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse one of the two without the other."""
         if (self.seed_id is None) != (self.verify_key_confirmation is None):
-            raise ValueError("seed_id and verify_key_confirmation belong together")
+            raise ValueError("seed_id and verify_key_confirmation must be given together")
 
 
 class Void(Body):
-    """An aggregator has closed a recipe's task for good without a release (P22). A recipe is void once leader and
-    helper have both said so."""
+    """The statement that an aggregator has closed a recipe's task for good without a release (P22). A recipe is void
+    once leader and helper have both published one."""
 
     recipe_hash: Hash
     task_id: Hash
@@ -145,7 +145,7 @@ class IssuerDirectory(Body):
         if any(later <= earlier for earlier, later in itertools.pairwise(slots)):
             raise ValueError("slots must be strictly increasing")
         if len({key.token_key for key in self.keys}) != len(self.keys):
-            raise ValueError("two slots have one key")
+            raise ValueError("two slots have the same key")
 
     @property
     def start(self) -> int:
@@ -167,8 +167,8 @@ class IssuerDirectory(Body):
 
 class OhttpConfig(Body):
     """A gateway's key set of one period (P3): the OHTTP key configurations (RFC 9458 section 3) that are active in it
-    and that were active in the period before. Period p begins with POSIX second p * rotation_seconds. A log holds one
-    key set per (gateway, period), so that nobody can be given a key of his own."""
+    and that were active in the period before. Period p begins at POSIX second p * rotation_seconds. A log holds one key
+    set per (gateway, period), so that no client can be given a key of its own."""
 
     gateway: Name
     period: Count
@@ -177,7 +177,7 @@ class OhttpConfig(Body):
     previous: Blob | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a key that is both."""
+        """Refuse a key that is both active and previous."""
         if self.active == self.previous:
             raise ValueError("the active key and the previous one are the same")
 
@@ -188,7 +188,7 @@ class OhttpConfig(Body):
 
     @property
     def end(self) -> int:
-        """POSIX second in which nobody uses the set any more: the end of the period after."""
+        """POSIX second from which the set is no longer used: the end of the following period."""
         return (self.period + 2) * self.rotation_seconds
 
     def usable(self, now: float) -> bool:
@@ -201,7 +201,7 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True, slots=True)
 class SignedLeaf:
-    """An entry taken apart. ``body`` is plain JSON; ``body_as`` gives its model."""
+    """A decoded entry. ``body`` is plain JSON; ``body_as`` gives its model."""
 
     type: LeafType
     body: Mapping[str, Any]
@@ -223,14 +223,17 @@ class SignedLeaf:
 
     @staticmethod
     def decode(data: bytes) -> SignedLeaf:
-        """Strict inverse of ``encode``. Raises DecodeError, ``UnknownLeafError`` where a later reader may know more;
-        the signature is checked by ``verify``."""
+        """Strict inverse of ``encode``. Raises DecodeError, or ``UnknownLeafError`` where a later reader may understand
+        the leaf; the signature is checked by ``verify``."""
         if len(data) > MAX_ENTRY_SIZE:
-            raise DecodeError(f"leaf has {len(data)} bytes; at most {MAX_ENTRY_SIZE} fit an entry")
+            raise DecodeError(f"leaf has {len(data)} bytes, but an entry holds at most {MAX_ENTRY_SIZE}")
         return _decoded(data)
 
     def body_as(self, model: builtins.type[B]) -> B:
         """The body as ``model``. Raises DecodeError."""
+        if self._body_bytes:
+            found: B = _body_of(model, self.type, self._body_bytes)  # type: ignore[assignment]
+            return found
         return validated(model, dict(self.body), self.type.value)
 
     def body_bytes(self) -> bytes:
@@ -244,7 +247,7 @@ class SignedLeaf:
 
 @lru_cache(maxsize=LEAVES_KEPT)
 def _decoded(data: bytes) -> SignedLeaf:
-    """The leaf in ``data``: a pure function of bytes that every reader of a log asks for again at each fetch."""
+    """The leaf in ``data``; cached, because readers of a log decode the same bytes at each fetch."""
     content = parse_canonical(data, "leaf")
     _check_known(content.get("type"), content.get("version"))
     envelope = validated(Envelope, content, "leaf")
@@ -255,6 +258,12 @@ def _decoded(data: bytes) -> SignedLeaf:
         unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
         canonical_bytes(envelope.body),
     )
+
+
+@lru_cache(maxsize=LEAVES_KEPT)
+def _body_of(model: type[Body], leaf_type: LeafType, body: bytes) -> Body:
+    """The model of these canonical bytes: frozen, and a pure function of them, asked for again at each fetch."""
+    return validated(model, parse_canonical(body, leaf_type.value), leaf_type.value)
 
 
 def _check_known(leaf_type: object, version: object) -> None:
@@ -286,7 +295,7 @@ def sign_leaf(leaf_type: LeafType, body: Mapping[str, Any] | Body, signer: str, 
 
 
 class LeafKeys(Protocol):
-    """Whose key each leaf must be signed with."""
+    """Determines the key with which each leaf must be signed."""
 
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> Sequence[bytes | None]:
         """For each leaf the 32-byte Ed25519 key of its signer in that role; None: the signer has no such role

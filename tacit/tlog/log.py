@@ -1,7 +1,7 @@
 """The append-only tree, without its storage: what an append adds, and a tree in memory.
 
-A store keeps two things: entries by index and hashes of perfect subtrees by (level, index). ``append`` says
-which rows a new entry adds; a store writes them, with the new size, in one transaction.
+A store keeps two things: entries by index and hashes of perfect subtrees by (level, index). ``nodes_of_append`` returns
+the rows that a new entry adds; a store writes them, with the new size, in one transaction.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def nodes_for_append(size: int) -> list[tuple[int, int]]:
 
 
 def reads_of(compute: Callable[[NodeReader], object]) -> set[tuple[int, int]]:
-    """The (level, index) of every node that ``compute`` reads. A proof's reads depend on sizes and not on
-    hashes, so a store finds out first what to fetch, and then computes."""
+    """The (level, index) of every node that ``compute`` reads. The reads of a proof depend on sizes only, not on
+    hashes, so a store first determines what to fetch, and then computes."""
     wanted: set[tuple[int, int]] = set()
 
     def note(level: int, index: int) -> bytes:
@@ -54,7 +54,7 @@ def reads_of(compute: Callable[[NodeReader], object]) -> set[tuple[int, int]]:
 
 
 class Tree(Protocol):
-    """A whole tree with its entries, wherever it is held."""
+    """A whole tree with its entries, wherever it is stored."""
 
     @property
     def size(self) -> int:
@@ -67,7 +67,7 @@ class Tree(Protocol):
         ...
 
     def read(self, level: int, index: int, /) -> bytes:
-        """Hash of a perfect subtree that the tree has."""
+        """Hash of a perfect subtree that is in the tree."""
         ...
 
     def root(self, size: int | None = None) -> bytes:
@@ -98,7 +98,7 @@ class MemoryTree:
         return len(self.entries)
 
     def read(self, level: int, index: int) -> bytes:
-        """Hash of a perfect subtree that the tree has."""
+        """Hash of a perfect subtree that is in the tree."""
         return self._nodes[level, index]
 
     def root(self, size: int | None = None) -> bytes:

@@ -112,8 +112,7 @@ def _check_sizes(hashes: Sequence[bytes]) -> None:
 
 
 def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes:
-    """Root that the audit path leads to; ``leaf`` is a leaf hash. CryptoError if the path has the wrong
-    shape."""
+    """The root to which the audit path leads; ``leaf`` is a leaf hash. CryptoError if the path has the wrong shape."""
     if not 0 <= index < size:
         raise CryptoError("inclusion proof for a leaf outside the tree")
     _check_sizes([leaf, *path])
@@ -179,6 +178,6 @@ def _verify_trivial(old: int, old_root: bytes, new: int, new_root: bytes, proof:
     if proof:
         raise CryptoError("consistency proof is too long")
     if old == 0 and old_root != EMPTY_ROOT:
-        raise CryptoError("the empty tree has another root")
+        raise CryptoError("this is not the root of the empty tree")
     if old == new and old_root != new_root:
-        raise CryptoError("two roots for one tree size")
+        raise CryptoError("two different roots for one tree size")

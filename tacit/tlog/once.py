@@ -1,8 +1,8 @@
 """What one log must never hold twice (P3, P8, P26): the first leaf wins, every party refuses the second.
 
-``claims_of`` names what a leaf takes for itself. Two leaves of one log with a claim in common are evidence that the
-log, or one of its signers, shows different things to different readers. It reads plain members and not the models, so
-that a leaf of a later version, or one that this reader could not decode, still counts for what it takes.
+``claims_of`` returns what a leaf claims exclusively. Two leaves of one log with a claim in common are evidence that the
+log, or one of its signers, shows different things to different readers. This module reads plain members and not the
+models, so that a leaf of a later version, or one that this reader could not decode, still counts with its claims.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tacit.tlog.canonical import parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
 MAX_CLAIM = 1024
-"""Bytes of the longest claim: names have at most 253, hashes 43."""
+"""Most bytes of a claim: names have at most 253, hashes 43."""
 
 _NAMES: Mapping[LeafType, Mapping[str, tuple[str, ...]]] = {
     LeafType.RECIPE: {
@@ -35,19 +35,19 @@ _SIGNERS = frozenset({LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG})
 
 
 def signers_claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
-    """Those claims of ``leaf`` that its signer can make once in all its time, whatever else the log holds: two leaves
-    with different bodies prove that the signer shows different keys to different readers."""
+    """The claims of ``leaf`` that its signer may make only once, in any log: two leaves with different bodies prove
+    that the signer shows different keys to different readers."""
     return claims_of(leaf) if leaf.type in _SIGNERS else ()
 
 
 def claims_of(leaf: SignedLeaf) -> tuple[str, ...]:
-    """What ``leaf`` takes for itself, as texts like ``slot issuer.example 19000 3``; a claim of which a member is
-    missing or is no name or number is none."""
+    """What ``leaf`` claims exclusively, as texts like ``slot issuer.example 19000 3``; a claim with a member that is
+    missing, or is not a name or number, is ignored."""
     return _claims(leaf.type, leaf.body)
 
 
 def claims_in(entry: bytes) -> tuple[str, ...]:
-    """What an entry of the log takes for itself, of whatever version it is and whoever signed it."""
+    """What an entry of the log claims exclusively, whatever its version and signer."""
     try:
         content = parse_canonical(entry, "leaf")
     except DecodeError:
@@ -70,7 +70,8 @@ def _claims(leaf_type: LeafType, body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _member(body: Mapping[str, Any], path: str) -> str | None:
-    """The name or number at ``path``: a text has no space in it, so that no two lists of members read alike."""
+    """The name or number at ``path``; texts must not contain spaces, so that different lists of members never give the
+    same claim."""
     value: Any = body
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

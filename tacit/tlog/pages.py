@@ -1,9 +1,9 @@
 """What a log answers to readers, in pieces that are the same for everybody: a head, pages, and hashes.
 
-The **head** is the newest checkpoint with the SHA-256 digests of the pages that hold the live entries; a **page** is
-content under its digest and never changes; the **hashes** of (size, block) are what a reader whose last tree ends in
-that block of 256 leaves needs to make its consistency proof itself. So no request names the tree that a reader saw
-last, and every reader of one tree asks for the same things. Each piece fits the largest size class.
+The **head** is the newest checkpoint with the SHA-256 digests of the pages that hold the live entries. A **page** is
+content under its digest and never changes. The **hashes** of (size, block) are what a reader whose last tree ends in
+that block of 256 leaves needs to compute its consistency proof itself. So no request names the tree that a reader saw
+last, and every reader of one tree makes the same requests. Each piece fits the largest size class.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from tacit.tlog.merkle import HASH_SIZE, NodeReader, node_hash, prove_consistenc
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
 PAGE_SIZE = 240 << 10
-"""Bytes of a page: with its encapsulation it fits the size class of 256 KiB."""
+"""Most bytes of a page: with its encapsulation it fits the size class of 256 KiB."""
 MAX_PAGES = 96
 BLOCK = 256
-"""Leaves of a block; a reader that was away for longer than the last one or two names the one it stopped in."""
+"""Leaves in a block. A reader that was away for longer than the last one or two blocks names the one in which it
+stopped."""
 ATTEMPTS = 4
 _PAGE_OVERHEAD = 16
 _ENTRY_OVERHEAD = 64
 _HASH_TEXT = 46
 PROOF_RESERVE = 26
-"""Hashes that a page keeps room for with each entry: a log of 2^26 entries."""
+"""Number of hashes for which a page reserves room with each entry: enough for a log of 2^26 entries."""
 
 
 def entry_room(leaf_size: int) -> int:
-    """Bytes that an entry with a leaf of ``leaf_size`` bytes takes in a page, at most."""
+    """Most bytes that an entry with a leaf of ``leaf_size`` bytes takes in a page."""
     return (leaf_size + 2) // 3 * 4 + PROOF_RESERVE * _HASH_TEXT + _ENTRY_OVERHEAD
 
 
 CAPACITY = MAX_PAGES * (PAGE_SIZE - _PAGE_OVERHEAD - entry_room(MAX_ENTRY_SIZE))
-"""``entry_room`` of all live entries together, at most: however they fall, they fill no more than ``MAX_PAGES``."""
+"""Largest sum of ``entry_room`` over all live entries: however they are distributed, they fill no more than
+``MAX_PAGES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class PageBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class KeySets:
-    """The gateways' live key sets with their proofs under one checkpoint: what a relay serves to devices that have no
-    key to ask the log with (P3)."""
+    """The gateways' live key sets with their proofs under one checkpoint: a relay serves them to devices that do not
+    have a key yet with which to query the log (P3)."""
 
     checkpoint: bytes
     entries: tuple[BundleEntry, ...]
@@ -134,7 +136,7 @@ def _encoded(entry: BundleEntry) -> bytes:
 
 
 def encode_pages(entries: Iterable[BundleEntry]) -> list[bytes]:
-    """The entries, in the order of the log, on as few pages as they fill one after another."""
+    """Distribute the entries, in the order of the log, over as few pages as they fill one after another."""
     pages: list[bytes] = []
     held: list[bytes] = []
     size = _PAGE_OVERHEAD
@@ -164,15 +166,15 @@ def _parsed(data: bytes, what: str) -> object:
 
 
 def block_of(known: int, size: int) -> int:
-    """The block whose hashes a reader of ``known`` entries needs for a tree of ``size``: the last one but one, which
-    everybody asks for, or, for a reader that stopped before it, its own."""
+    """The block whose hashes a reader of ``known`` entries needs for a tree of ``size``: the last but one, which all
+    readers request, or, for a reader that stopped before it, its own."""
     return min(known // BLOCK, max(0, (size - 1) // BLOCK - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """Hashes of the tree of ``size`` leaves: of the leaves from ``start`` on, two blocks of them or to the end, and
-    those of further perfect subtrees that a proof from any size in there takes."""
+    """Hashes of the tree of ``size`` leaves: those of the leaves from ``start`` on, for two blocks or to the end, and
+    those of further perfect subtrees that a proof from any size in that range needs."""
 
     size: int
     start: int
@@ -225,8 +227,8 @@ class Hashes:
         return cls(wire.size, wire.start, parts, nodes)
 
     def prove(self, known: int) -> tuple[bytes, ...]:
-        """The proof that this tree extends the one of ``known`` entries. Raises DecodeError where a hash for it is not
-        here; the proof itself is for the reader to verify."""
+        """Compute the proof that this tree extends the one of ``known`` entries. Raises DecodeError where a hash for it
+        is missing here; the reader must verify the proof itself."""
         further = {(level, index): item for level, index, item in self.nodes}
 
         def read(level: int, index: int) -> bytes:
@@ -235,12 +237,12 @@ class Hashes:
             if level:
                 return node_hash(read(level - 1, 2 * index), read(level - 1, 2 * index + 1))
             if not 0 <= index - self.start < len(self.leaves):
-                raise DecodeError("hashes: one that the proof needs is missing")
+                raise DecodeError("hashes: a hash that the proof needs is missing")
             return self.leaves[index - self.start]
 
         wanted = reads_of(lambda note: prove_consistency(note, known, self.size))
         if any(level > BLOCK.bit_length() and (level, index) not in further for level, index in wanted):
-            raise DecodeError("hashes: one that the proof needs is missing")
+            raise DecodeError("hashes: a hash that the proof needs is missing")
         return tuple(prove_consistency(read, known, self.size))
 
 
@@ -258,12 +260,13 @@ class HashesBody(Body):
 
 
 Get = Callable[[str], Awaitable[bytes | None]]
-"""Content of a path of the log, at most a page; None where the log has none (404). Raises ``TransportError``."""
+"""Fetches the content of a path of the log, at most a page; None where the log has none (404). Raises
+``TransportError``."""
 
 
 async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
-    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, made from its hashes. Raises
-    ``TransportError`` where the log does not give them, ``DecodeError``."""
+    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, computed from the log's hashes.
+    Raises ``TransportError`` where the log does not deliver them, and ``DecodeError``."""
     if not 0 < known < size:
         return ()
     content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
@@ -271,22 +274,23 @@ async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
         raise TransportError("the log has no hashes of its tree")
     hashes = Hashes.decode(content)
     if hashes.size != size:
-        raise DecodeError("hashes: of another tree")
+        raise DecodeError("hashes: they belong to another tree")
     return hashes.prove(known)
 
 
 class PagedReader:
-    """Reads one log's answers for one ``LogView``; knows which it accepted last, so as not to fetch them again."""
+    """Reads one log's answers for one ``LogView``; remembers which it accepted last, so as not to fetch them again."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
         self._accepted: tuple[Checkpoint, tuple[bytes, ...], LogState] | None = None
 
     async def read(self, view: LogView, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry] | None:
-        """The live entries, verified by ``view`` (see ``LogView.accept``); None: they are those that were read last.
+        """The live entries, verified by ``view`` (see ``LogView.accept``); None: they are the same as at the last
+        reading.
 
-        A log that grows while its pages are read is read again from its head. Raises ``TransportError`` where it does
-        so at every attempt or leaves a piece out, ``DecodeError``, and the refusals of ``LogView``.
+        If the log grows while its pages are read, reading starts again from the head. Raises ``TransportError`` where
+        that happens at every attempt or a piece is missing, ``DecodeError``, and the refusals of ``LogView``.
         """
         for _ in range(ATTEMPTS):
             content = await self._get("/v1/bundle")
@@ -304,24 +308,24 @@ class PagedReader:
             found = view.accept(Bundle(head.checkpoint, proof, tuple(entries)), keys, known)
             self._accepted = (checkpoint, head.pages, view.state)
             return found
-        raise TransportError("the log changed each time that its pages were read")
+        raise TransportError("the log changed each time while its pages were read")
 
     async def _consistency(self, known: int, size: int) -> tuple[bytes, ...]:
-        """``consistency``; a reader that needs no proof, since it is new or knows this tree, asks for the hashes that
-        everybody asks for all the same, so as not to tell that."""
+        """As ``consistency``; a reader that needs no proof, because it is new or knows this tree, still requests the
+        hashes that everybody requests, so as not to reveal that."""
         if size and not 0 < known < size:
             await self._get(f"/v1/hashes/{size}/{block_of(size, size)}")
         return await consistency(self._get, known, size)
 
     async def _entries(self, head: Head) -> list[BundleEntry] | None:
-        """The entries on all pages; None: the log keeps one of the pages no more."""
+        """The entries on all pages; None: the log no longer has one of the pages."""
         found: list[BundleEntry] = []
         for digest in head.pages:
             page = await self._get(f"/v1/bundle/{b64url(digest)}")
             if page is None:
                 return None
             if hashlib.sha256(page).digest() != digest:
-                raise DecodeError("page: it is not the one that was asked for")
+                raise DecodeError("page: it is not the one that was requested")
             found += decode_page(page)
         if any(later.index <= earlier.index for earlier, later in itertools.pairwise(found)):
             raise DecodeError("pages: entries are not in the order of the log")

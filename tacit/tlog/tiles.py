@@ -28,7 +28,7 @@ _PATH = re.compile(
 def encode_index(index: int) -> str:
     """1234067 -> ``x001/x234/067``."""
     if index < 0:
-        raise ValueError("a tile index is not negative")
+        raise ValueError("a tile index must not be negative")
     parts = [f"{index % 1000:03d}"]
     while index := index // 1000:
         parts.append(f"x{index % 1000:03d}")
@@ -36,13 +36,13 @@ def encode_index(index: int) -> str:
 
 
 def decode_index(text: str) -> int:
-    """Inverse of ``encode_index``; other spellings (extra leading ``x000``) are a DecodeError."""
+    """Inverse of ``encode_index``; other encodings (extra leading ``x000``) are a DecodeError."""
     try:
         index = int("".join(part.removeprefix("x") for part in text.split("/")))
     except ValueError as error:
         raise DecodeError("tile index is not a number") from error
     if encode_index(index) != text or index > MAX_INDEX:
-        raise DecodeError("tile index is not in its one spelling")
+        raise DecodeError("tile index is not in its canonical form")
     return index
 
 
@@ -107,7 +107,7 @@ def split_tile(data: bytes, width: int) -> list[bytes]:
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
-    """Entry bundle: each entry behind its uint16 length."""
+    """Entry bundle: each entry after its uint16 length."""
     writer = Writer()
     for entry in entries:
         writer.opaque(entry, 2)

@@ -1,7 +1,7 @@
-"""What a log asks of a witness (C2SP tlog-witness, ``add-checkpoint``), and the right edge of a tree.
+"""A log's request to a witness (C2SP tlog-witness, ``add-checkpoint``), and the right edge of a tree.
 
 The request is ``old SIZE``, the hashes of a consistency proof, one per line, a blank line, and the checkpoint as a
-signed note. ``Frontier`` is what a reader of all entries keeps of them: enough to go on, and to compute the root.
+signed note. ``Frontier`` is what a reader of all entries keeps of them: enough to continue, and to compute the root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_PROOF_LINES = 63
 MAX_ADD_CHECKPOINT = MAX_NOTE_SIZE + (MAX_PROOF_LINES + 1) * 64
 """Bytes of the longest request."""
 SIZE_MEDIA_TYPE = "text/x.tlog.size"
-"""Of the body of a 409: the size that the witness knows."""
+"""Media type of the body of a 409: the size that the witness knows."""
 
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})")
 
@@ -59,7 +59,7 @@ class AddCheckpoint:
 
 
 class Frontier:
-    """The perfect subtrees that a tree of ``size`` entries is cut into, largest first."""
+    """The perfect subtrees into which a tree of ``size`` entries is divided, largest first."""
 
     def __init__(self, size: int = 0, hashes: Iterable[bytes] = ()) -> None:
         """Raises DecodeError where the hashes do not fit the size."""
@@ -87,7 +87,7 @@ class Frontier:
         return result
 
     def encode(self) -> bytes:
-        """The hashes, one after another; the size is kept beside them."""
+        """The hashes, one after another; the size is stored separately."""
         return b"".join(self._hashes)
 
     @classmethod

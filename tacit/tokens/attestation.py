@@ -1,7 +1,7 @@
-"""What a device tells the attester about itself: evidence bound to one challenge and one token request.
+"""What a device proves to the attester about itself: evidence bound to one challenge and one token request.
 
-``SoftwareDevice`` is the device side of the format ``software-root``: a certificate chain and an ECDSA P-256
-signature over the binding. It stands where phones have a hardware-backed key.
+``SoftwareDevice`` is the device side of the format ``software-root``: a certificate chain and an ECDSA P-256 signature
+over the binding. It takes the place of a phone's hardware-backed key.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class SoftwareDevice:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the public key: by it a copy of an identity is told from another one, on the device alone."""
+        """SHA-256 of the public key, with which a device tells a copy of its identity from another identity; used on
+        the device only."""
         return hashlib.sha256(
             self.key.public_key().public_bytes(
                 serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -56,7 +56,7 @@ class Preimages:
 
     def __post_init__(self) -> None:
         if (len(self.r_leader), len(self.r_helper)) != (PREIMAGE_SIZE, PREIMAGE_SIZE):
-            raise ValueError("preimages have 32 bytes each")
+            raise ValueError("preimages must have 32 bytes each")
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Preimages:
@@ -79,13 +79,13 @@ class Preimages:
 def extension_data(token: bytes, r_own: bytes, other_hash: bytes) -> bytes:
     """418 bytes: token, the receiver's own secret, SHA-256 of the other's."""
     if (len(token), len(r_own), len(other_hash)) != (TOKEN_SIZE, PREIMAGE_SIZE, PREIMAGE_SIZE):
-        raise ValueError("extension parts have 354, 32 and 32 bytes")
+        raise ValueError("the parts of an extension must have 354, 32 and 32 bytes")
     return token + r_own + other_hash
 
 
 @dataclass(frozen=True, slots=True)
 class TokenExtension:
-    """The opened extension of one share."""
+    """The decoded extension of one share."""
 
     token: bytes = field(repr=False)
     r_own: bytes = field(repr=False)
@@ -93,7 +93,7 @@ class TokenExtension:
 
 
 def open_extension(data: bytes, role: int) -> TokenExtension:
-    """Take the extension of the share of ``role`` (DAP role code) apart.
+    """Decode the extension of the share of ``role`` (DAP role code).
 
     Raises ``ReportRejected`` with cause "token-malformed".
     """
@@ -108,10 +108,10 @@ def open_extension(data: bytes, role: int) -> TokenExtension:
 
 
 def check(extension: TokenExtension, role: int, verifier: TokenVerifier) -> bytes:
-    """Every check of one token in the order type, key, challenge, signature, binding; returns its nullifier.
+    """Make every check of one token in the order type, key, challenge, signature, binding; return its nullifier.
 
-    Raises ``ReportRejected`` with cause "token-malformed", "token-key", "token-challenge", "token-signature"
-    or "token-binding".
+    Raises ``ReportRejected`` with cause "token-malformed", "token-key", "token-challenge", "token-signature" or
+    "token-binding".
     """
     token = verifier.verify(extension.token)
     own_hash = hashlib.sha256(extension.r_own).digest()
@@ -129,10 +129,10 @@ def check_all(
     verifier: TokenVerifier,
     verify: Callable[[Sequence[bytes]], Sequence[bool]],
 ) -> list[bytes | ReportRejected]:
-    """``open_extension`` and ``check`` of many extensions: the nullifier of each, or why it is rejected.
+    """``open_extension`` and ``check`` for many extensions: the nullifier of each, or why it is rejected.
 
-    ``verify`` says of each encoded token whether the issuer's signature holds. The nullifier is the hash of what the
-    signature covers.
+    ``verify`` returns, for each encoded token, whether the issuer's signature is valid. The nullifier is the hash of
+    the signed input.
     """
     results: list[bytes | ReportRejected] = [_FORGED] * len(extensions)
     due: list[int] = []
@@ -159,4 +159,4 @@ def _why_not(data: bytes, role: int, verifier: TokenVerifier) -> ReportRejected:
         verifier.parse(open_extension(data, role).token)
     except ReportRejected as rejected:
         return rejected
-    raise ValueError("the token is one that the verifier takes")
+    raise ValueError("the token is one that the verifier accepts")

@@ -1,7 +1,7 @@
-"""RSA blind signatures (RFC 9474), all four SHA-384 variants: the client's half, and how everybody checks tokens.
+"""RSA blind signatures (RFC 9474), all four SHA-384 variants: the client's half, and the verification of tokens.
 
 Prepare and Blind are run by the client, BlindSign by the issuer (``tacit.tokens.issuer_key``), Finalize by the client
-again, Verify by anyone. A key serves this encoding and no other protocol.
+again, Verify by anyone. A key is used with this encoding only, and with no other protocol.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _der(tag: int, content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class TokenKey:
-    """An issuer's public key. ``spki`` is its one DER spelling, as directories and key ids use it."""
+    """An issuer's public key. ``spki`` is its only DER encoding, as directories and key ids use it."""
 
     spki: bytes = field(repr=False)
     n: mpz = field(repr=False, compare=False)
@@ -88,8 +88,8 @@ class TokenKey:
 
     @classmethod
     def from_spki(cls, spki: bytes) -> TokenKey:
-        """A token key of type 0x0002: 2048 bits, id-RSASSA-PSS with the parameters of RFC 9578, nothing else. The
-        exponent is the usual one: with 1 everybody signs, and a large one makes each check as slow as signing.
+        """Decode a token key of type 0x0002: 2048 bits, id-RSASSA-PSS with the parameters of RFC 9578, nothing else.
+        The exponent must be 65537: with 1 anybody could sign, and a large one makes each check as slow as signing.
 
         Raises ``DecodeError``.
         """
@@ -106,12 +106,12 @@ class TokenKey:
 
     @property
     def truncated_token_key_id(self) -> int:
-        """Last byte of the key id: what a token request names its key by."""
+        """Last byte of the key id, by which a token request names its key."""
         return self.token_key_id[-1]
 
     def number_of(self, blinded_message: bytes) -> mpz:
-        """The number that is to be signed. Raises ``DecodeError`` for a message of the wrong size or not below the
-        modulus (RFC 9474 section 4.3, RFC 9578 section 6.2)."""
+        """The integer to be signed. Raises ``DecodeError`` for a message of the wrong size or not below the modulus
+        (RFC 9474 section 4.3, RFC 9578 section 6.2)."""
         if len(blinded_message) != self.modulus_len:
             raise DecodeError(f"blinded message has {len(blinded_message)} bytes, not {self.modulus_len}")
         number = mpz(int.from_bytes(blinded_message, "big"))
@@ -127,13 +127,13 @@ class TokenKey:
 
 @dataclass(frozen=True)
 class BlindState:
-    """What Finalize needs: the inverse of the blinding factor. Used once, told to nobody."""
+    """What Finalize needs: the inverse of the blinding factor. Used once and kept secret."""
 
     inverse: int = field(repr=False)
 
 
 def prepare(variant: Variant, message: bytes, entropy: Entropy) -> bytes:
-    """The message to be signed: itself, or behind 32 random bytes (RFC 9474 section 4.1)."""
+    """The message to be signed: unchanged, or after 32 random bytes (RFC 9474 section 4.1)."""
     return entropy(PREFIX_SIZE) + message if variant.randomized else message
 
 
@@ -164,7 +164,7 @@ def blind_with(public_key: TokenKey, prepared: bytes, *, salt: bytes, r: int | m
     n = public_key.n
     m = mpz(int.from_bytes(pss.encode(prepared, n.bit_length() - 1, salt), "big"))
     try:
-        # one inversion answers for both: m r is invertible only if m and r are
+        # one inversion covers both: m r is invertible only if m and r are
         inverse = gmpy2.invert(m * r % n, n) * m % n
     except ZeroDivisionError as error:
         raise CryptoError("blinding: message or factor is not invertible") from error
@@ -197,8 +197,9 @@ def verify(
     signature: bytes,
     variant: Variant = Variant.PSS_DETERMINISTIC,
 ) -> None:
-    """RSASSA-PSS verification (RFC 8017 section 8.1.2), whose step 1 is a signature exactly as long as the modulus: the
-    library below takes one with its leading zero bytes cut off as well. Raises ``CryptoError``."""
+    """RSASSA-PSS verification (RFC 8017 section 8.1.2). Step 1 requires a signature exactly as long as the modulus,
+    which is checked here because the library also accepts one without its leading zero bytes. Raises ``CryptoError``.
+    """
     if len(signature) != public_key.modulus_len:
         raise CryptoError(f"token signature has {len(signature)} bytes, not {public_key.modulus_len}")
     try:

@@ -1,8 +1,8 @@
-"""The issuer directory (RFC 9578 section 4): where an issuer says which keys it signs with.
+"""The issuer directory (RFC 9578 section 4): where an issuer states with which keys it signs.
 
-Tacit's issuer adds members per key, ``epoch``, ``slot`` and ``not-after``; other clients pass over them.
-Devices trust the transparency log's directory leaf, not this document; the attester uses it to tell which
-(epoch, slot) a truncated key id stands for.
+Tacit's issuer adds members per key, ``epoch``, ``slot`` and ``not-after``; other clients ignore them. Devices trust the
+transparency log's directory leaf, not this document; the attester uses it to find the (epoch, slot) of a truncated key
+id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WELL_KNOWN_PATH = "/.well-known/private-token-issuer-directory"
 
 @dataclass(frozen=True, slots=True)
 class DirectoryKey:
-    """One key: its SPKI bytes, the POSIX seconds between which it signs, and the slot it belongs to."""
+    """One key: its SPKI bytes, the POSIX seconds between which it signs, and the slot to which it belongs."""
 
     token_key: bytes
     token_type: int = BLIND_RSA_2048
@@ -32,7 +32,7 @@ class DirectoryKey:
 
     @property
     def truncated_token_key_id(self) -> int:
-        """Raises ``DecodeError`` where the key is no key of type 0x0002."""
+        """Last byte of the key id. Raises ``DecodeError`` where the key is not of type 0x0002."""
         return TokenKey.from_spki(self.token_key).truncated_token_key_id
 
 
@@ -64,7 +64,7 @@ class IssuerDirectory:
 
     @classmethod
     def decode(cls, data: bytes) -> IssuerDirectory:
-        """Unknown members are passed over, known ones must have their type. Raises ``DecodeError``."""
+        """Decode the document; unknown members are ignored, known ones must have their type. Raises ``DecodeError``."""
         try:
             document = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -73,7 +73,7 @@ class IssuerDirectory:
             raise DecodeError("issuer directory is not an object")
         uri, keys = document.get("issuer-request-uri"), document.get("token-keys")
         if not isinstance(uri, str) or not isinstance(keys, list):
-            raise DecodeError("issuer directory lacks issuer-request-uri or token-keys")
+            raise DecodeError("issuer directory must have issuer-request-uri and token-keys")
         return cls(uri, tuple(_key(entry) for entry in keys))
 
 

@@ -47,11 +47,11 @@ class PrivateTokenChallenge:
 
     @property
     def token_type(self) -> int:
-        """The type that the challenge asks for. Raises ``DecodeError`` where there is none."""
+        """The token type that the challenge requests. Raises ``DecodeError`` where there is none."""
         return Reader(self.challenge, "TokenChallenge").uint(2)
 
     def decode(self) -> TokenChallenge:
-        """The challenge's structure; call it only for types that you know. Raises ``DecodeError``."""
+        """Decode the challenge; call it only for known token types. Raises ``DecodeError``."""
         return TokenChallenge.decode(self.challenge)
 
     def format(self) -> str:
@@ -89,8 +89,8 @@ def _end(match: re.Match[str] | None, otherwise: int) -> int:
 
 
 def parse_www_authenticate(value: str) -> list[PrivateTokenChallenge]:
-    """The ``PrivateToken`` challenges of a header value, in order; other schemes and unknown parameters are
-    passed over. Raises ``DecodeError`` where the header or one of these challenges is malformed."""
+    """The ``PrivateToken`` challenges of a header value, in order; other schemes and unknown parameters are ignored.
+    Raises ``DecodeError`` where the header or one of these challenges is malformed."""
     challenges = []
     for scheme, parameters in _schemes(value):
         if scheme != SCHEME.lower():

@@ -1,8 +1,8 @@
-"""Issuance of a token of type 0x0002 (RFC 9578 section 6) at the client's end, without a network; the issuer's is in
-``tacit.tokens.issuer_key``.
+"""Issuance of a token of type 0x0002 (RFC 9578 section 6) on the client's side, without a network; the issuer's side is
+in ``tacit.tokens.issuer_key``.
 
-The client makes a request and keeps a ``PendingToken``; the same request bytes may be sent again, and the
-answer to any of them completes it.
+The client makes a request and keeps a ``PendingToken``; the same request bytes may be sent again, and the answer to any
+of them completes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PendingToken:
     state: BlindState = field(repr=False)
 
     def finalize(self, token_key: TokenKey, response: TokenResponse) -> Token:
-        """The verified token. Raises ``CryptoError`` where the answer is no signature of ``token_key``."""
+        """The verified token. Raises ``CryptoError`` where the answer is not a signature of ``token_key``."""
         if token_key.token_key_id != self.token_key_id:
             raise CryptoError("token response is for another key")
         message = token_input(BLIND_RSA_2048, self.nonce, self.challenge_digest, self.token_key_id)

@@ -1,7 +1,7 @@
-"""What only an issuer has and does: the private key of a slot, BlindSign (RFC 9474), and issuance at its end.
+"""What only an issuer has and does: the private key of a slot, BlindSign (RFC 9474), and the issuer's side of issuance.
 
 The private operation is blinded with fresh entropy on every call, uses CRT with constant-time exponentiation, and
-releases a value only after ``s^e == m`` held, so that neither timing nor a fault tells the factors.
+releases a value only after checking ``s^e == m``, so that neither timing nor a fault reveals the factors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IssuerKey:
 
     @classmethod
     def from_private_key(cls, key: rsa.RSAPrivateKey) -> IssuerKey:
-        """Take the factors out of a loaded key."""
+        """Take the factors from a loaded key."""
         numbers = key.private_numbers()
         return cls._from_factors(TokenKey.from_public_key(key.public_key()), mpz(numbers.p), mpz(numbers.q))
 
@@ -62,11 +62,11 @@ class IssuerKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> IssuerKey:
-        """An unencrypted PEM private key of any origin; its numbers are checked. Raises ``DecodeError``."""
+        """Load an unencrypted PEM private key of any origin; its numbers are checked. Raises ``DecodeError``."""
         try:
             return cls._checked(serialization.load_pem_private_key(pem, password=None))
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise DecodeError("issuer key does not load") from error
+            raise DecodeError("issuer key cannot be loaded") from error
 
     @classmethod
     def from_der(cls, der: bytes) -> IssuerKey:
@@ -79,7 +79,7 @@ class IssuerKey:
             key = serialization.load_der_private_key(der, password=None, unsafe_skip_rsa_key_validation=True)
             return cls._checked(key)
         except (ValueError, TypeError, ArithmeticError, UnsupportedAlgorithm) as error:
-            raise DecodeError("issuer key does not load") from error
+            raise DecodeError("issuer key cannot be loaded") from error
 
     @classmethod
     def _checked(cls, key: object) -> IssuerKey:
@@ -128,7 +128,7 @@ def blind_sign(private_key: IssuerKey, blinded_message: bytes, entropy: Entropy)
 
 
 def issue(key: IssuerKey, request: TokenRequest, entropy: Entropy) -> TokenResponse:
-    """Sign what the request holds. The caller has chosen ``key`` by the request's truncated key id.
+    """Sign the blinded message of the request. The caller has chosen ``key`` by the request's truncated key id.
 
     Raises ``DecodeError`` where the blinded message is not below the modulus. Run by the issuer.
     """

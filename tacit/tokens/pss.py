@@ -1,6 +1,6 @@
 """EMSA-PSS-ENCODE with SHA-384 and MGF1-SHA-384 (RFC 8017 section 9.1.1), the encoding that RFC 9474 blinds.
 
-Only encoding lives here: the client encodes and blinds. Verification goes through a reviewed library
+This module only encodes: the client encodes and blinds. Verification uses a reviewed library
 (``tacit.tokens.blind_rsa.verify``).
 """
 

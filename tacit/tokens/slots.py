@@ -1,7 +1,7 @@
-"""Slots: which token belongs to which recipe, without a word about the recipe (rule P8).
+"""Slots: which token belongs to which recipe, while the token reveals nothing about the recipe (rule P8).
 
-An issuer has one key per (epoch, slot). A slot's challenge can be computed by everyone who knows the
-issuer's name, the epoch and the slot, so a token can be fetched long before the recipe that will ask for it.
+An issuer has one key per (epoch, slot). A slot's challenge can be computed by everyone who knows the issuer's name, the
+epoch and the slot, so a token can be fetched long before the recipe that will ask for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def redemption_context(epoch: int, slot: int) -> bytes:
 
 
 def slot_challenge(slot: Slot) -> TokenChallenge:
-    """The one challenge of a slot; it names no origin."""
+    """The only challenge of a slot; it names no origin."""
     return TokenChallenge(BLIND_RSA_2048, slot.issuer, redemption_context(slot.epoch, slot.slot), "")
 
 
@@ -59,7 +59,8 @@ class TokenVerifier:
         self._type, self._facts = expected[: _NONCE.start], expected[_NONCE.stop :]
 
     def parse(self, token: bytes) -> Token:
-        """The token, if form, key and challenge are those of the slot; the signature is not looked at.
+        """Decode the token and check that its form, key and challenge are those of the slot; the signature is not
+        checked.
 
         Raises ``ReportRejected`` with cause "token-malformed", "token-key" or "token-challenge".
         """
@@ -74,12 +75,12 @@ class TokenVerifier:
         return parsed
 
     def takes(self, token: bytes) -> bool:
-        """Whether ``parse`` gives a token rather than a rejection."""
+        """Whether ``parse`` accepts the token."""
         facts = token[_NONCE.stop : _SIGNED_SIZE]
         return len(token) == TOKEN_SIZE and facts == self._facts and token.startswith(self._type)
 
     def verify_signature(self, token: Token) -> None:
-        """The issuer's signature. Raises ``ReportRejected`` with cause "token-signature"."""
+        """Verify the issuer's signature. Raises ``ReportRejected`` with cause "token-signature"."""
         try:
             blind_rsa.verify(self.token_key, token.authenticator_input(), token.authenticator)
         except CryptoError as error:

@@ -55,7 +55,7 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
 
 @dataclass(frozen=True)
 class Validity:
-    """From and to, POSIX seconds."""
+    """Start and end of validity, POSIX seconds."""
 
     not_before: float
     not_after: float
@@ -88,7 +88,7 @@ def _certificate(
 
 @dataclass(frozen=True)
 class SoftwareRoot:
-    """The authority: two certificates and the intermediate's key. The root's key is used once and dropped."""
+    """The authority: two certificates and the intermediate's key. The root's key is used once and discarded."""
 
     root: x509.Certificate
     intermediate: x509.Certificate
@@ -118,7 +118,7 @@ class SoftwareRoot:
 
     @property
     def root_pem(self) -> bytes:
-        """What an attester is configured with."""
+        """The root certificate with which an attester is configured."""
         return self.root.public_bytes(serialization.Encoding.PEM)
 
     def issue(

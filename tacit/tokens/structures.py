@@ -26,7 +26,7 @@ GREASE_TYPES = frozenset(
         0x8D07, 0x916B, 0xA6A4, 0xBEAB, 0xC3F3, 0xDA42, 0xE944, 0xF057,
     }
 )  # fmt: skip
-"""Types that RFC 9577 section 6.1 reserves so that clients learn to ignore what they do not know."""
+"""Types that RFC 9577 section 6.1 reserves so that clients learn to ignore unknown types."""
 
 
 def _text(data: bytes, what: str) -> str:
@@ -53,9 +53,9 @@ class TokenChallenge:
 
     def __post_init__(self) -> None:
         if len(self.redemption_context) not in {0, 32}:
-            raise ValueError("a redemption context has 0 or 32 bytes")
+            raise ValueError("a redemption context must have 0 or 32 bytes")
         if not self.issuer_name:
-            raise ValueError("a challenge names its issuer")
+            raise ValueError("a challenge must name its issuer")
 
     def encode(self) -> bytes:
         """The wire form of RFC 9577 section 2.1.1."""
@@ -82,7 +82,7 @@ class TokenChallenge:
         return cls(token_type, issuer, context, origin)
 
     def digest(self) -> bytes:
-        """SHA-256 of the wire form: what a token carries of its challenge."""
+        """SHA-256 of the wire form, which a token includes."""
         return hashlib.sha256(self.encode()).digest()
 
     def names_origin(self, origin: str) -> bool:
@@ -97,7 +97,8 @@ def token_input(token_type: int, nonce: bytes, challenge_digest: bytes, token_ke
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of type 0x0002, 354 bytes: four facts and the issuer's signature over them."""
+    """A token of type 0x0002, 354 bytes: type, nonce, challenge digest and key id, and the issuer's signature over
+    them."""
 
     nonce: bytes = field(repr=False)
     challenge_digest: bytes
@@ -106,9 +107,9 @@ class Token:
 
     def __post_init__(self) -> None:
         if (len(self.nonce), len(self.challenge_digest), len(self.token_key_id)) != (32, 32, 32):
-            raise ValueError("nonce, challenge digest and key id have 32 bytes each")
+            raise ValueError("nonce, challenge digest and key id must have 32 bytes each")
         if len(self.authenticator) != AUTHENTICATOR_SIZE:
-            raise ValueError("an authenticator has 256 bytes")
+            raise ValueError("an authenticator must have 256 bytes")
 
     @property
     def token_type(self) -> int:
@@ -143,7 +144,7 @@ class TokenRequest:
     def encode(self) -> bytes:
         """The wire form of RFC 9578 section 6.1."""
         if len(self.blinded_msg) != AUTHENTICATOR_SIZE:
-            raise ValueError("a blinded message has 256 bytes")
+            raise ValueError("a blinded message must have 256 bytes")
         return Writer().uint(BLIND_RSA_2048, 2).uint(self.truncated_token_key_id, 1).raw(self.blinded_msg).bytes()
 
     @classmethod
@@ -165,7 +166,7 @@ class TokenResponse:
     def encode(self) -> bytes:
         """The wire form of RFC 9578 section 6.2."""
         if len(self.blind_sig) != AUTHENTICATOR_SIZE:
-            raise ValueError("a blind signature has 256 bytes")
+            raise ValueError("a blind signature must have 256 bytes")
         return self.blind_sig
 
     @classmethod

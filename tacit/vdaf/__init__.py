@@ -1,1 +1,2 @@
-"""Prio3 of draft-irtf-cfrg-vdaf (wire version 18): pure Python, the exact path and the oracle of faster ones."""
+"""Prio3 of draft-irtf-cfrg-vdaf (wire version 18): pure Python, the exact implementation and the oracle for faster
+ones."""

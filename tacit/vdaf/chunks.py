@@ -6,13 +6,12 @@ from __future__ import annotations
 def chunk_length_for(elements: int) -> int:
     """The chunk length that makes the proof shortest for a circuit over ``elements`` elements.
 
-    The wire polynomials have a power of two of coefficients, one of them for the prover's seed, so 2^k - 1
-    gadget calls waste none: chunk = ceil(elements / (2^k - 1)) for the best k (16 -> 6, 256 -> 18, 1000 ->
-    33). ``elements`` is length for a histogram, length * bits for SumVec, length + bits of the weight for
-    Multihot.
+    The wire polynomials have a power of two of coefficients, one of them for the prover's seed, so 2^k - 1 gadget calls
+    waste none: chunk = ceil(elements / (2^k - 1)) for the best k (16 -> 6, 256 -> 18, 1000 -> 33). ``elements`` is
+    length for a histogram, length * bits for SumVec, length + bits of the weight for Multihot.
     """
     if elements < 1:
-        raise ValueError(f"a circuit over {elements} elements does not exist")
+        raise ValueError(f"a circuit needs at least one element, not {elements}")
     chunks = {-(-elements // ((1 << k) - 1)) for k in range(1, elements.bit_length() + 1)}
     return min(chunks, key=lambda chunk: (_proof_len(elements, chunk), chunk))
 

@@ -22,7 +22,8 @@ M = TypeVar("M")
 class Circuit(ABC, Generic[M]):
     """The contract of a validity circuit; ``M`` is the type of a measurement.
 
-    ``measurement`` is what a person means, ``meas`` its encoding or a share of it: ``MEAS_LEN`` elements.
+    ``measurement`` is the value as the application sees it, ``meas`` its encoding or a share of it: ``MEAS_LEN``
+    elements.
     """
 
     EVAL_OUTPUT_LEN = 1
@@ -67,7 +68,8 @@ class Circuit(ABC, Generic[M]):
 class BoundedInteger:
     """Integers in [0, maximum] as ``bits`` elements, each 0 or 1 (the draft's range-check encoding).
 
-    All bits weigh their power of two but the last, which weighs the rest: no pattern exceeds ``maximum``.
+    The weight of each bit is its power of two, except that the last has the remaining weight: no pattern exceeds
+    ``maximum``.
     """
 
     def __init__(self, field: type[Field], maximum: int, what: str) -> None:

@@ -1,12 +1,11 @@
-"""Prio3CountVec: bits, each proved on its own (design rule P23; a private algorithm, not one of the draft's).
+"""Prio3CountVec: bits, each proved separately (design rule P23; a private algorithm, not one of the draft's).
 
-Every cell is a sharing of one bit with a proof of its own, as in Prio3Count: nothing ties it to the other cells, to its
+Every cell is a sharing of one bit with its own proof, as in Prio3Count: nothing binds it to the other cells, to its
 place or to a nonce. A device that keeps encrypted shares can move a cell to another place long after it was made, and
 the proof still holds. That needs a circuit without joint randomness, and it is why cells are bound to the context
-alone, not to their index. The aggregators' query randomness differs from cell to cell all the same, and with the
-nonce.
+alone, not to their index. The aggregators' query randomness still differs from cell to cell, and with the nonce.
 
-What is not proved: how many cells are one. A device can be in all of them.
+What is not proved: how many cells are one. A device can be counted in all of them.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class CountVec(Circuit[Sequence[int]]):
 
 
 class FlpPerCell(FlpBBCGGI19[Sequence[int]]):
-    """One proof of ``Count`` per element, one after the other; so are randomness and verifiers."""
+    """One proof of ``Count`` per element, one after another; randomness and verifiers are laid out in the same way."""
 
     def __init__(self, circuit: CountVec) -> None:
         super().__init__(circuit)
@@ -83,7 +82,7 @@ class FlpPerCell(FlpBBCGGI19[Sequence[int]]):
         joint_rand: Sequence[int],
         num_shares: int,
     ) -> list[int]:
-        """The verifier shares of all elements. Raises ``VerifyError`` as the proof of one does."""
+        """The verifier shares of all elements. Raises ``VerifyError`` as the proof of a single element does."""
         cells = zip(
             meas, _pieces(proof, self.cell.PROOF_LEN), _pieces(query_rand, self.cell.QUERY_RAND_LEN), strict=True
         )
@@ -101,8 +100,8 @@ class FlpPerCell(FlpBBCGGI19[Sequence[int]]):
 class Prio3CountVec(Prio3[Sequence[int]]):
     """How often each of ``length`` positions is set (measurement: bits, any number of them 1).
 
-    The Leader's input share is a chunk of ``LEADER_CELL_SIZE`` bytes per cell (its element, then its proof), any
-    other one's a seed per cell; chunks and seeds may change their places together.
+    The Leader's input share has a chunk of ``LEADER_CELL_SIZE`` bytes per cell (its element, then its proof), the
+    others' a seed per cell; a cell's chunk and seeds may be moved to another position together.
     """
 
     LEADER_CELL_SIZE = 48

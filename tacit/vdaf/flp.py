@@ -1,8 +1,8 @@
 """The fully linear proof system of Prio3 (draft-irtf-cfrg-vdaf, section 7.3; Boneh et al., CRYPTO 2019).
 
-A prover shows that a secret vector satisfies a validity circuit. Vector and proof are secret-shared; each
-verifier turns its shares into a short verifier share, and the sum of those decides. ``FlpBBCGGI19`` binds one
-circuit and holds every table that depends on public parameters only.
+A prover shows that a secret vector satisfies a validity circuit. Vector and proof are secret-shared; each verifier
+turns its shares into a short verifier share, and the sum of those decides. ``FlpBBCGGI19`` is bound to one circuit and
+holds every table that depends on public parameters only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ M = TypeVar("M")
 
 
 class VerifyError(TacitError, ValueError):
-    """A report does not verify: a proof or its joint randomness is wrong. Says which check, no more."""
+    """A report does not verify: a proof or its joint randomness is wrong. The message says which check failed, and
+    nothing else."""
 
 
 class FlpBBCGGI19(Generic[M]):

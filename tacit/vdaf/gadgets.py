@@ -40,7 +40,7 @@ class PolyEval(Gadget):
 
     def __init__(self, coefficients: Sequence[int]) -> None:
         if len(coefficients) < 2 or coefficients[-1] == 0:
-            raise ValueError("a gadget polynomial needs degree 1 or more and a leading coefficient")
+            raise ValueError("a gadget polynomial needs degree 1 or more and a non-zero leading coefficient")
         self.DEGREE = len(coefficients) - 1
         self._falling = tuple(reversed(coefficients))
 

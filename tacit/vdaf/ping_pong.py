@@ -46,7 +46,7 @@ class Continued:
 
 @dataclass(frozen=True, slots=True)
 class FinishedWithOutbound:
-    """The Helper accepts; the Leader does once it has ``outbound``."""
+    """The Helper accepts; the Leader does so once it has ``outbound``."""
 
     out_share: list[int] = field(repr=False)
     outbound: bytes = field(repr=False)
@@ -122,7 +122,7 @@ def message(kind: MessageType, payload: bytes) -> bytes:
 
 
 def head(kind: MessageType, size: int) -> bytes:
-    """How every message of this type whose payload has ``size`` bytes begins."""
+    """The beginning of every message of this type whose payload has ``size`` bytes."""
     return Writer().uint(kind, 1).uint(size, 4).bytes()
 
 
@@ -130,7 +130,7 @@ def _payload(kind: MessageType, inbound: bytes) -> bytes:
     reader = Reader(inbound, "ping-pong message")
     found = reader.uint(1)
     if found != kind:
-        raise DecodeError(f"ping-pong message of type {found} where {kind.value} is due")
+        raise DecodeError(f"ping-pong message of type {found} where {kind.value} is expected")
     payload = reader.opaque(4)
     reader.end()
     return payload

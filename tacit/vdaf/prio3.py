@@ -151,7 +151,7 @@ class Prio3(ShareCodec[M]):
     # --- Aggregators
 
     def is_valid(self, agg_param: None, previous_agg_params: Sequence[None]) -> bool:
-        """Whether a report may be aggregated (again): only once."""
+        """Whether a report may be aggregated (again): it may be aggregated only once."""
         return agg_param is None and not previous_agg_params
 
     def verify_init(
@@ -177,7 +177,7 @@ class Prio3(ShareCodec[M]):
         joint_rand_part = corrected_seed = None
         if self._has_joint_rand:
             if input_share.blind is None or public_share is None or len(public_share) != self.SHARES:
-                raise ValueError("a share lacks what the joint randomness is made from")
+                raise ValueError("a share lacks its blind or joint randomness parts")
             joint_rand_part = self._joint_rand_part(ctx, agg_id, input_share.blind, meas_share, nonce)
             parts = [*public_share[:agg_id], joint_rand_part, *public_share[agg_id + 1 :]]
             corrected_seed = self._joint_rand_seed(ctx, parts)
@@ -274,7 +274,7 @@ class Prio3(ShareCodec[M]):
     def _expand_input_share(self, ctx: bytes, agg_id: int, input_share: InputShare) -> tuple[list[int], list[int]]:
         self._require_agg_id(agg_id)
         if isinstance(input_share, HelperInputShare) != (agg_id != LEADER):
-            raise ValueError(f"the input share is not one of aggregator {agg_id}")
+            raise ValueError(f"the input share does not belong to aggregator {agg_id}")
         if isinstance(input_share, LeaderInputShare):
             return input_share.meas_share, input_share.proofs_share
         seed = input_share.share_seed
@@ -292,7 +292,7 @@ class Prio3(ShareCodec[M]):
         return self._expand_per_proof(ctx, USAGE_JOINT_RANDOMNESS, seed, b"", self.flp.JOINT_RAND_LEN)
 
     def _split(self, vec: list[int]) -> list[list[int]]:
-        """One piece per proof, all of one length (0 if ``vec`` is empty)."""
+        """One piece per proof, all of equal length (0 if ``vec`` is empty)."""
         size = len(vec) // self.PROOFS
         return [vec[proof * size : (proof + 1) * size] for proof in range(self.PROOFS)]
 

@@ -29,7 +29,7 @@ HISTOGRAM = 0x00000004
 MULTIHOT_COUNT_VEC = 0x00000005
 
 MAX_ELEMENTS = 1 << 20
-"""Largest measurement and chunk, in field elements, that a configuration from outside may ask for: 16 MiB."""
+"""Largest measurement and chunk, in field elements, that an external configuration may request: 16 MiB."""
 
 
 def vdaf_from_configuration(vdaf_type: int, configuration: bytes) -> Prio3[Any]:

@@ -1,4 +1,4 @@
-"""The sum of both aggregate shares of a released batch, as far as one can tell that it is one."""
+"""The sum of both aggregate shares of a released batch, with a check that it is plausible."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCou
 
 
 def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, slack: int = 0) -> tuple[int, ...]:
-    """The sum per coordinate (one value for scalar VDAFs) of the shares of ``report_count`` reports. ``slack``: by how
-    much noise of the aggregators may move each number, which is then signed.
+    """The sum per coordinate (one value for scalar VDAFs) of the shares of ``report_count`` reports. ``slack``: how far
+    the aggregators' noise may move each number, which is then signed.
 
-    Raises ``ValueError`` for sums that no such number of verified reports gives: a share that was tampered with, or
-    that is of another batch, gives values of the size of the field.
+    Raises ``ValueError`` for sums that no such number of verified reports can give: a share that was tampered with, or
+    that belongs to another batch, gives values of the size of the field.
     """
     result = vdaf.unshard(None, shares, report_count)
     values = (result,) if isinstance(result, int) else tuple(result)
@@ -22,7 +22,7 @@ def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, s
         modulus = vdaf.field.MODULUS
         values = tuple(value - modulus if value > modulus // 2 else value for value in values)
     if not _plausible(vdaf, values, report_count, slack):
-        raise ValueError(f"no {report_count} valid reports add up to the values")
+        raise ValueError(f"the values cannot be the sum of {report_count} valid reports")
     return values
 
 

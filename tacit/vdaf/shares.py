@@ -21,7 +21,7 @@ SEED_SIZE = XofTurboShake128.SEED_SIZE
 
 @dataclass(frozen=True, slots=True)
 class LeaderInputShare:
-    """The first Aggregator's share, written out."""
+    """The first Aggregator's share, in full."""
 
     meas_share: list[int] = field(repr=False)
     proofs_share: list[int] = field(repr=False)
@@ -50,7 +50,7 @@ class VerifyState:
 
 @dataclass(frozen=True, slots=True)
 class VerifierShare:
-    """What an Aggregator tells the others about a report."""
+    """What an Aggregator sends to the others about a report."""
 
     verifiers_share: list[int] = field(repr=False)
     joint_rand_part: bytes | None = field(repr=False)

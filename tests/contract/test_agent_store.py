@@ -53,7 +53,7 @@ async def test_a_fact_is_what_was_kept_last(store: AgentStore) -> None:
 
 
 def test_a_trouble_survives_the_store_and_nothing_is_no_trouble() -> None:
-    trouble = Trouble(3.5, "log-rollback: the log shows 3 entries, it had 5")
+    trouble = Trouble(3.5, "log-rollback: the log shows 3 entries, but it had 5 before")
     assert Trouble.decode(trouble.encode()) == trouble
     assert Trouble.decode(b"") is None
 

@@ -101,7 +101,7 @@ async def test_database_of_another_service_is_refused(url: str, *, shared: bool)
     first = await opened(url)
     await first.close()
     other = importlib.import_module("services.helper.schema")
-    with pytest.raises(UsageError, match=r"this is the database of services\.leader\.migrations"):
+    with pytest.raises(UsageError, match=r"this database belongs to services\.leader\.migrations"):
         await open_database(url, other.METADATA, other.MIGRATIONS, shared=shared)
 
 
@@ -147,9 +147,9 @@ async def test_process_that_was_overtaken_writes_nothing_more(database: Database
     with pytest.raises(Fatal, match="another process"):
         await add(database, 2)
     await second.close()
-    with pytest.raises(Fatal, match="start this one again"):
+    with pytest.raises(Fatal, match="restart this process"):
         await add(database, 3)
-    with pytest.raises(Fatal, match="start this one again"):
+    with pytest.raises(Fatal, match="restart this process"):
         await add(database, 4)
     third = await opened(url)
     assert await positions(third) == [1]
@@ -160,7 +160,7 @@ async def test_holder_tells_what_the_connections_do_not_know(database: Database)
     assert isinstance(database, PostgresDatabase)
     async with database.transaction() as connection:
         await connection.execute(sa.text("update tacit_database set holder = 'another'"))
-    with pytest.raises(Fatal, match="start this one again"):
+    with pytest.raises(Fatal, match="restart this process"):
         await add(database, 1)
 
 

@@ -167,12 +167,12 @@ async def test_the_environment_does_not_weaken_a_connection(
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("?ssl=require", "ssl is not known"),
-        ("?sslmode=full", "sslmode is one of"),
+        ("?ssl=require", "ssl is not a known option"),
+        ("?sslmode=full", "sslmode must be one of"),
         ("?host=database.example", "must name one host"),
         ("?host=/run/postgresql", "must name one host"),
         ("?sslmode=verify-full&sslrootcert=/no/such/file", "No such file"),
-        ("?passfile=/etc/passwd", "passfile is not known"),
+        ("?passfile=/etc/passwd", "passfile is not a known option"),
     ],
 )
 async def test_a_url_says_nothing_that_is_not_understood(query: str, says: str) -> None:

@@ -131,7 +131,7 @@ async def test_a_lost_database_is_not_begun_anew_under_its_mark(files: Kept) -> 
     await files.run(2)
     for path in files.file.parent.glob("helper.sqlite3*"):
         path.unlink()
-    with pytest.raises(UsageError, match="new or another one"):
+    with pytest.raises(UsageError, match="new or a different one"):
         await files.run(0)
     assert await files.run(1, Recovery.ACCEPT) == NOW + 1
     assert await files.run(1) == NOW + 1
@@ -163,7 +163,7 @@ async def test_another_used_database_is_refused(files: Kept, tmp_path: Path) -> 
     other = Kept(f"sqlite+aiosqlite:///{tmp_path / 'other' / 'helper.sqlite3'}", tmp_path / "other")
     await other.run(9)
     shutil.copy(other.file, files.file)
-    with pytest.raises(UsageError, match="another one"):
+    with pytest.raises(UsageError, match="a different one"):
         await files.run(0)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,22 @@ from infra.new_layout import create_layout
 from infra.processes import serve_command
 from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy
+from tests.conftest import left_in
 from tests.kit.processes import ReadyProcess
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_in_the_temporary_folder() -> Iterator[Path]:
+    """The temporary folder of every process that a module starts, services, agents, commands and those that it kills:
+    empty once they have ended."""
+    folder = Path(tempfile.mkdtemp(prefix="tacit-e2e-"))
+    folder.chmod(0o1777)  # database servers have users of their own
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        yield folder
+    left = left_in(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    assert left == []
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,7 @@ def an_older_database_is_refused_and_the_newest_one_taken(site: Staging, folder:
     assert done.returncode == 0, done.stderr
     refused = site.run("staging", "start", "attester")
     assert refused.returncode == 1
-    assert "the database is older than what this service has done since" in refused.stderr
+    assert "the database is older than the last state of this service" in refused.stderr
     done = site.given("restore", "attester", str(folder / "newest"), "--config", config)
     assert done.returncode == 0, done.stderr
     site.json("staging", "start", "attester")

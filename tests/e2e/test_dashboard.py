@@ -109,6 +109,13 @@ async def visiting(browser: Browser, url: str, key: str, target: str = "/") -> A
     await context.close()
 
 
+async def unfold(page: Page) -> None:
+    """Open every folded group of fields."""
+    folded = page.locator("form details:not([open]) > summary:visible")
+    while await folded.count():
+        await folded.first.click()
+
+
 async def test_a_question_is_written_while_its_price_is_drawn(site: Site, browser: Browser) -> None:
     async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
         await page.get_by_label("Question", exact=True).fill(HOSTILE)
@@ -116,7 +123,8 @@ async def test_a_question_is_written_while_its_price_is_drawn(site: Site, browse
         await page.get_by_label("Categories", exact=True).fill("north\n" + HOSTILE[:40])
         await expect(page.get_by_label("Lowest value", exact=True)).to_be_hidden()
         await page.get_by_label("Metric", exact=True).fill("region")
-        await page.get_by_label("Devices asked", exact=True).fill("2000")
+        await page.get_by_label("Devices", exact=True).fill("2000")
+        await unfold(page)
         await page.get_by_label("Short name", exact=True).fill("regions")
         await expect(page.locator("#preview svg")).to_be_visible()
         await expect(page.locator("#preview")).to_contain_text("accepted")
@@ -141,10 +149,10 @@ async def test_another_person_approves_and_publishes_while_its_author_looks_on(s
         await page.get_by_role("button", name="Approve").click()
         await expect(author.get_by_role("button", name="Publish")).to_be_visible()
         await page.get_by_role("button", name="Publish").click()
-        await expect(page.get_by_role("heading", name="How it fills")).to_be_visible()
+        await expect(page.get_by_role("heading", name="The batch so far")).to_be_visible()
         (recipe,) = await site.stage.recipes()
         await expect(page.get_by_text(recipe, exact=True)).to_be_visible()
-        await expect(author.get_by_role("heading", name="How it fills")).to_be_visible()
+        await expect(author.get_by_role("heading", name="The batch so far")).to_be_visible()
         await expect(author.locator("h1")).to_have_text("visits published")
         await author.get_by_text("Canonical bytes").click()
         assert await author.evaluate("refresh().then(() => document.querySelector('#live-recipe details').open)")
@@ -161,6 +169,7 @@ async def test_a_role_that_may_not_is_told_so(site: Site, browser: Browser) -> N
 
 async def test_what_was_typed_outlives_a_session(site: Site, browser: Browser) -> None:
     async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
+        await unfold(page)
         await page.get_by_label("Short name", exact=True).fill("long-thought")
         await page.get_by_label("Metric", exact=True).fill("region")
         await site.stage.clock.advance(2 * 86400)
@@ -232,7 +241,7 @@ async def test_an_approver_registers_a_passkey_and_approves_with_it(tmp_path: Pa
             made = await devices.send("WebAuthn.addVirtualAuthenticator", {"options": device})
             approve = page.get_by_role("button", name="Approve with a passkey")
             await approve.click()
-            await expect(page.get_by_text("you have none")).to_be_visible()
+            await expect(page.get_by_text("you have no passkey")).to_be_visible()
             await page.get_by_role("link", name="Passkeys").click()
             await page.get_by_label("Invitation").fill(text)
             await page.get_by_label("Label").fill(HOSTILE[:40])
@@ -244,7 +253,7 @@ async def test_an_approver_registers_a_passkey_and_approves_with_it(tmp_path: Pa
             named = {"authenticatorId": made["authenticatorId"]}
             await devices.send("WebAuthn.setUserVerified", {**named, "isUserVerified": False})
             await approve.press("Enter")
-            await expect(page.get_by_text("No passkey was shown; nothing was done.")).to_be_visible()
+            await expect(page.get_by_text("No passkey was used, and nothing was done.")).to_be_visible()
             await devices.send("WebAuthn.setUserVerified", {**named, "isUserVerified": True})
             await approve.press("Enter")
             await expect(page.get_by_role("button", name="Publish")).to_be_visible()
@@ -257,6 +266,7 @@ async def test_a_page_says_that_the_server_is_away_and_when_it_is_back(site: Sit
         banner = page.locator("#offline")
         await expect(banner).to_be_hidden()
         await site.stop()
+        await unfold(page)
         await page.get_by_label("Short name", exact=True).fill("kept")
         await expect(banner).to_be_visible()
         await site.start()
@@ -273,12 +283,12 @@ async def test_a_question_becomes_a_release_with_error_bars_over_a_whole_stack(
     paths = provision_agents(stack.layout, DEVICES, OsEntropy(), time.time())
     url, epoch_seconds = stack.url("admin"), stack.layout.options.epoch_seconds
     fields = {
-        "Short name": "visits", "Metric": "mdvis", "Lower edges": "0, 0.5, 2.75, 4", "Devices asked": str(DEVICES),
-        "Sampling rate q": "1", "Least batch B": str(FLOOR), "Lasts": str(DURATION), "Time precision": "1",
+        "Short name": "visits", "Metric": "mdvis", "Lower edges": "0, 0.5, 2.75, 4", "Devices": str(DEVICES),
+        "Sampling rate q": "1", "Minimum batch B": str(FLOOR), "Lasts": str(DURATION), "Time precision": "1",
     }  # fmt: skip
     with hosting(paths[0].parents[1], tmp_path / "host"):
         async with visiting(browser, url, stack.token("analyst"), "/questions/new") as page:
-            await page.get_by_text("When", exact=True).click()
+            await unfold(page)
             await page.get_by_label("Kind of answer", exact=True).select_option("buckets")
             for label, value in fields.items():
                 await page.get_by_label(label, exact=True).fill(value)
@@ -292,7 +302,7 @@ async def test_a_question_becomes_a_release_with_error_bars_over_a_whole_stack(
             if (left := epoch_seconds - time.time() % epoch_seconds) < LEAST_LEFT:
                 await asyncio.sleep(left)
             await page.get_by_role("button", name="Publish").click()
-            await expect(page.get_by_role("heading", name="How it fills")).to_be_visible()
+            await expect(page.get_by_role("heading", name="The batch so far")).to_be_visible()
             await asyncio.sleep(2 * epoch_seconds)
             await page.get_by_role("button", name="Collect the batch").click()
             await expect(page.get_by_role("heading", name="Release, batch 0")).to_be_visible(timeout=4 * PATIENCE)

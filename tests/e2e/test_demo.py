@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,15 @@ import pytest
 from rich.console import Console
 
 from infra.lab.demo import run as run_module
-from infra.lab.demo.dataset import Dataset, Question
+from infra.lab.demo.dataset import Dataset, Question, load_randhie
 from infra.lab.demo.run import DemoRun
 from infra.lab.demo.view import Stages
 from tacit.dp.amplification import epsilon_fmt22
+from tacit.recipe.survey import NO_VALUE
+from tests.kit.processes import running
 
 DEVICES = 200
+PATIENCE_SECONDS = 120.0
 
 
 def tacit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -43,18 +48,20 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_a_demo_that_is_told_to_stop_leaves_no_keys_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_demo_that_is_told_to_stop_or_killed_leaves_no_keys_behind(tmp_path: Path, number: int, status: int) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "infra.cli", "demo", "--devices", str(DEVICES), "--json"]
-    with subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as demo:
+    with running(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
         while demo.poll() is None and not any(tmp_path.glob("tacit-demo-*/*")):
             time.sleep(0.05)
-        demo.terminate()
+        demo.send_signal(number)
         demo.communicate(timeout=120)
-    assert demo.returncode == 130
-    assert list(tmp_path.glob("tacit-demo-*")) == []
+    assert demo.returncode == status
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while left := list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 def test_every_sampled_device_is_counted_once_and_nothing_else(document: dict[str, Any]) -> None:
@@ -67,8 +74,10 @@ def test_every_sampled_device_is_counted_once_and_nothing_else(document: dict[st
 
 def test_truth_is_over_all_devices_and_estimates_sum_to_the_population_seen(document: dict[str, Any]) -> None:
     buckets = document["buckets"]
-    assert [bucket["label"] for bucket in buckets] == [*map(str, range(15)), "15+"]
-    assert sum(bucket["truth"] for bucket in buckets) == DEVICES
+    assert [bucket["label"] for bucket in buckets] == [*map(str, range(15)), "15+", NO_VALUE]
+    rows = Counter(min(int(value), 15) for value in load_randhie(DEVICES).values)
+    assert [bucket["truth"] for bucket in buckets] == [*(rows[answer] for answer in range(16)), 0], "no row was changed"
+    assert document["staged_devices"] == 51, "the attacks have devices of their own"
     assert sum(bucket["estimate"] for bucket in buckets) == pytest.approx(2 * document["accepted"], abs=0.1)
     for bucket in buckets:
         assert abs(bucket["estimate"] - bucket["truth"]) < 7 * bucket["stderr"]
@@ -132,6 +141,7 @@ def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkey
     assert 118 < found.sampled < 262, "half of them, but for a chance below 1e-12"
     assert (found.accepted, found.rejected) == (found.sampled, 0)
     assert len(found.refusals) == 7
-    assert sum(bucket.truth for bucket in found.buckets) == 360
+    assert [bucket.truth for bucket in found.buckets] == [90, 90, 90, 90, 20], "what the rows say, with nothing changed"
+    assert found.staged == 51
     for bucket in found.buckets:
         assert abs(bucket.estimate - bucket.truth) < 7 * bucket.stderr + 20

@@ -92,6 +92,10 @@ def check(result: WatchedResult, model: str) -> None:
     assert len(document["refused"]) == TRIED[model]
     assert len(document["intruder"]["attackers"]) == 5
     assert all(abs(one["advantage"]) < 7 * one["stderr"] for one in document["intruder"]["attackers"])
+    verdict = document["intruder"]["verdict"]
+    assert (verdict["false_alarm"], verdict["words"]) == (1e-3, result.verdict.words)
+    assert verdict["least_advantage"] < max(one["advantage"] for one in document["intruder"]["attackers"])
+    assert "test of 40 guesses by each of 5 attackers, false alarm 0.001" in verdict["words"]
     looks = document["intruder"]["looks"]
     assert {look["events"] > 0 for look in looks} <= {True, False}
     assert looks
@@ -124,6 +128,8 @@ def test_one_server_counts_what_devices_kept_and_refuses_what_it_must(
         assert max(map(len, lines)) <= width
         assert "8,192 → 8,192" in shown.getvalue()
         assert "nonzero" in shown.getvalue()
+        assert "test of 40 guesses" in " ".join(shown.getvalue().replace("│", " ").split())
+        assert "coin flip" not in shown.getvalue()
     assert "What an intruder learns" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -123,7 +123,7 @@ def test_an_older_database_is_noticed_and_what_is_then_accepted_counts_nothing_t
         site.restore(name, tmp_path / "older")
         refused = site.run("staging", "start", name)
         assert refused.returncode == 1
-        assert "the database is older than what this service has done since" in refused.stderr
+        assert "the database is older than the last state of this service" in refused.stderr
     site.restore("helper", tmp_path / "newest")
     site.json("staging", "start", "helper")
     site.json("staging", "start", "leader", "--serve-with", "accept-rollback")

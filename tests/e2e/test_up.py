@@ -1,6 +1,6 @@
 """``tacit up``: nine services, two witnesses, every credential demanded, and a run that outlives killed aggregators.
 
-The tests share one stack and run in the order of this file; the last one stops it.
+The tests share one stack and run in the order of this file; the last ones stop it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import os
 import re
 import signal
+import stat
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -27,11 +29,11 @@ from client_agent.deciding import Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import open_source
 from infra.agents import provision_agents
-from infra.commands.up import SERVICE_NAMES
 from infra.documents.schemas import SCHEMAS, schema_of
 from infra.lab.kit.recipes import survey_from
 from infra.layout import Layout, signing_key_of
-from infra.processes import PIDS
+from infra.processes import PIDS, read_pids
+from infra.stack_view import SERVICE_NAMES
 from tacit import __version__, media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -96,9 +98,16 @@ class Stack:
 @pytest.fixture(scope="module")
 def stack(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "2"]
-    log = tmp_path_factory.mktemp("up") / "stderr"
-    with ReadyProcess([*command, "--state-dir", str(layout.state_dir)], log) as process:
+    log, temporary = tmp_path_factory.mktemp("up") / "stderr", temporary_of(layout)
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with ReadyProcess([*command, "--state-dir", str(layout.state_dir)], log, environment=environment) as process:
         yield Stack(layout, process, process.ready())
+
+
+def temporary_of(layout: Layout) -> Path:
+    """The temporary folder of every process of the stack."""
+    return layout.state_dir.parent / "temporary"
 
 
 @pytest.fixture
@@ -295,12 +304,18 @@ class Operator:
             await asyncio.sleep(0.2)
 
 
-async def kill_and_restart(stack: Stack, serve: Callable[..., ReadyProcess], http: HttpTransport, name: str) -> None:
-    """SIGKILL a service of the stack and start it again with ``tacit serve``, on the same address."""
-    os.kill(stack.document[name]["pid"], signal.SIGKILL)
-    process = serve(name, Path(stack.document[name]["config"]))
-    again = await asyncio.to_thread(process.ready)
-    assert again["url"] == stack.url(name)
+async def kill_and_return(stack: Stack, http: HttpTransport, name: str) -> int:
+    """SIGKILL a service of the stack; its new process id once ``tacit up`` has started it again on the same address."""
+    pid = read_pids(stack.layout.state_dir)[name]
+    os.kill(pid, signal.SIGKILL)
+
+    async def again() -> bool:
+        return read_pids(stack.layout.state_dir)[name] != pid
+
+    await Operator(stack, http).until(f"the {name} to be started again", again)
+    assert f"{name} (pid {pid}) was killed by signal 9; starting it again in" in stack.process.stderr
+    assert (await http.request("GET", f"{stack.url(name)}/healthz")).status in {200, 503}
+    return read_pids(stack.layout.state_dir)[name]
 
 
 async def publish(stack: Stack, http: HttpTransport) -> Recipe:
@@ -315,9 +330,7 @@ async def publish(stack: Stack, http: HttpTransport) -> Recipe:
 
 
 @pytest.mark.slow
-async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
-    stack: Stack, serve: Callable[..., ReadyProcess], http: HttpTransport
-) -> None:
+async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(stack: Stack, http: HttpTransport) -> None:
     agents = await asyncio.to_thread(ready_agents, stack.layout, http)
     operator = Operator(stack, http)
     first, _ = agents[0]
@@ -347,9 +360,9 @@ async def test_leader_and_helper_are_killed_and_every_report_is_counted_once(
     await operator.until("the opt-ins", active)
     devices = asyncio.gather(*(take_part(*agent, recipe.interval.end + 30) for agent in agents))
     await operator.until("a quarter of the reports", at_least_a_quarter)
-    await kill_and_restart(stack, serve, http, "leader")
+    await kill_and_return(stack, http, "leader")
     await operator.until("half of the reports", at_least_half)
-    await kill_and_restart(stack, serve, http, "helper")
+    await kill_and_return(stack, http, "helper")
     await devices
     states = [entry.state for _, store in agents for entry in await store.entries()]
     assert states == [State.SENT] * DEVICES
@@ -406,25 +419,68 @@ async def collected(operator: Operator, recipe: Recipe) -> dict[str, Any]:
     return results[0]
 
 
-async def test_a_service_that_died_is_reported_with_the_command_that_restarts_it(
+async def test_a_service_that_dies_is_started_again_on_the_same_address_and_the_others_go_on(
     stack: Stack, http: HttpTransport
 ) -> None:
-    pid, config = stack.document["attester"]["pid"], stack.document["attester"]["config"]
-    os.kill(pid, signal.SIGKILL)
-
-    async def reported() -> bool:
-        return f"tacit serve attester --config {config}" in stack.process.stderr
-
-    await Operator(stack, http).until("the report", reported)
-    assert f"attester (pid {pid}) was killed by signal 9" in stack.process.stderr
+    pid = await kill_and_return(stack, http, "attester")
+    assert runs(pid, ["infra.cli", "serve", "attester", stack.document["attester"]["config"]])
+    assert f"attester runs again (pid {pid})" in stack.process.stderr
+    assert "tacit serve" not in stack.process.stderr, "nobody is told to start what would outlive the stack"
     assert (await http.request("GET", f"{stack.url('relay')}/healthz")).status == 200, "the others go on"
 
 
+def test_a_service_is_started_again_by_its_name_through_the_stack_that_runs(stack: Stack) -> None:
+    folder = stack.layout.state_dir
+    pids = read_pids(folder)
+    given = [sys.executable, "-P", "-m", "infra.cli", "up", "restart", "relay", "--state-dir", str(folder)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "restart: relay"), done.stderr
+    after = read_pids(folder)
+    assert {name for name in pids if after[name] != pids[name]} == {"relay"}
+    assert not runs(pids["relay"], ["serve"])
+    wrong = subprocess.run([*given[:6], "shuffler", *given[7:]], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "no service or organisation is called shuffler" in wrong.stderr
+    assert stat.S_IMODE((folder / "orders").stat().st_mode) == 0o700
+
+
+def test_a_service_that_finds_its_port_taken_names_who_has_it(stack: Stack, serve: Callable[..., ReadyProcess]) -> None:
+    again = serve("relay", Path(stack.document["relay"]["config"]))
+    with pytest.raises(RuntimeError, match="no ready line"):
+        again.ready()
+    assert f"in use by pid {read_pids(stack.layout.state_dir)['relay']} (" in again.stderr
+
+
 def test_interrupting_stops_every_service_and_succeeds(stack: Stack) -> None:
+    pids = read_pids(stack.layout.state_dir)
     stack.process.signal(signal.SIGINT)
     assert stack.process.wait() == 0
-    for name in SERVICE_NAMES:
-        assert not runs(stack.document[name]["pid"], ["infra.cli", "serve", name])
+    assert [name for name, pid in pids.items() if runs(pid, ["infra.cli", "serve"])] == []
+    assert list(temporary_of(stack.layout).iterdir()) == [], (
+        "services, killed ones among them, leave nothing in the temporary folder"
+    )
+
+
+def test_where_the_stack_itself_is_killed_its_services_end_too(stack: Stack, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "0"]
+    with ReadyProcess([*command, "--state-dir", str(stack.layout.state_dir)], tmp_path / "stderr") as again:
+        again.ready()
+        pids = read_pids(stack.layout.state_dir)
+        again.signal(signal.SIGKILL)
+        again.wait()
+        deadline = time.monotonic() + 60
+        while left := [name for name, pid in pids.items() if runs(pid, ["infra.cli", "serve"])]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
+
+def test_without_a_stack_a_restart_says_how_to_start_one(stack: Stack) -> None:
+    given = [sys.executable, "-P", "-m", "infra.cli", "up", "restart", "relay"]
+    done = subprocess.run(
+        [*given, "--state-dir", str(stack.layout.state_dir)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "no stack runs here; start one with: tacit up --state-dir" in done.stderr
 
 
 def runs(pid: int, words: Sequence[str]) -> bool:

@@ -25,12 +25,12 @@ from infra import redis as redis_module
 from infra.backends import Wanted, backends, parse_backends
 from infra.backing_servers import BROKER_FILE, REDIS_FILE
 from infra.cli import run
-from infra.commands.up import SERVICE_NAMES
 from infra.layout import Layout, load_layout
 from infra.mosquitto import MosquittoServer
 from infra.new_layout import create_layout
 from infra.redis import RedisServer
 from infra.stack_options import StackOptions
+from infra.stack_view import SERVICE_NAMES
 from infra.workers import further_parts, known_parts
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -35,6 +35,7 @@ from services.leader.store import LeaderStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
+from tacit.extras import install_command
 from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
 from tests.kit.processes import ReadyProcess
 
@@ -160,9 +161,8 @@ def test_missing_driver_is_named_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert run(["up", "--state-dir", str(folder / "stack"), "--with", "postgres"]) == 1
-    assert (
-        capsys.readouterr().err == "tacit: PostgreSQL needs asyncpg; install it with: pip install 'tacit[postgres]'\n"
-    )
+    told = f"tacit: PostgreSQL needs asyncpg; install it with: {install_command('postgres')}\n"
+    assert capsys.readouterr().err == told
     assert not (folder / "stack").exists()
 
 

@@ -253,7 +253,7 @@ def test_a_contribution_is_released_over_tls_while_every_certificate_is_renewed(
     (found,) = command(stack, capsys, "results", "visits")["results"]
     assert found["report_count"] == DEVICES
     assert [one["name"] for one in command(stack, capsys, "recipe", "list")["recipes"]] == ["visits"]
-    refused = "issuer: 3 calls as attester with a certificate of another name refused"
+    refused = "issuer: 3 calls as attester refused because the certificate has another name"
     command(stack, capsys, "status", until=[refused])
     assert command(stack, capsys, "log", "verify")["findings"] == []
 

@@ -63,6 +63,7 @@ class Stage:
             "epoch_seconds": EPOCH_SECONDS,
             "analyst_key": self.folder / "analyst.key",
             "people": self.folder / "people.json",
+            "persons": 1,
         }
         return AdminConfig.model_validate(values | changes)
 

@@ -178,6 +178,11 @@ class World:
         self.clock.jump((ring.period + 1) * ring.rotation - self.clock.now())
         self.gateway.rotate_if_due()
 
+    @property
+    def relay_url(self) -> str:
+        """Where devices find the relay."""
+        return URLS["relay"]
+
     def relayed(self) -> list[int]:
         """Sizes of everything that devices sent to the relay."""
         return [len(exchange.body) for exchange in self.network.exchanges if exchange.url == URLS["relay"]]

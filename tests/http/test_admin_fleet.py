@@ -75,7 +75,7 @@ async def test_counts_are_told_to_whoever_may_read_and_nothing_of_one_device(sta
 async def test_the_page_says_what_is_wrong_and_when_nothing_is_told_any_more(stage: Stage, tmp_path: Path) -> None:
     visit = await signed_in(stage, "viewer")
     assert 'href="/fleet"' in visit.page
-    assert "Nothing has been told yet" in await page(visit)
+    assert "There are no counts yet" in await page(visit)
     tell(tmp_path / "fleet")
     text = await page(visit)
     assert not Html(text).wrong

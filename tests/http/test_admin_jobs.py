@@ -138,7 +138,7 @@ async def test_rounds_of_a_series_stand_over_time_with_their_error_bars(stage: S
     path = f"/series/{series.hash_text}"
     assert path in {attrs["href"] for attrs in Html(browser.page).all("a")}
     await browser.get(path)
-    assert "No round was released yet" in browser.page
+    assert "No round has been released yet" in browser.page
     collector.released = [release_of(series, 1, 20.0), release_of(series, 0, 10.0), release("other", "A" * 43, 1)]
     await browser.get(path)
     found = Html(browser.page)
@@ -149,7 +149,7 @@ async def test_rounds_of_a_series_stand_over_time_with_their_error_bars(stage: S
     assert first["x1"] < second["x1"]
     assert first["y1"] > second["y1"] > second["y2"]
     assert "3 of 3, 2 released" in browser.page
-    assert browser.page.index("20 ± 3.92") < browser.page.index("10 ± 3.92")
+    assert browser.page.index("20 ± 4") < browser.page.index("10 ± 4")
     (entry, *_) = re.findall(r'href="(/log/[0-9]+)"><code>' + KIT.round(series, 2).hash_text[:10], browser.page)
     await browser.get(entry)
     assert path in {attrs["href"] for attrs in Html(browser.page).all("a")}

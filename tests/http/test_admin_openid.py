@@ -126,7 +126,7 @@ async def test_people_of_a_real_provider_come_in_by_an_invitation_and_then_by_th
             assert await alice.get("/questions") == 200
             assert "analyst-1" in alice.page
             assert await mallory.get(RETURN, **await granted(await mallory.depart(text), "mallory")) == 403
-            assert "invitation does not hold" in mallory.page
+            assert "invitation is not valid" in mallory.page
             assert await mallory.get("/questions") == 303
         async with Visitor(url) as later:
             assert await later.get(RETURN, **await granted(await later.depart(), "alice")) == 200
@@ -203,7 +203,7 @@ async def test_an_answer_counts_once_in_the_browser_that_waits_for_it(
         visitor.session.cookie_jar.update_cookies({FLOW_COOKIE: cookie})  # as a thief of the cookie has it
         again = provider.granted(away)
         assert await visitor.get(RETURN, **again) == 403
-        assert "is not waited for" in visitor.page
+        assert "was not expected" in visitor.page
 
         away = await another.depart()
         await stage.clock.advance(600)

@@ -16,6 +16,7 @@ from services.admin.core.whole import BURN_SECONDS
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort
+from tacit.extras import install_command
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.live import LiveLog
@@ -163,7 +164,7 @@ async def test_results_are_a_table_for_whoever_asks_for_one(
     monkeypatch.setattr("tacit.extras.importlib.util.find_spec", lambda _name: None)
     refusal, problem = await stage.call("GET", f"{path}&format=parquet", status=501)
     assert (refusal.headers["content-type"], problem["extra"]) == (media_types.PROBLEM_JSON, "operator")
-    assert "tacit[operator]" in problem["detail"]
+    assert install_command("operator") in problem["detail"]
     del whole["privacy"]
     assert await stage.refused("GET", f"{path}&format=csv") == (502, "problem:peer-answer")
 

@@ -72,9 +72,9 @@ async def test_a_taken_key_and_a_taken_approval_do_not_come_back_with_an_older_d
     for _ in range(2):
         with pytest.raises(UsageError, match=OLDER):
             await stage.start()
-    with pytest.raises(UsageError, match="let `people` name a file"):
+    with pytest.raises(UsageError, match="set `people` to a file"):
         await stage.start(recovery=Recovery.ACCEPT, people=None)
-    with pytest.raises(UsageError, match="let `people` name a file"):
+    with pytest.raises(UsageError, match="set `people` to a file"):
         await stage.start(people=None)
     admin = await stage.start()
     assert [await status_of(stage, one) for one in (key, *map(key_of, ROLES))] == [401, 200, 200, 200, 200]

@@ -14,10 +14,10 @@ import pytest
 from client_agent import host as hosting
 from client_agent.agent import Agent
 from client_agent.common import Common
-from client_agent.config import AgentConfig
+from client_agent.config import LOCK, AgentConfig
 from client_agent.host import AgentHost, Counts
 from client_agent.journal import Entry, Fact, Prefetch
-from client_agent.runner import DATABASE, LOCK, MARK, opened_agent
+from client_agent.runner import DATABASE, MARK, opened_agent
 from client_agent.store import SqlAgentStore
 from infra.agents import provision_agents
 from infra.lab.kit.clock import SimClock

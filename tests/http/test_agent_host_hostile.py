@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from client_agent import host as hosting
-from client_agent.runner import DATABASE, LOCK, MARK
+from client_agent.config import LOCK
+from client_agent.runner import DATABASE, MARK
 from tests.http.test_agent_host import Hosted, folder, hosted
 
 __all__ = ["folder", "hosted"]

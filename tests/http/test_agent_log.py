@@ -80,7 +80,7 @@ async def test_a_device_believes_what_enough_witnesses_have_cosigned_lately(worl
     await agent.step()
     assert (await trouble(store), (await only(store)).state) == ("", State.SCHEDULED)
     await world.clock.advance(day + 1)  # a log that shows for ever what it showed a day ago
-    with pytest.raises(Refusal, match="0 fresh"):
+    with pytest.raises(Refusal, match="0 recent"):
         await agent.sync()
 
 

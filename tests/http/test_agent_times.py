@@ -51,6 +51,26 @@ async def test_a_device_that_was_off_at_its_time_sends_at_another_random_moment_
     assert len(set(moments)) == 3
 
 
+async def test_a_device_that_goes_off_after_a_try_that_failed_does_not_send_when_it_is_back(world: World) -> None:
+    world.log.add(*leaves_of(ALWAYS))
+    agent, store = await world.device(**TIMING)
+    await agent.step()
+    world.clock.jump((await only(store)).send_at - world.clock.now())
+    world.network.partition(world.relay_url)
+    await agent.send_due()
+    failed = await only(store)
+    assert (failed.state, failed.attempts) == (State.SCHEDULED, 1)
+    world.network.heal()
+    world.clock.jump(failed.send_at + MISSED_SECONDS + 1 - world.clock.now())
+    back = world.clock.now()
+    due = await world.agent(store, **TIMING).send_due()
+    assert world.uploads == []
+    assert back < due < back + 300
+    world.clock.jump(due - back)
+    await world.agent(store, **TIMING).send_due()
+    assert world.uploads == [failed.report]
+
+
 async def test_a_device_that_was_off_for_long_sends_nothing_and_keeps_its_token_spent(world: World) -> None:
     world.log.add(*leaves_of(ALWAYS))
     agent, store = await world.device(**TIMING)

@@ -287,25 +287,6 @@ async def test_a_response_that_does_not_open_is_no_answer(world: World) -> None:
         await get(world)
 
 
-async def test_a_wrong_clock_is_told_to_the_owner(world: World) -> None:
-    world.client = ObliviousClient(
-        world.network, RELAY, [world.gateway.ring.active.config], _Late(world.pair.clock.now() - 3600), ENTROPY
-    )
-    with pytest.raises(TransportError, match="this device's clock is wrong"):
-        await get(world)
-
-
-class _Late:
-    def __init__(self, now: float) -> None:
-        self._now = now
-
-    def now(self) -> float:
-        return self._now
-
-    async def sleep(self, _seconds: float) -> None:
-        return None
-
-
 async def test_everything_works_again_after_the_relay_was_away(world: World) -> None:
     world.network.partition(RELAY)
     entry = await world.uploader.send(await scheduled(world))

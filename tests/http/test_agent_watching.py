@@ -518,5 +518,5 @@ def test_a_result_says_that_devices_without_a_state_count_as_having_seen_nothing
     interval = Interval(recipe.interval.start // 60, recipe.interval.duration // 60)
     aggregate = AggregateResult(200, interval, (middle,) * method.cells)
     missing = MODELS[model].result(recipe, "batch", 0, aggregate, float(recipe.interval.end))["missing"]
-    wanted = {"label": "0"} if statistic == "histogram" else {"adds": [0.0]}
+    wanted = {"label": "0"} if statistic == "histogram" else {"adds": [0.0], "biases": False}
     assert missing == {"outside": "clipped", **wanted}

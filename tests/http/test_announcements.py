@@ -236,7 +236,10 @@ async def test_announcements_without_end_cost_one_poll_per_delay() -> None:
         ({"operator": "relay.example", "host": "broker.example"}, None),
         ({"operator": "analyst.example", "host": "broker.example"}, "run by an analyst"),
         ({"operator": "gateway.example", "host": "broker.example"}, "run by an analyst"),
-        ({"operator": "relay.example", "host": "broker.example", "tls": False}, "plain connection off this machine"),
+        (
+            {"operator": "relay.example", "host": "broker.example", "tls": False},
+            "a plain connection to another machine",
+        ),
     ],
 )
 def test_device_listens_to_no_broker_of_an_analyst_and_to_none_in_clear(
@@ -272,7 +275,7 @@ def test_what_is_not_a_size_is_refused(payload: bytes) -> None:
         ("redis://u:secret@localhost:6379/0", None),
         ("rediss://u:secret@queue.example", None),
         ("unix:///run/redis.sock", None),
-        ("redis://u:secret@queue.example", "plain connection off this machine; use rediss://"),
+        ("redis://u:secret@queue.example", "plain connection to another machine; use rediss://"),
         ("http://u:secret@127.0.0.1", "must hold one URL"),
         ("redis://u:secret@127.0.0.1:port", "must hold one URL"),
         ("redis://u:secret@", "must hold one URL"),
@@ -289,7 +292,7 @@ async def test_redis_address_is_safe_and_never_quoted(tmp_path: Path, text: str,
     with pytest.raises(UsageError, match=says) as refused:
         make_queue(config, "leader", SimClock(), SeededEntropy(1), insecure=False)
     assert "secret" not in str(refused.value)
-    if "off this machine" in says:
+    if "to another machine" in says:
         await make_queue(config, "leader", SimClock(), SeededEntropy(1), insecure=True).close()
 
 

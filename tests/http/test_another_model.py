@@ -162,11 +162,13 @@ def test_every_rule_passes_and_its_adversaries_are_held_to_their_caps(house: Rec
     assert [one.rule for one in rules.check(low, KIT.policy, context)] == ["claim-understated", "claim-cap"]
 
 
-def test_an_account_is_charged_what_its_analyzer_learns_until_that_party_closes_it(house: Recipe) -> None:
+def test_an_account_keeps_the_charge_of_a_void_recipe_unless_its_model_says_that_nobody_has_seen_a_report(
+    house: Recipe,
+) -> None:
     (charge,) = charges_of(read(*leaves(house)), float(NOW))
     assert (charge.state, str(charge.cost.epsilon)) == (ChargeState.ACTIVE, house.privacy.epsilon["house"])
     (charge,) = charges_of(read(*leaves(house, void(house))), float(NOW))
-    assert charge.state is ChargeState.VOID
+    assert charge.state is ChargeState.UNREFUNDED
 
 
 async def test_a_device_sends_its_submission_and_reads_its_verdict(house: Recipe, world: World) -> None:

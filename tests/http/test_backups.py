@@ -264,7 +264,7 @@ def test_a_service_that_starts_while_a_restore_has_its_database_ends_and_writes_
     monkeypatch.setattr(Path, "replace", replace)
     with ThreadPoolExecutor(1) as threads:
         before = put_database(copy, place)
-        with pytest.raises(UsageError, match="replaced while it was opened; start again"):
+        with pytest.raises(UsageError, match="replaced while it was being opened; start again"):
             starting[0].result(60)
     assert before is not None
     assert before.read_bytes()[:16] == b"SQLite format 3\0"

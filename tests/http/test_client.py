@@ -17,6 +17,7 @@ from infra.lab.kit.network import LOSE_RESPONSE, FaultyTransport, matching, no_f
 from services.admin.app import create_app
 from services.admin.core import documents as served
 from services.admin.core.audit import record
+from services.admin.core.consent_documents import ChangeList, RuleDocument, WaitingInvitation
 from services.admin.core.records import Act
 from tacit.client import (
     AsyncOperator,
@@ -25,9 +26,11 @@ from tacit.client import (
     ConflictError,
     ForbiddenError,
     InvalidError,
+    NewKey,
     NotFoundError,
     Operator,
     OwnDraftError,
+    Person,
     RuleError,
     UnauthorizedError,
     documents,
@@ -201,13 +204,18 @@ async def test_an_administrator_adds_people_and_gives_keys(stage: Stage) -> None
     administrator = operator_of(stage, "administrator")
     person = await administrator.people.add("carol@example.com", "analyst")
     key = await administrator.people.give_key(person, "laptop")
+    assert isinstance(person, Person)
+    assert isinstance(key, NewKey)
+    assert key.key is not None
     assert key.key not in repr(key)
     carol = AsyncOperator(ADMIN_URL, key=key.key, transport=stage.inner)
     assert (await carol.session()).person == person
     assert [one.label for one in await administrator.people.keys(person)] == ["laptop"]
     await administrator.people.take_key(person, key)
     await administrator.people.take_key(person, key)
-    assert (await administrator.people.change(person, disabled=True)).disabled
+    changed = await administrator.people.change(person, disabled=True)
+    assert isinstance(changed, Person)
+    assert changed.disabled
     assert [one.role async for one in administrator.people.all()].count("analyst") == 2
     with pytest.raises(ConflictError):
         await administrator.people.add("carol@example.com", "viewer")
@@ -221,6 +229,9 @@ async def test_the_client_knows_every_member_that_the_service_answers_with() -> 
         (documents.Key, served.KeyDocument),
         (documents.NewKey, served.NewKey),
         (documents.Act, served.ActDocument),
+        (documents.Change, WaitingInvitation),
+        (documents.ConsentRule, RuleDocument),
+        (documents.Changes, ChangeList),
     ]
     for ours, theirs in pairs:
         assert set(ours.model_fields) - {"etag"} == set(theirs.model_fields)

@@ -191,7 +191,7 @@ async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_a
     answer, document = await stage.call("GET", path)
     assert (answer.status, document["detail"]) == (
         404,
-        "the leader tells nothing of this recipe: not yet, or not any more",
+        "the leader does not serve this recipe: not yet, or no longer",
     )
     size = stage.recipe.batch.min_batch_size
     told = Filling(stage.leader.task.task_id_text, size, (Look(1, 1_700_000_000, 3),), 1_700_000_600)

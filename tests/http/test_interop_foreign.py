@@ -56,10 +56,10 @@ class Foreigner:
 
     @property
     def configuration(self) -> bytes:
-        """Empty task_info, both URLs byte for byte, no extension."""
+        """The task_info of Janus's test servers, both URLs byte for byte, no extension."""
         urls = opaque(self.leader.encode(), 2) + opaque(self.helper.encode(), 2)
         numbers = struct.pack(">QQBHIHH", PRECISION, self.batch, 1, 0, 1, 0, 0)
-        return b"\x00" + urls + numbers
+        return opaque(b"task-info", 1) + urls + numbers
 
     def learn_keys(self) -> None:
         """GET /hpke_config of both aggregators: a list of one configuration."""

@@ -102,7 +102,7 @@ async def test_the_log_takes_no_more_than_every_device_can_fetch(world: World, t
         patch.setattr("recipe_server.room.CAPACITY", 150_000)
         with pytest.raises(Refusal, match="log-room") as caught:
             await publish(service, 0, SLOTS)
-        assert "this takes" in caught.value.detail
+        assert "this leaf takes" in caught.value.detail
         recipes = len(await service.recipes())
         assert 3 <= recipes < 20
         assert sum(await pages_of(service)) < 150_000

@@ -186,7 +186,7 @@ async def test_off_loopback_only_who_shows_the_right_certificate_reads(certifica
         assert statuses == {"prometheus": 200, "stranger": 401}
         async with HttpTransport(tls=ClientTls(own / CA_FILE, own / CERTIFICATE, own / KEY)) as http:
             assert (await http.request("GET", url)).status == 401
-    with pytest.raises(ValidationError, match="port of their own"):
+    with pytest.raises(ValidationError, match="separate port"):
         ServiceConfig(state_dir=certificates, listen=Listen(port=8443), metrics=Listen(port=8443))
 
 

@@ -126,7 +126,7 @@ async def test_keys_that_nobody_pins_are_those_that_a_recipe_names_wherever_it_s
     log = await world.show(*START[:2], *filling)
     early = [one for one in (await world.watch(None).look(no_bar)).findings if one.kind != "leaf-malformed"]
     assert [(one.kind, one.index) for one in early] == [("leaf-signer", 0), ("leaf-signer", 1)]
-    assert early[0].what == "issuer-directory of issuer.example, whose key nobody names"
+    assert early[0].what == "issuer-directory of issuer.example, whose key is named by no recipe or policy"
     log.add(START[2])
     assert {one.kind for one in (await world.watch(None).look(no_bar)).findings} == {"leaf-malformed"}
 

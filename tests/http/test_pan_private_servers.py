@@ -256,7 +256,7 @@ def test_an_aggregator_takes_part_with_the_tasks_own_state_key_alone() -> None:
 def test_state_keys_belong_to_both_aggregators_and_to_cells_proved_one_by_one() -> None:
     leader, helper = (THREE.state_keys[role].public_key().element for role in BOTH)
     for kit, keys, words in (
-        (make_task_kit(), (leader, helper), "Prio3CountVec alone"),
+        (make_task_kit(), (leader, helper), "require Prio3CountVec"),
         (THREE, (leader, None), "key of their own"),
         (THREE, (None, helper), "key of their own"),
         (THREE, (leader, leader), "key of their own"),

@@ -247,7 +247,7 @@ async def test_a_gateway_on_a_full_disk_says_503_and_that_it_is_itself(
             break
     assert problem(answer) == (503, WINDOW_AWAY)
     assert bhttp.field_value(answer.fields, "retry-after") is not None
-    assert json.loads(answer.content)["title"] == "The gateway's replay window takes nothing for now."
+    assert json.loads(answer.content)["title"] == "The gateway's replay window is not available."
     (probing,) = gateway.app[PROBES]
     assert probing.trouble() == "there is no room for the database"
     disk.empty()
@@ -271,7 +271,7 @@ async def test_status_says_who_is_not_ready_and_that_tasks_are_not_known_without
     layout = create_layout(tmp_path, StackOptions(), ENTROPY, SystemClock().now())
     network = InProcessTransport()
     store = Store()
-    store.durability.ended("the database is older than what this service has done since")
+    store.durability.ended("the database is older than the last state of this service")
     for name in layout.services:
         app = make_app(name, Deps(SimClock(), ENTROPY, network, background=False))
         if name == "gateway":

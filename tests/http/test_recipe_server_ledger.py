@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from alembic import command
 from sqlalchemy import create_engine
 
-from infra.lab.kit.recipes import NOW, RecipeKit, with_sampling
+from infra.lab.kit.one_server import AnalyzerKit
+from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.store import SqlRecipeStore
 from tacit.accounting.budgets import compose
@@ -153,6 +154,22 @@ async def whole(server: Server, view: LogView) -> LiveLog:
     """The log as a reader sees it who keeps what it read."""
     known = [KIT.recipe_leaf(RECIPES[0])]
     return await server.read(view, LeafSigners(KIT.policy, known))
+
+
+async def test_an_analyzer_cannot_void_its_way_to_a_new_account(server: Server) -> None:
+    """It has opened every report; were a void leaf of its own a refund, it could ask without end."""
+    kit = AnalyzerKit()
+    first = kit.single_recipe()
+    second = changed(changed(first, "token.slot", 1), "name", "again")
+    epsilon = Decimal(first.privacy.epsilon["analyzer"])
+    limit = AccountLimit(epsilon=f"{epsilon}", delta="0.00001", window_seconds=30 * 86_400)
+    await server.start(policy=kit.policy.model_copy(update={"accounts": {"default": limit}}))
+    await server.publish(kit.directory_leaf(slots=SLOTS), kit.recipe_leaf(first), kit.analyzer_opt_in(first))
+    assert await server.refused(kit.recipe_leaf(second)) == "budget-spent"
+    server.clock.jump(first.interval.end - NOW)
+    await server.publish(kit.analyzer_void(first))
+    later = changed(second, "interval.start", first.interval.end)
+    assert await server.refused(kit.recipe_leaf(later)) == "budget-spent"
 
 
 async def test_void_leaves_stay_in_the_bundle_for_a_while(server: Server) -> None:

@@ -93,7 +93,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_readers_see_entries_once_the_witnesses_have_cosigned_them(world: World) -> None:
     view = world.view()
-    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+    with pytest.raises(Refusal, match="0 recent cosignatures"):
         await world.read(view)
     await world.settle()
     assert not (await world.read(view)).recipes
@@ -151,7 +151,7 @@ async def test_lines_are_made_anew_before_readers_find_them_old_and_survive_a_re
     await world.clock.advance(86_000)
     await world.read(view)
     await world.clock.advance(1_000)
-    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+    with pytest.raises(Refusal, match="0 recent cosignatures"):
         await world.read(view)
     await world.settle()
     await world.read(view)
@@ -187,7 +187,7 @@ async def test_a_second_log_under_the_same_key_is_shown_to_nobody_who_demands_wi
         await world.settle()
         await world.clock.advance(100)
     victim = world.view()
-    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+    with pytest.raises(Refusal, match="0 recent cosignatures"):
         await world.read(victim)
     assert "another tree" in await world.trouble()
     for app in world.apps.values():

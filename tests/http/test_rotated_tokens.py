@@ -32,7 +32,7 @@ from tests.http.test_leader import KIT, pair_of
 from tests.kit.tokens import put_tokens
 
 NEW = "tacit-the-new-one"
-NOT_USED = "bearer tokens: a file is not used as it is now, but as it was before: "
+NOT_USED = "bearer tokens: the new content of a file cannot be used, the old one stays in use: "
 
 
 async def health(network: InProcessTransport, url: str) -> tuple[int, str]:
@@ -234,5 +234,5 @@ async def test_the_operators_listener_takes_the_tokens_of_the_moment_and_both_pa
         assert [await status("operator-secret"), await status(NEW)] == [401, 200]
         put_tokens(token, "two words")
         assert [await status("two words"), await status("two"), await status(NEW)] == [401, 401, 200]
-        trouble = f"{NOT_USED}{token}: a bearer token must be ASCII text without spaces, one a line"
+        trouble = f"{NOT_USED}{token}: a bearer token must be ASCII text without spaces, one per line"
         assert [await health(network, page) for page in (url, site_url)] == [(503, trouble)] * 2

@@ -269,15 +269,15 @@ async def test_policies_want_fresh_lines_of_enough_different_witnesses(stage: St
     note = log.note()
     reader(stage, *keys, k=2).advance(with_line(note, lines[2], lines[0]), ())
     for too_few in ([], lines[:1], [lines[0], lines[0]]):
-        with pytest.raises(Refusal, match="fresh cosignatures"):
+        with pytest.raises(Refusal, match="recent cosignatures"):
             reader(stage, *keys, k=2).advance(with_line(note, *too_few), ())
     await stage.clock.advance(3601)
-    with pytest.raises(Refusal, match="0 fresh cosignatures of witnesses \\(3 of any age\\)"):
+    with pytest.raises(Refusal, match="0 recent cosignatures of witnesses \\(3 of any age\\)"):
         reader(stage, *keys, k=2).advance(with_line(note, *lines), ())
     fresh = [line_of(await stage.ask(log.request(1, 1), name)) for name in ("first", "second")]
     reader(stage, *keys, k=2).advance(with_line(note, *lines, *fresh), ())
     behind = Quorum(tuple(keys), 2, 3600, lambda: stage.clock.now() - 1000)
-    with pytest.raises(Refusal, match="fresh"):  # to a clock far behind those lines would never grow old
+    with pytest.raises(Refusal, match="recent"):  # to a clock far behind those lines would never grow old
         LogView(LogPolicy(KIT.log_policy.log_key, behind)).advance(with_line(note, *fresh), ())
 
 
@@ -285,5 +285,5 @@ async def test_half_of_the_witnesses_are_no_quorum(stage: Stage) -> None:
     keys = tuple([await stage.start(name) for name in ("first", "second")])
     with pytest.raises(DecodeError, match="more than half"):
         Quorum(keys, 1, 3600, stage.clock.now)
-    with pytest.raises(DecodeError, match="one name or one key"):
+    with pytest.raises(DecodeError, match="the same name or the same key"):
         Quorum((keys[0], keys[0]), 2, 3600, stage.clock.now)

@@ -1,4 +1,4 @@
-"""An authenticator in software: makes passkeys and shows them, as honestly as a test says."""
+"""An authenticator in software: makes and uses passkeys, as honestly as a test says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Authenticator:
     key: EllipticCurvePrivateKey = field(default_factory=lambda: generate_private_key(SECP256R1()))
 
     def make(self, options: dict[str, Any]) -> dict[str, Any]:
-        """A passkey for what a server asks."""
+        """Make a passkey from a server's options."""
         cose: Any = ES256
         public = cbor.encode(dict(cose.from_cryptography_key(self.key.public_key())))
         attested = bytes(16) + len(self.id).to_bytes(2, "big") + self.id + public
@@ -40,7 +40,7 @@ class Authenticator:
         return self._answer(clientDataJSON=client, attestationObject=attestation)
 
     def show(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The passkey, for what a server asks."""
+        """Use the passkey with a server's options."""
         self.counter += 1
         client, data = self._client("webauthn.get", options), self._data(0)
         signature = self.key.sign(data + hashlib.sha256(client).digest(), ECDSA(SHA256()))

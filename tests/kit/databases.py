@@ -33,7 +33,7 @@ def threads() -> Iterator[None]:
 
 
 def hasten() -> None:
-    """For the whole process."""
+    """Run statements where they are awaited, for the whole process."""
     threaded: Any = aiosqlite.Connection._execute
     connect = aiosqlite.connect
 

@@ -61,7 +61,7 @@ _run = 0
 
 
 def _drawer(frame: FrameType | None) -> str | None:
-    """Which of our modules draws something that an outcome may depend on."""
+    """The module of ours that draws something on which an outcome may depend, if one does."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name == "secrets" and frame.f_code.co_name in TEXT:
@@ -88,7 +88,7 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def watch() -> None:
-    """See every draw from now on."""
+    """Record every draw from now on."""
     os.urandom = _urandom
     random._urandom = _urandom  # type: ignore[attr-defined]
     sys.addaudithook(_heard)
@@ -150,7 +150,7 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
-        """A new test."""
+        """Begin to watch a new test."""
         global _run  # noqa: PLW0603 - the seeds of what a test makes know of no item
         _drawn.clear()
         _run = item.callspec.params.get("run_number", 0) if hasattr(item, "callspec") else 0
@@ -161,7 +161,7 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None]:
-        """All was drawn."""
+        """Check the draws of the test that ended."""
         yield
         if _drawn and stated(item) is None:
             pytest.fail(
@@ -213,7 +213,7 @@ class Repeats:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Failures that go with the stated rates are none."""
+        """Failures that agree with the stated rates do not count."""
         if session.exitstatus == pytest.ExitCode.TESTS_FAILED and not self._others["failed"]:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED if self.wrong() else pytest.ExitCode.OK
 

@@ -48,11 +48,11 @@ class Secrets:
         self.kinds: dict[str, set[bytes]] = {}
 
     def note(self, kind: str, *found: bytes) -> None:
-        """Keep what must not be found."""
+        """Record a value that must not be found."""
         self.kinds.setdefault(kind, set()).update(one for one in found if len(one) >= _WINDOW)
 
     def spy(self, patch: pytest.MonkeyPatch) -> None:
-        """Note all that is made from now on."""
+        """Record all secrets that are made from now on."""
         for kept in (OneServer, TwoServers):
             for name in ("initial", "step"):
                 self._results(patch, kept, name, "state")
@@ -88,7 +88,7 @@ class Secrets:
                 self.note("key file", *_private_parts(path))
 
     def found_in(self, text: str) -> list[str]:
-        """The kinds of which something stands in ``text``."""
+        """The kinds of secrets of which one is in ``text``."""
         return [kind for kind, secrets in self.kinds.items() if any(_stands(one, text) for one in secrets)]
 
 

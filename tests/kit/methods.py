@@ -1,4 +1,4 @@
-"""Local methods by a few words, as tests want them."""
+"""Local methods, described in a few words as tests need them."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,13 +15,32 @@ START_SECONDS = 90.0
 STOP_SECONDS = 30.0
 
 
+@contextlib.contextmanager
+def running(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that is killed where the block fails, so that nobody waits for it without end."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
 class ReadyProcess:
     """A command that says on stdout, in one line of JSON, that it is ready. Its stderr goes to a file.
 
     With ``piped_stdin`` its standard input is a pipe that ``close_stdin`` closes; otherwise it is empty.
+    ``environment`` replaces this process's own.
     """
 
-    def __init__(self, command: Sequence[str], log: Path, *, piped_stdin: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        piped_stdin: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = log
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
@@ -28,6 +48,7 @@ class ReadyProcess:
                 stdin=subprocess.PIPE if piped_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=sink,
+                env=environment,
             )
 
     def __enter__(self) -> Self:
@@ -65,7 +86,7 @@ class ReadyProcess:
         self._process.send_signal(number)
 
     def close_stdin(self) -> None:
-        """What happens when whoever started it dies."""
+        """Close its standard input, as happens when the process that started it dies."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 

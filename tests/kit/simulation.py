@@ -255,7 +255,7 @@ class Simulation:
         return await self._post_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator)
 
     async def post_series(self, series: Series) -> HttpResponse:
-        """The same with a series."""
+        """Sign the series as the stack's analyst and hand it to the log."""
         return await self._post_leaf(LeafType.SERIES, series.body(), series.probe.parties.analyst.operator)
 
     async def _post_leaf(self, kind: LeafType, body: Mapping[str, Any], signer: str) -> HttpResponse:
@@ -355,7 +355,7 @@ class Simulation:
         return Device(name, agent, store, identity, data, attributes)
 
     async def step_agents(self) -> None:
-        """Every device does what is due."""
+        """Step every device: each does what is due."""
         for device in self.devices:
             await device.agent.step()
 

@@ -65,14 +65,14 @@ class Token:
         pkcs11.lib(str(self.module)).reinitialize()
 
     def flags(self) -> list[str]:
-        """Of the command line."""
+        """The options of the command line."""
         place = self.place
         where = ["--pkcs11", str(place.module), "--token", place.token]
         return [*where, "--key", place.key, "--pin-file", str(place.pin_file)]
 
 
 def find_module() -> Path | None:
-    """SoftHSM's module, where its tool is there too."""
+    """The path of SoftHSM's module, if its tool is installed too."""
     found = next((Path(one) for one in MODULES if Path(one).is_file()), None)
     return None if shutil.which("softhsm2-util") is None else found
 

@@ -1,4 +1,4 @@
-"""Bearer tokens for tests: of a file, or given."""
+"""Bearer tokens for tests: read from a file, or given."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class GivenTokens:
         self._digests = tuple(token_digest(token) for token in tokens)
 
     def digests(self) -> Sequence[bytes]:
-        """Of all of them."""
+        """The digests of all tokens."""
         return self._digests
 
     def trouble(self) -> str:
-        """Never any."""
+        """There is never any trouble."""
         return ""
 
 

@@ -72,7 +72,7 @@ class WatchedKit(AnalyzerKit):
         }
 
     def leaves(self, recipe: Recipe) -> list[SignedLeaf]:
-        """The recipe with its opt-ins."""
+        """The leaves of the recipe and its opt-ins."""
         if recipe.model == SINGLE:
             return [self.recipe_leaf(recipe), self.analyzer_opt_in(recipe)]
         return [self.recipe_leaf(recipe), *(self.opt_in_leaf(recipe, role) for role in ("leader", "helper"))]
@@ -88,7 +88,7 @@ class WatchedKit(AnalyzerKit):
         return reading_of(recipe, self.state_key).numbers(contents.payload)
 
     def _opened_by_two(self, recipe: Recipe, body: bytes) -> tuple[int, ...]:
-        """By what both do once HPKE is open: decrypt, verify, add up."""
+        """The numbers as both servers compute them once HPKE is opened: decrypt, verify, add up."""
         (report,) = UploadRequest.decode(body).reports
         task = task_of(recipe, issuer_key().token_key.spki)
         vdaf, verify_key, nonce, context = task.vdaf, self._entropy(32), self._entropy(16), task.ctx

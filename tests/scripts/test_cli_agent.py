@@ -23,6 +23,7 @@ from infra.new_layout import create_layout
 from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.tlog.client import LogState
+from tests.kit.processes import running
 
 Capture = pytest.CaptureFixture[str]
 
@@ -107,11 +108,11 @@ def test_what_earlier_runs_decided_is_not_told_as_new(config: Path, capsys: Capt
 
 
 def test_a_log_that_failed_is_shown_and_the_agent_does_nothing(config: Path, capsys: Capture) -> None:
-    asyncio.run(fill(config, failure="log-split-view: the log signed two roots for size 9"))
+    asyncio.run(fill(config, failure="log-split-view: the log signed two different roots for size 9"))
     assert run(["agent", "journal", "--config", str(config)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "The log failed" in shown
-    assert "log-split-view: the log signed two roots for size 9" in shown
+    assert "log-split-view: the log signed two different roots for size 9" in shown
     assert run(["agent", "run", "--config", str(config), "--once"]) == 1
     assert "log-split-view" in capsys.readouterr().err
 
@@ -170,7 +171,7 @@ def test_an_identity_that_others_can_read_is_refused(config: Path, capsys: Captu
 )
 def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", "from infra.cli import main; main()", "agent", "run", "--config", str(config)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+    with running(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stderr is not None
         told = [agent.stderr.readline(), agent.stderr.readline()]
         agent.send_signal(number)
@@ -182,7 +183,7 @@ def test_a_signal_stops_the_agent_cleanly(config: Path, number: signal.Signals) 
 
 def test_applications_tell_the_agent_of_events_while_it_is_at_work(config: Path, capsys: Capture) -> None:
     command = [sys.executable, "-c", "from infra.cli import main; main()", "agent", "run", "--config", str(config)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as agent:
+    with running(command, stderr=subprocess.PIPE, text=True) as agent:
         assert agent.stderr is not None
         assert "started" in agent.stderr.readline()
         assert "log-trouble" in agent.stderr.readline()

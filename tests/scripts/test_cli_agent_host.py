@@ -28,6 +28,7 @@ from infra.stack_options import StackOptions
 from tacit.adapters.descriptors import raise_limit
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.config import load_config
+from tests.kit.processes import running
 
 Capture = pytest.CaptureFixture[str]
 DEVICES = 6
@@ -49,7 +50,7 @@ def told(text: str) -> list[dict[str, Any]]:
 def host_until(folder: Path, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """All that a host told which was ended as soon as its counts were as ``wanted``."""
     command = [*COMMAND, str(folder), "--every", "0.1", "--json"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as host:
+    with running(command, stderr=subprocess.PIPE, text=True) as host:
         assert host.stderr is not None
         lines = []
         for line in host.stderr:
@@ -107,7 +108,7 @@ def test_a_host_that_is_killed_at_any_moment_leaves_every_journal_whole(
     folder: Path, kills: int, capsys: Capture
 ) -> None:
     for kill in range(kills):
-        with subprocess.Popen([*COMMAND, str(folder)], stderr=subprocess.PIPE, text=True) as host:
+        with running([*COMMAND, str(folder)], stderr=subprocess.PIPE, text=True) as host:
             assert host.stderr is not None
             assert "started" in host.stderr.readline()
             time.sleep(0.05 * kill + 0.1)

@@ -70,7 +70,7 @@ def test_a_target_goes_into_the_recipe_and_the_default_policy_refuses_it(
     [
         (["new", "--boolean", "--target", "locale"], "--target: takes NAME=VALUE"),
         (["new", "--boolean", "--target", "a=b", "--target", "a=c"], "each name once"),
-        (["new", "--boolean", "--target", "Locale=de"], "--target: must match"),
+        (["new", "--boolean", "--target", "Locale=de"], "--target: takes 1 to 32 of a-z"),
         (["census", "--attribute", "os"], "--attribute: takes NAME=VALUE"),
         (["census", "--attribute", "os=linux"], "--attribute: needs at least 2 values"),
         (["census", "--attribute", "os=linux,linux"], "distinct"),
@@ -100,7 +100,7 @@ def test_show_says_what_the_log_attests_of_an_audience() -> None:
     show_recipe(TARGETED, {"state": "file", "audience": found}, console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"at least {found['floor']} by census census" in said
-    assert "the batch's size tells at most epsilon" in said
+    assert "the number of messages tells at most epsilon" in said
     show_recipe(census, {"state": "file"}, console)
     assert "leader and helper publish what they release" in console.file.getvalue()  # type: ignore[attr-defined]
     assert audience_lines(document()) == ["no census in the log counts them; at least 100 are needed"]

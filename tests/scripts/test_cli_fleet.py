@@ -13,6 +13,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.layout import INDEX
 from infra.new_layout import create_layout
 from infra.stack_options import StackOptions
+from tacit.extras import install_command
 
 Capture = pytest.CaptureFixture[str]
 RUN = ["fleet", "run", "--recipe", "visits"]
@@ -65,7 +66,7 @@ def test_a_missing_extra_is_named(state_dir: Path, capsys: Capture, monkeypatch:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numpy" else found(name))
     assert run([*RUN, "--devices", "5", "--state-dir", str(state_dir)]) == 1
-    assert "numpy: pip install 'tacit[fleet]'" in capsys.readouterr().err
+    assert f"numpy; install it with: {install_command('fleet')}" in capsys.readouterr().err
 
 
 def test_an_existing_file_is_not_prepared_over(state_dir: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -18,7 +18,9 @@ import pytest
 from client_agent.config import AgentConfig
 from client_agent.runner import Watch, keep_running, opened_agent
 from infra.agents import provision_agents
+from infra.api import read_recipe
 from infra.cli import run
+from infra.devices_at_work import Crowd
 from infra.lab.kit.recipes import RecipeKit
 from infra.new_layout import create_layout
 from infra.stack import LocalStack
@@ -26,6 +28,7 @@ from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe
+from tacit.recipe.survey import NO_VALUE
 from tacit.service.config import load_config
 from tests.scripts.live_stack import in_thread, step_until
 
@@ -145,7 +148,7 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert (collected["state"], collected["recipe_hash"]) == ("released", written["hash"])
     (result,) = collected["results"]
     assert result["report_count"] == AGENTS
-    assert [bucket["label"] for bucket in result["buckets"]] == ["0", "1", "2+"]
+    assert [bucket["label"] for bucket in result["buckets"]] == ["0", "1", "2+", NO_VALUE]
 
     assert stack("recipe", "yield", written["hash"], "--json") == 0
     filled = document(capsys)
@@ -203,6 +206,73 @@ def test_too_few_contributions_are_a_clear_refusal(
     error = complaint(capsys)
     assert len(error) == 1
     assert "fewer than the recipe's minimum of 400" in error[0]
+
+
+ASKED = ["--metric", "nothing", "--boolean", "--rate", "1", "--min-batch-size", "2"]
+
+
+def test_two_drafts_take_different_slots_though_neither_is_published(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = []
+    for name in ("one", "two"):
+        early_in_an_epoch()
+        status, shown, _ = new(stack, capsys, "--name", name, *ASKED, "--population", "3", "--json")
+        assert status == 0
+        tokens.append(json.loads(shown)["recipe"]["token"])
+    assert tokens[0] != tokens[1]
+
+
+def test_a_draft_whose_time_was_left_open_and_has_passed_is_published_for_a_later_one(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dawdled.json"
+    early_in_an_epoch()
+    assert new(stack, capsys, "--name", "dawdled", *ASKED, "--population", "3", "--out", str(file))[0] == 0
+    body = json.loads(file.read_text())
+    body["interval"]["start"] -= 5 * EPOCH_SECONDS
+    body["token"]["epoch"] -= 5
+    file.write_text(json.dumps(body))
+    assert stack("recipe", "publish", str(file), "--json") == 0
+    shown = capsys.readouterr()
+    assert "its time was left open: it asks" in shown.err
+    assert f"{AGENTS} of the {AGENTS} agents of this stack are at work" in shown.err
+    after = read_recipe(file.read_bytes(), "dawdled")
+    assert after.hash_text == json.loads(shown.out)["hash"], "the file is what was published"
+    assert after.interval.start > body["interval"]["start"]
+    assert after.body() == {**body, "interval": after.body()["interval"], "token": after.body()["token"]}
+
+
+def test_a_draft_with_a_start_of_its_own_that_has_passed_is_not_published_and_the_next_time_is_offered(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "passed.json"
+    early_in_an_epoch()
+    assert new(stack, capsys, "--name", "passed", *ASKED, "--population", "3", "--out", str(file))[0] == 0
+    body = json.loads(file.read_text())
+    body["interval"] = {"start": body["interval"]["start"] - 5 * EPOCH_SECONDS + 6, "duration": 6}
+    body["token"]["epoch"] -= 5
+    file.write_text(json.dumps(body))
+    assert stack("recipe", "publish", str(file)) == 1
+    error = complaint(capsys)[-1]
+    assert "nobody would be asked: devices decided until" in error
+    assert "the next time that does is" in error
+    assert "nothing was published or charged (--now publishes it all the same)" in error
+    assert json.loads(file.read_text()) == body
+
+
+def test_a_recipe_that_the_agents_at_work_cannot_fill_is_not_charged_unless_somebody_insists(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "few.json")
+    early_in_an_epoch()
+    assert new(stack, capsys, "--name", "few", *ASKED, "--population", "3", "--out", file)[0] == 0
+    monkeypatch.setattr("infra.publishing_time.crowd_of", lambda _layout: Crowd(AGENTS, 0, 2.0))
+    assert stack("recipe", "publish", file) == 1
+    error = complaint(capsys)[-1]
+    assert f"0 of the {AGENTS} agents of this stack are at work, and B = 2 needs 2 of them" in error
+    assert "nothing was published or charged" in error
+    assert stack("recipe", "publish", file, "--anyway") == 0
 
 
 def test_an_understated_epsilon_is_refused_by_check_and_by_the_log(
@@ -352,198 +422,6 @@ def test_a_policy_of_ones_own_decides(tmp_path: Path, capsys: pytest.CaptureFixt
     strict.write_text("min_batch = 1000\n")
     assert run(["recipe", "check", file, "--policy", str(strict)]) == 1
     assert "strict.toml" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "statistic", "mechanism"),
-    [
-        (["--statistic", "mean", "--low", "0", "--high", "20000", "--unit", "1000"], "mean", "flips-exact+sampling"),
-        (["--statistic", "sum", "--low", "-5", "--high", "5"], "sum", "flips-exact+sampling"),
-        (["--boolean", "--mechanism", "flips"], "count", "flips-exact+sampling"),
-        (["--buckets", "0,1,2", "--mechanism", "flips"], "histogram", "flips-exact+sampling"),
-        (
-            ["--statistic", "vector-sum", "--low", "-9", "--high", "9", "--length", "4", "--norm", "9"],
-            "vector-sum",
-            "flips-vector+sampling",
-        ),
-        (["--boolean", "--mechanism", "local"], "count", "rr-exact+sampling"),
-    ],
-)
-def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is_asked(
-    words: list[str], statistic: str, mechanism: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parties, out = tmp_path / "parties.json", tmp_path / "steps.json"
-    parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
-    start = int(SystemClock().now()) // 3600 * 3600 + 3600
-    flags = ["--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0", "--out", str(out)]
-    question = ["--name", "steps", "--metric", "steps", "--population", "10000", *words]
-    assert run(["recipe", "new", *question, "--parties", str(parties), *flags, "--json"]) == 0
-    answered = capsys.readouterr()
-    made = json.loads(answered.out)
-    assert made["recipe"]["question"]["statistic"] == statistic
-    assert made["recipe"]["privacy"]["mechanism"] == mechanism
-    if not mechanism.startswith("flips"):
-        assert "outlook" not in made
-        return
-    outlook = made["outlook"]
-    assert 0.9 < outlook["epsilon_half"] <= 1
-    assert outlook["epsilon"]["both_aggregators"] == "unbounded"
-    assert min(outlook["noise_stderr"], outlook["measurement_bits"], outlook["leader_share_bytes"]) > 0
-    assert "unbounded against both aggregators" in answered.err
-    assert run(["recipe", "show", str(out)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("unbounded") == 2
-    assert "no local guarantee" in " ".join(shown.replace("│", " ").split())
-    assert run(["recipe", "check", str(out)]) == 1
-    assert "allow_unbounded_local" in capsys.readouterr().out
-    policy = tmp_path / "policy.json"
-    policy.write_text('{"allow_unbounded_local": true}')
-    assert run(["recipe", "check", str(out), "--policy", str(policy)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint_words"),
-    [
-        (["--statistic", "median"], "--statistic: must be"),
-        (["--statistic", "sum", "--low", "0"], "needs --high"),
-        (["--statistic", "sum", "--low", "3", "--high", "3"], "--low: must be below high"),
-        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.3"], "change high to 0.9 or 1.2, or unit"),
-        (["--statistic", "mean", "--low", "-.5", "--high", "1"], "--low: '-.5' is not a number like"),
-        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "1e-2"], "--unit: '1e-2' is not a number like"),
-        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0"], "above 0"),
-        (["--buckets", "0,x"], "such as 0,1,2,4 or 0,0.25,0.5"),
-        (["--buckets", "0,0.5,0.50"], "increasing"),
-        (["--statistic", "sum", "--low", "0", "--high", "9", "--norm", "3"], "--norm"),
-        (["--statistic", "mean", "--low", "0", "--high", "9", "--mechanism", "local"], "flips"),
-        (["--statistic", "vector-sum", "--low", "0", "--high", "9", "--length", "3"], "--norm"),
-        (["--boolean", "--low", "1"], "--low"),
-        (["--boolean", "--statistic", "histogram"], "--buckets or --categories"),
-        (["--buckets", "0,1", "--statistic", "count"], "--boolean"),
-        (["--boolean", "--mechanism", "magic"], "--mechanism"),
-        (["--boolean", "--mechanism", "flips", "--randomizer", "rr"], "either"),
-    ],
-)
-def test_flags_of_a_statistic_that_do_not_fit_are_a_usage_error(
-    words: list[str], complaint_words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--name", "visits", "--metric", "mdvis", "--population", "500", "--state-dir", "nowhere"]
-    assert run(["recipe", "new", *given, *words]) == 2
-    assert complaint_words in " ".join(complaint(capsys))
-
-
-def made_by_hand(tmp_path: Path, *words: str) -> list[str]:
-    parties = tmp_path / "parties.json"
-    parties.write_text(json.dumps(RecipeKit().parties().model_dump(mode="json")))
-    start = int(SystemClock().now()) // 3600 * 3600 + 3600
-    place = ["--parties", str(parties), "--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0"]
-    question = ["--name", "errors", "--metric", "error", "--population", "20000"]
-    return ["recipe", "new", *question, *place, "--out", str(tmp_path / "errors.json"), *words]
-
-
-def test_a_recipe_in_fractions_says_what_is_rounded_to_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = str(tmp_path / "errors.json")
-    share = ["--statistic", "mean", "--low", "0", "--high", "1.00", "--unit", "0.010"]
-    assert run([*made_by_hand(tmp_path, *share), "--json"]) == 0
-    answered = capsys.readouterr()
-    made = json.loads(answered.out)
-    assert made["recipe"]["question"]["encoder"] == {"kind": "number", "low": 0, "high": 1, "unit": "0.01"}
-    assert "the nearest 0.01" in made["rounding"]
-    assert made["rounding"] in answered.err
-    assert "warning" not in answered.err
-    assert run(["recipe", "show", out]) == 0
-    assert "values are rounded to the nearest 0.01" in " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert run(["recipe", "show", out, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rounding"] == made["rounding"]
-    assert run(made_by_hand(tmp_path, "--buckets", "0,0.10,0.5", "--randomizer", "krr")) == 0
-    assert "below 0 it counts as 0 to <0.1" in capsys.readouterr().err
-    assert json.loads(Path(out).read_text())["question"]["encoder"]["edges"] == [0, "0.1", "0.5"]
-
-
-def test_a_unit_that_is_coarse_for_its_range_is_warned_about_when_a_recipe_is_made_and_when_it_is_checked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    policy = tmp_path / "policy.json"
-    policy.write_text('{"allow_unbounded_local": true}')
-    assert run(made_by_hand(tmp_path, "--statistic", "mean", "--low", "0", "--high", "1")) == 0
-    words = "warning: unit 1 is coarse: 0 to 1 has 1 step, 0.3 counts as 0"
-    said = capsys.readouterr().err
-    assert words in said
-    assert "take unit 0.01" in said
-    check = ["recipe", "check", str(tmp_path / "errors.json"), "--policy", str(policy)]
-    assert run(check) == 0
-    assert words in capsys.readouterr().err
-    assert run([*check, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["warnings"][0] in words.removeprefix("warning: ") + said
-
-
-RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1", "--attested-devices", "20000"]
-
-
-@pytest.mark.parametrize(
-    ("words", "default", "shown"),
-    [
-        (["--categories", "none,disk,net", "--importance-default", "none"], 0, "q = 0.05 for none, 0.5 for any other"),
-        (["--buckets", "0,1,5", "--importance-default", "1-4"], 1, "q = 0.05 for 1-4, 0.5 for any other"),
-        (["--boolean", "--importance-default", "no"], 0, "q = 0.05 for no, 0.5 for any other"),
-        (
-            ["--statistic", "sum", "--low", "-5", "--high", "5", "--importance-default", "0"],
-            5,
-            "q = 0.05 for 0, 0.5 for any other",
-        ),
-    ],
-)
-def test_a_usual_answer_is_named_as_people_read_it(
-    words: list[str], default: int, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(made_by_hand(tmp_path, *words, *RARELY, "--json")) == 0
-    answered = capsys.readouterr()
-    made = json.loads(answered.out)
-    assert made["recipe"]["sampling"]["importance"] == {"default": default, "default_rate": "0.05", "devices": 20_000}
-    assert made["hiding"]["dummies_epsilon"] is None
-    assert 0 < made["hiding"]["count_epsilon"] < 1
-    assert "the relay sees who sends: epsilon 2." in answered.err
-    assert run(["recipe", "show", str(tmp_path / "errors.json")]) == 0
-    assert shown in " ".join(capsys.readouterr().out.replace("│", " ").split())
-
-
-def test_as_few_dummies_as_will_do_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
-    for words in (["auto"], ["auto", "--dummy-epsilon", "0.5"], ["150"]):
-        assert run(made_by_hand(tmp_path, "--boolean", "--dummies", *words, "--json")) == 0
-        answered = capsys.readouterr()
-        made = json.loads(answered.out)
-        dummies = made["recipe"]["sampling"]["dummies"]
-        assert dummies["population"] == 20_000
-        found.append((float(dummies["intensity"]), made["hiding"]["dummies_epsilon"]))
-        assert "against somebody who knows which others took part" in answered.err
-    (few, loose), (many, tight), (given, _) = found
-    assert few < given == 150 < many
-    assert 0.99 < loose <= 1
-    assert 0.49 < tight <= 0.5
-    assert run(["recipe", "show", str(tmp_path / "errors.json")]) == 0
-    assert "150 expected among 20000 devices" in " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert run(["recipe", "check", str(tmp_path / "errors.json")]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["--boolean", "--importance-default", "no"], 2, "--importance-rate, --non-default-share"),
-        (["--boolean", "--importance-default", "no", *RARELY[2:]], 2, "needs --importance-rate too"),
-        (["--boolean", "--importance-default", "maybe", *RARELY], 1, "is no answer to a count"),
-        (["--categories", "a,b", "--importance-default", "c", *RARELY], 1, "'c' is no answer; one of a, b is"),
-        (["--boolean", "--dummy-epsilon", "1"], 2, "belongs to --dummies auto"),
-        (["--boolean", "--dummies", "many"], 2, "--dummies: takes a number"),
-        (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0"], 2, "a number above 0"),
-        (["--boolean", "--dummies", "auto", "--dummy-epsilon", "0.0001"], 1, "no dummies of 20000 devices"),
-        (["--boolean", "--importance-default", "no", *RARELY[:2], "--non-default-share", "1.5"], 2, "at most 1"),
-    ],
-)
-def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
-    words: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(made_by_hand(tmp_path, *words)) == code
-    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 @pytest.mark.slow

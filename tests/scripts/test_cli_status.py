@@ -213,7 +213,7 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         "! recipe_server is down: connection refused",
         "! mosquitto: no announcement of the log can be heard",
         "! doctor-visits: 1 job failed for good",
-        "! doctor-visits: 2 jobs not going on",
+        "! doctor-visits: 2 jobs not progressing",
         "20000 0 1,241,000 1,240,000 1,238,500 1,239,000 1,231,000",
         "20000 2 11 12 11 11 0",
         "! slot 2 of epoch 20000: the issuer signed 12, more than the 11 requests that the attester released",

@@ -194,7 +194,7 @@ def test_a_configuration_is_printed_and_nothing_is_served(capsys: Capture) -> No
         ),
         (
             '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem"}}',
-            "listen: tls_cert and tls_key go together",
+            "listen: tls_cert and tls_key must be set together",
         ),
         (
             '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "listen": {"tls_cert": "x.pem", "tls_key": "x"}}',
@@ -240,7 +240,7 @@ def test_a_database_that_was_lost_fails_in_one_line_that_says_what_to_do(capsys:
     finally:
         (folder / "gateway.mark").unlink()
     assert (code, len(lines)) == (1, 1)
-    for words in ("gateway.mark: the database is new or another one", "--accept-rollback", "docs/restoring.md"):
+    for words in ("gateway.mark: the database is new or a different one", "--accept-rollback", "docs/restoring.md"):
         assert words in lines[0]
 
 

@@ -37,6 +37,7 @@ FOR_EXTRAS = (
     "infra.lab.fleet.",
     "infra.lab.measure.",
     "infra.lab.kit.",
+    "infra.lab.demo.game_process",
     "infra.lab.intruder.",
     "infra.lab.demo.crowd",
     "infra.lab.demo.watched_run",
@@ -64,6 +65,8 @@ EVERYWHERE = (
     "*.path",
     "*.sql",
     "*.sh",
+    "randhie.csv",
+    "randhie.md",
     "Containerfile",
 )
 

@@ -81,7 +81,7 @@ async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_s
         recipe = await begun(simulation)
         lost, served = next_recipe(simulation), simulation.party(name, recipe)
         await restored(simulation, name, whole=False, later=lambda: lost)
-        with pytest.raises(UsageError, match="older than what this service has done"):
+        with pytest.raises(UsageError, match="older than the last state of this service"):
             await simulation.start(name)
         await simulation.start(name, Recovery.ACCEPT)
         for again in range(2):
@@ -198,7 +198,7 @@ async def test_a_lost_folder_refuses_what_it_opted_in_to_and_goes_on(new_simulat
         await simulation.stop(name)
         for path in folder_of(simulation, name).glob(f"{name}.sqlite3*"):
             path.unlink()
-        with pytest.raises(UsageError, match="new or another one"):
+        with pytest.raises(UsageError, match="new or a different one"):
             await simulation.start(name)
         (folder_of(simulation, name) / f"{name}.mark").unlink()
         await simulation.start(name)

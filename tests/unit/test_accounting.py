@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tacit.accounting.sigma import sigma_for
 from tacit.dp.composition import epsilon_composed
 from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled
 from tacit.errors import Refusal, UsageError
+from tacit.extras import install_command
 
 ADDED, REPLACED = Relation.ADD_REMOVE, Relation.REPLACEMENT
 TARGETS = {
@@ -200,5 +202,5 @@ def test_what_the_number_of_messages_tells_is_near_its_normal_approximation(
 
 def test_without_its_library_the_accountant_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(UsageError, match=r"pip install 'tacit\[accounting\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("accounting"))):
         epsilon_pld(Gaussian(1.0), 1e-8, ADDED)

@@ -165,7 +165,7 @@ def test_a_sampled_laplace_or_renyi_answer_by_replacement_is_refused() -> None:
 def test_a_relation_without_an_answer_is_refused_with_those_that_have_one(
     name: str, relation: Relation, has: str
 ) -> None:
-    with pytest.raises(Refusal, match=f"no answer by {relation}; it has one by {has}") as refused:
+    with pytest.raises(Refusal, match=f"no answer for {relation}; choose one of {has}") as refused:
         explain(name, {}, relation)
     assert refused.value.rule == "mechanism-relation"
 
@@ -215,4 +215,4 @@ def test_the_command_composes_steps_given_one_by_one(capsys: pytest.CaptureFixtu
     assert run([*words, "--step", "0.5;1e-8"]) == 1
     assert "EPSILON:DELTA" in capsys.readouterr().err
     assert run(["privacy", "explain", "--mechanism", "shuffle-fmt22", "--relation", "add-remove"]) == 1
-    assert "it has one by replacement" in capsys.readouterr().err
+    assert "choose one of replacement" in capsys.readouterr().err

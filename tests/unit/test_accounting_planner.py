@@ -187,14 +187,14 @@ def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
     needs = Requirements(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
     found = alternatives(needs)
     assert any(way.is_summed for way in found)
-    with pytest.raises(Refusal, match="without a local guarantee") as refused:
+    with pytest.raises(Refusal, match="requires a local guarantee") as refused:
         proposal(found)
     assert refused.value.rule == "no-local-guarantee"
     counts = Requirements(40_000, 8, 1.0, 1e-7)
     assert not proposal(alternatives(counts)).is_summed
     sampled = [way for way in alternatives(counts) if way.is_summed]
     error = 1.01 * min(way.stderr for way in sampled)
-    with pytest.raises(Refusal, match="noise shares would do") as refused:
+    with pytest.raises(Refusal, match="noise shares would reach it") as refused:
         proposal(alternatives(counts, error), error)
     assert refused.value.rule == "accuracy-unreachable"
 

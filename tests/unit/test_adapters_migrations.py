@@ -43,7 +43,7 @@ async def test_an_older_version_does_not_start_on_the_database_of_a_newer_one(tm
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as found:
         found.execute("UPDATE alembic_version SET version_num = '9999'")
         before = found.execute("SELECT * FROM sqlite_master").fetchall()
-        with pytest.raises(UsageError, match=r"made by a newer version of Tacit .*9999.*; start that one"):
+        with pytest.raises(UsageError, match=r"made by a newer version of Tacit .*9999.*; start that version"):
             await open_database(url, module.METADATA, module.MIGRATIONS)
         assert found.execute("SELECT * FROM sqlite_master").fetchall() == before
 

@@ -162,9 +162,11 @@ async def test_bad_new_files_change_nothing_and_are_told(
             assert await fresh(client.client, url) == 200
         page = json.loads((await kept.request("GET", f"{url}/healthz")).body)
         assert page["status"] == "trouble"
-        assert "TLS of the listener: new files are not used, the old ones are" in page["trouble"]
+        assert "TLS of the listener: the new files cannot be used, the old ones stay in use" in page["trouble"]
         lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-        (line,) = [line for line in lines if "TLS of the listener: new files are not used" in line.get("what", "")]
+        (line,) = [
+            line for line in lines if "TLS of the listener: the new files cannot be used" in line.get("what", "")
+        ]
         assert (line["level"], line["service"]) == ("warning", "tls")
         assert "PRIVATE" not in json.dumps(lines)
         server.hold(new, "server")
@@ -181,7 +183,7 @@ async def test_a_client_keeps_its_old_files_too_and_its_service_tells(server: Pl
         await first.close()
         assert await status(first, url) == 200
         page = json.loads((await first.request("GET", f"{url}/healthz")).body)
-        assert "TLS of outgoing connections: new files are not used" in page["trouble"]
+        assert "TLS of outgoing connections: the new files cannot be used" in page["trouble"]
 
 
 def test_files_that_are_bad_from_the_beginning_are_found_at_the_start(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ async def test_nothing_is_opted_in_to_on_the_word_of_a_log_without_its_witnesses
     limit = WitnessLimit(keys=(key.encode(),), k=1)
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
     subject = Subject(store, log, policy=KIT.policy.model_copy(update={"witnesses": limit}))
-    with pytest.raises(Refusal, match="0 fresh cosignatures"):
+    with pytest.raises(Refusal, match="0 recent cosignatures"):
         await subject.follower.step()
     assert (await subject.rows(), log.posted) == ({}, [])
 

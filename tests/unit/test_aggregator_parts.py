@@ -141,7 +141,7 @@ def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
     alone = LeaderConfig.model_validate(settings(tmp_path, operator_token=None))
     assert set(read_credentials(alone, Role.LEADER).tokens) == {"collector"}
     doubled = settings(tmp_path, old_peer_files=[str(tmp_path / "peer.json")])
-    with pytest.raises(UsageError, match="one seed_id"):
+    with pytest.raises(UsageError, match="the same seed_id"):
         read_credentials(LeaderConfig.model_validate(doubled), Role.LEADER)
     for shown in (repr(found), repr(found.identity)):
         assert PEER_TOKEN not in shown
@@ -164,7 +164,9 @@ def test_whoever_holds_a_credential_must_say_to_which_aggregators_it_may_go(tmp_
     policies: list[dict[str, object]] = [{}, {"analysts": {}}]
     for policy in policies:
         config = settings(tmp_path, policy=policy)
-        with pytest.raises(UsageError, match=r"policy\.aggregators is missing: add .*signing_key.*no other address"):
+        with pytest.raises(
+            UsageError, match=r"policy\.aggregators is missing: add .*signing_key.*these addresses only"
+        ):
             create_leader(LeaderConfig.model_validate(config), deps)
         with pytest.raises(UsageError, match=r"policy\.aggregators is missing"):
             create_helper(at_helper(config), deps)

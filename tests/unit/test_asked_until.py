@@ -58,9 +58,9 @@ def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_af
         live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
         return placed(Survey(), live, "issuer.example", seconds, now).epoch
 
-    assert written(at - 21, EPOCH + 1, EPOCH + 2) == EPOCH + 1
-    assert written(at - 19, EPOCH + 1, EPOCH + 2) == EPOCH + 2
-    assert written(at - 19, EPOCH + 1) == EPOCH + 1
+    assert written(at - 96, EPOCH + 1, EPOCH + 2) == EPOCH + 1
+    assert written(at - 94, EPOCH + 1, EPOCH + 2) == EPOCH + 2, "a look each 60 s, a quarter late, and 20 s to settle"
+    assert written(at - 94, EPOCH + 1) == EPOCH + 1
 
 
 def test_a_batch_that_did_not_fill_is_explained_by_late_devices_too() -> None:

@@ -94,7 +94,14 @@ def test_nothing_charged_is_no_pace_and_a_pace_of_minutes_is_not_one_of_years() 
     assert burn_down([charge(-100)], account(), NOW).pace is None
     minutes = burn_down([charge(-0.001), charge(-0.002)], account(), NOW)
     assert minutes.pace is not None
-    assert minutes.pace.seconds == 3600
+    assert minutes.pace.seconds == 173, "the time that has passed"
+    assert (minutes.has_forecast, minutes.used_up_at, minutes.earliest) == (False, None, None)
+    ahead = burn_down([charge(0.01)], account(), NOW + 0.7)
+    assert ahead.pace is not None
+    assert (ahead.pace.recipes, ahead.pace.seconds) == (1, 0)
+    just = burn_down([charge(0)], account(), NOW + 0.7)
+    assert just.pace is not None
+    assert just.pace.recipes == 1, "a fraction of a second loses none"
     over = burn_down([charge(-1, "20")], account(), NOW)
     assert over.days[-1].left == 0.0
     assert over.used_up_at is not None

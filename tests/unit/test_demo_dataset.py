@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra.lab.commands.demo import say_proposed
-from infra.lab.demo.dataset import load_csv, load_randhie
+from infra.lab.demo.dataset import RANDHIE, load_csv, load_randhie
 from infra.terminal import notes
 from tacit.errors import UsageError
 
@@ -36,6 +38,18 @@ def test_the_built_in_data_has_one_device_a_row() -> None:
     assert data.question.edges == tuple(range(16))
     assert data.values[:3] == ("0", "2", "0")
     assert load_randhie(500).values == data.values[:500]
+
+
+def test_the_built_in_data_is_the_column_that_its_source_holds() -> None:
+    """Digests and counts are those of column ``mdvis`` in statsmodels 0.15.0, ``datasets/randhie/randhie.csv``."""
+    digest = hashlib.sha256(RANDHIE.read_bytes()).hexdigest()
+    visits = Counter(map(int, load_randhie(None).values))
+    assert digest == "7bd7d34c4ea95d6f9a25dd32d686ae7b261f74d61bcbd422626def5179fd7ded"
+    assert [visits[number] for number in range(5)] == [6308, 3817, 2797, 1884, 1345]
+    assert (min(visits), max(visits), sum(number * people for number, people in visits.items())) == (0, 77, 57_752)
+    note = RANDHIE.with_suffix(".md").read_text(encoding="utf-8")
+    assert digest in note
+    assert "public domain" in note
 
 
 def test_every_row_is_a_device_unless_devices_says_how_many(csv_file: Make) -> None:

@@ -31,7 +31,7 @@ def result(labels: list[str], question: str) -> DemoResult:
     buckets = tuple(Bucket(label, 30, 35.0, 10.0) for label in labels)
     details = {"name": "n", "hash": "h"}
     priced = {**privacy, "by_adversary": {}}
-    return DemoResult("f.csv", question, details, 220, 109, 109, 0, {}, priced, buckets, (), (), 1.0)
+    return DemoResult("f.csv", question, details, 220, 0, 109, 109, 0, {}, priced, buckets, (), (), 1.0)
 
 
 def test_short_labels_stand_upright_as_they_are() -> None:

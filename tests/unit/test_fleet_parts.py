@@ -88,7 +88,7 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     rows = [{"label": "mean", "estimate": 4.25, "stderr": 0.1}, {"label": "no", "estimate": 9.0, "stderr": 0.1}]
     found = estimated({"statistic": "mean", "buckets": rows[:1]}, result)
     assert found == [Estimated("mean", 4.25, 0.1, 4.0)]
-    assert found[0].inside is None, "nothing is said of all devices"
+    assert found[0].inside is None, "it gives no numbers for all devices"
     whole = estimated(
         {"statistic": "mean", "buckets": [{**rows[0], "population_low": 3.5, "population_high": 4.5}]}, result
     )
@@ -97,7 +97,7 @@ def test_the_released_answers_are_shown_beside_what_the_devices_know() -> None:
     assert estimated({"statistic": "sum", "buckets": rows}, FleetResult()) == []
     verdict = Verdict(
         answers=[*whole, *(Estimated(f"a{number}", 5.0, 1.0, 4.0, low=4.5, high=6.0) for number in range(30))],
-        warning="3 are silent",
+        warnings=["3 are silent"],
     )
     console = Console(width=120, record=True, file=io.StringIO())
     show(result, verdict, Load(devices=8), console)
@@ -248,7 +248,7 @@ def test_workers_are_stopped_when_their_time_is_over(tmp_path: Path) -> None:
 
 def test_ray_is_asked_for_by_name_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"tacit\[ray\]"):
+    with pytest.raises(UsageError, match=r"\[ray\]"):
         run_on_ray([plan_of(tmp_path)], "ray://head:10001", 60.0)
 
 

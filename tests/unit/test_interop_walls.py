@@ -115,8 +115,8 @@ def test_a_token_goes_to_the_resources_of_its_task_alone() -> None:
     other = bare_task(bytes(32), KIT.task.configuration, DAP_18, {})
     credentials.add(other, {}, "bearer-token")
     assert credentials.headers(KIT.task.url(Role.HELPER, "aggregation_jobs")) == {"DAP-Auth-Token": "two words"}
-    shown = {"DAP-Auth-Token": "bearer-token", "Authorization": "Bearer bearer-token"}
-    assert credentials.headers(other.url(Role.LEADER, "collection_jobs/x")) == shown
+    shown = credentials.headers(other.url(Role.LEADER, "collection_jobs/x"))
+    assert shown == {"DAP-Auth-Token": "bearer-token"}, "beside a bearer token Janus answers 403"
     for url in ("http://a.example/hpke_config", "http://a.example/tasks/AAAA/reports", "http://a.example/tasks/"):
         assert credentials.headers(url) == {}
 

@@ -16,10 +16,12 @@ from tacit.accounting.budgets import compose
 from tacit.accounting.events import Approximate, Composed, Relation
 from tacit.dp.composition import epsilon_composed
 from tacit.dp.heterogeneous import epsilon_heterogeneous, slack_of
-from tacit.ledger.account import Account, Charge, ChargeState, Cost, charge_state
+from tacit.ledger.account import COUNTED, Account, Charge, ChargeState, Cost, charge_state, series_state
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import conservative, fits, how_many, judge, largest_epsilon
 from tacit.ledger.windows import windows
+from tacit.models.forms.form import Cap, Form
+from tacit.models.forms.registry import FORMS
 
 DELTA = Decimal("0.000000001")
 ACCOUNT = Account("default", Decimal(2), Decimal("0.00001"), 1000)
@@ -178,10 +180,38 @@ def test_what_is_void_or_never_began_costs_nothing() -> None:
         held = [charge(1, 0, 100, "2", state)]
         assert judge(charge(2, 0, 100, "2"), held, ACCOUNT, conservative).fits is not counted
     both = ("leader", "helper")
-    assert charge_state(both, (), (), 100, 99) is ChargeState.PENDING
-    assert charge_state(both, ("leader",), (), 100, 100) is ChargeState.LAPSED
-    assert charge_state(both, both, ("leader",), 100, 1e9) is ChargeState.ACTIVE
-    assert charge_state(both, both, both, 100, 1e9) is ChargeState.VOID
+    assert charge_state(both, (), (), 100, 99, refundable=True) is ChargeState.PENDING
+    assert charge_state(both, ("leader",), (), 100, 100, refundable=True) is ChargeState.LAPSED
+    assert charge_state(both, both, ("leader",), 100, 1e9, refundable=True) is ChargeState.ACTIVE
+    assert charge_state(both, both, both, 100, 1e9, refundable=True) is ChargeState.VOID
+    assert charge_state(both, both, both, 100, 1e9, refundable=False) is ChargeState.UNREFUNDED
+
+
+def subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [chosen for size in range(len(names) + 1) for chosen in itertools.combinations(names, size)]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+def test_whatever_leaves_are_signed_a_model_stays_charged_for_what_its_charged_adversary_has_seen(form: Form) -> None:
+    """Whoever is charged at the cap of single reports sees them as they come; everybody else at a release at most."""
+    charged = form.adversary(form.charged)
+    assert charged is not None
+    sees_reports = charged.cap is Cap.LOCAL
+    assert "refunds" in vars(type(form)), "a model says so itself, and inherits nothing"
+    assert not (sees_reports and form.refunds)
+    for opted_in, void, now in itertools.product(subsets(form.opts_in), subsets(form.opts_in), (0, 99, 100, 1e9)):
+        answered = set(opted_in) == set(form.opts_in)
+        released = set(void) != set(form.opts_in)
+        state = charge_state(form.opts_in, opted_in, void, 100, now, refundable=form.refunds)
+        if answered and (sees_reports or released):
+            assert state in COUNTED
+        whole = series_state([state, ChargeState.VOID, ChargeState.LAPSED], 100, now)
+        if state is ChargeState.UNREFUNDED:
+            assert whole in COUNTED, "also as a round of a series"
+
+
+def test_a_new_model_refunds_nothing_until_it_says_so() -> None:
+    assert Form.refunds is False
 
 
 @pytest.mark.parametrize("accountant", [conservative, compose])

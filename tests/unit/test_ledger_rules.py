@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from infra.lab.kit.bundles import signed_bundle
+from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
 from tacit.accounting.budgets import compose
 from tacit.codec import b64url
@@ -168,6 +169,18 @@ def test_a_recipe_in_which_answers_decide_who_sends_is_never_given_back() -> Non
     assert charge.counts, "both have seen how many messages came, whether or not they were released"
     lapsed = read(KIT.directory_leaf(), KIT.recipe_leaf(unequal), KIT.opt_in_leaf(unequal, "leader"))
     assert [one.state for one in charges_of(lapsed, 1e12)] == [ChargeState.LAPSED], "no device ever answered"
+
+
+def test_what_an_analyzer_voids_is_never_given_back_because_it_opens_reports_as_they_come() -> None:
+    kit = AnalyzerKit()
+    recipe = kit.single_recipe()
+    leaves = [kit.recipe_leaf(recipe), kit.analyzer_opt_in(recipe), kit.analyzer_void(recipe)]
+    entries = [VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves)]
+    log = LiveLog.from_entries(entries)
+    (live,) = log.recipes
+    assert live.voids.keys() == {"analyzer"}
+    (charge,) = charges_of(log, 1e12)
+    assert (charge.state, charge.counts) == (ChargeState.UNREFUNDED, True)
 
 
 def test_a_void_leaf_with_a_forged_signature_is_refused_by_every_reader() -> None:

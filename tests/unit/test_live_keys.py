@@ -46,7 +46,7 @@ def test_files_that_cannot_be_used_leave_the_keys_as_they_were_and_are_told(
     for write in (lambda: made(wrong, 1), lambda: wrong.chmod(0o644), lambda: wrong.write_text("no key")):
         write()
         assert list(keys) == [old]
-        assert keys.trouble().startswith("HPKE keys: new files are not used, the old ones are: ")
+        assert keys.trouble().startswith("HPKE keys: the new files cannot be used, the old ones stay in use: ")
     wrong.unlink()
     assert (list(keys), keys.trouble()) == ([old], "")
     (folder / "1.key").unlink()

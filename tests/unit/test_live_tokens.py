@@ -23,7 +23,7 @@ from tacit.service.token_files import MOST_BYTES, MOST_TOKENS, first_token, read
 from tests.kit.tokens import put_tokens
 
 OLD, NEW = "tacit-the-old-one", "tacit-the-new-one"
-KEPT = "bearer tokens: a file is not used as it is now, but as it was before: "
+KEPT = "bearer tokens: the new content of a file cannot be used, the old one stays in use: "
 
 
 def digests(*tokens: str) -> tuple[bytes, ...]:
@@ -219,7 +219,7 @@ def test_nothing_of_a_token_is_in_a_log_a_name_or_what_is_told_of_its_file(
         path.write_text(content)
         told += "".join(show(accepted, shown) for show in SHOWN)
     told += capsys.readouterr().err
-    assert "what it holds is used from now on" in told
+    assert "the new content is in use" in told
     assert OLD not in told
     assert NEW not in told
     assert OLD.encode() not in b"".join(accepted.digests())

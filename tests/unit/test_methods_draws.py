@@ -93,7 +93,7 @@ def test_thresholds_of_equal_probabilities_are_near_one_half() -> None:
         (("olh", 1.0, 4), "randomizer"),
         (("krr", 1.0, 1), "categories"),
         (("krr", 1.0, 4, 2), "krr has max_weight"),
-        (("rappor", 1.0, 4), "rappor lacks"),
+        (("rappor", 1.0, 4), "rappor needs"),
         (("rappor", 1.0, 4, 0), "max_weight"),
         (("rappor", 1.0, 4, 5), "max_weight"),
         (("rappor", 1.0, 1, 1), "categories"),

@@ -243,7 +243,7 @@ def test_wrong_lengths_cost_only_their_own_report(name: str, level: int) -> None
     assert comparable(found) == comparable(made.pure_leader(leader))
     answers = helped(verifier, made.vdaf, made.nonces, made.public_shares, helper, inbounds)
     assert comparable(answers) == comparable(made.pure_helper(helper, inbounds))
-    with pytest.raises(ValueError, match="one of everything"):
+    with pytest.raises(ValueError, match="one value of each kind"):
         led(verifier, made.vdaf, made.nonces, made.public_shares, leader[:-1])
     with pytest.raises(ValueError, match="nonce has 15 bytes"):
         led(verifier, made.vdaf, [nonce[1:] for nonce in made.nonces], made.public_shares, made.leader)

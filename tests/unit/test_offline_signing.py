@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from tacit.recipe.series_builder import Shape, propose_series
 from tacit.rules.log import recipe_signature
 from tacit.service.keys import write_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tests.kit.processes import running
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe()
@@ -87,7 +87,7 @@ def _changed(**members: Any) -> bytes:
         (
             sign_leaf(LeafType.OPT_IN, KIT.opt_in(RECIPE, "leader"), "leader.example", KIT.keys["leader"]).encode(),
             DecodeError,
-            "an analyst's are recipe and series",
+            "an analyst can publish a recipe or a series",
         ),
     ],
     ids=["signature", "version", "bytes", "body", "signer", "key", "no recipe", "an opt-in"],
@@ -109,10 +109,13 @@ def test_publishing_takes_a_leaf_without_a_key_and_says_what_does_not_go_togethe
     away = ["--server", "http://127.0.0.1:1"]
     files["out.leaf"].write_bytes(signed_leaf(RECIPE, KEY).encode())
     assert run(["recipe", "publish", str(files["out.leaf"]), *away]) == 1
+    assert "nobody would be asked" in capsys.readouterr().err, "its interval is over"
+    assert run(["recipe", "publish", str(files["out.leaf"]), *away, "--now"]) == 1
     assert "does not answer" in capsys.readouterr().err
     assert run(["recipe", "publish", str(files["out.leaf"]), *away, "--key", str(files["signing.key"])]) == 2
     assert "is signed already" in capsys.readouterr().err.replace("\n", " ")
-    assert run(["recipe", "publish", str(files["recipe.json"]), *away, "--key", str(files["other.key"])]) == 1
+    words = [str(files["recipe.json"]), *away, "--now", "--key", str(files["other.key"])]
+    assert run(["recipe", "publish", *words]) == 1
     assert "names another signing key" in capsys.readouterr().err
     assert run(["series", "publish", str(files["out.leaf"]), *away]) == 1
     assert "publish it with: tacit recipe publish" in capsys.readouterr().err
@@ -288,7 +291,7 @@ def test_a_person_at_a_terminal_is_asked_after_seeing_it(answer: bytes, signed: 
     words = ["sign", str(files["recipe.json"]), "--key", str(files["signing.key"]), "--out", str(files["out.leaf"])]
     program = "import sys; from infra.cli import main; sys.argv[0] = 'tacit'; main()"
     command = [sys.executable, "-c", program, "recipe", *words]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as child:
+    with running(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as child:
         os.close(theirs)
         seen = b""
         while b"sign this as analyst.example?" not in seen:

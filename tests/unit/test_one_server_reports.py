@@ -166,17 +166,17 @@ def test_a_report_is_bound_to_its_recipe_its_id_and_its_token() -> None:
 
 def test_reports_of_another_size_are_refused_before_anything_is_opened() -> None:
     histogram = reporter("histogram")
-    with pytest.raises(DecodeError, match="has 553 bytes"):
+    with pytest.raises(DecodeError, match="must have 553 bytes"):
         party().task.report_in(histogram.report(histogram.cells(1)))
 
 
 def test_a_device_cannot_make_a_report_of_other_cells_or_with_another_token() -> None:
     devices, token = reporter(), reporter().token()
-    with pytest.raises(ValueError, match="has 1 cells"):
+    with pytest.raises(ValueError, match="must have 1 cells"):
         devices.report(devices.exact(0, 1))
     with pytest.raises(ValueError, match="another nonce"):
         devices.channel.submission(devices.cells(0), token.token, devices.token().preimages, devices.entropy)
-    with pytest.raises(ValueError, match="not of the recipe's slot"):
+    with pytest.raises(ValueError, match="does not belong to the recipe's slot"):
         devices.channel.submission(devices.cells(0), bytes(354), token.preimages, devices.entropy)
 
 

@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from collections.abc import Iterator
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tacit import __version__
 from tests.installed import SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
+FOR_OTHERS = {"async-timeout", "colorama", "typing-extensions", "tzdata"}
+"""What the lock of the demo holds for other versions of Python or other systems."""
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "statsmodels", "aiohttp", "sqlalchemy", "pydantic", "asyncio")
 
 
@@ -50,23 +53,62 @@ def test_nobody_uploads_this_by_accident(project: dict[str, Any]) -> None:
     assert "Private :: Do Not Upload" in project["project"]["classifiers"]
 
 
-def test_the_lock_pins_every_dependency_with_hashes_and_no_host(project: dict[str, Any]) -> None:
-    text = (ROOT / "requirements.lock").read_text()
-    pins = re.findall(r"^([A-Za-z0-9._-]+)==(\S+).*(\n +--hash=sha256:[0-9a-f]{64}.*)+", text, flags=re.MULTILINE)
-    starts = re.findall(r"^[A-Za-z0-9].*", text, flags=re.MULTILINE)
-    extras = project["project"]["optional-dependencies"]
-    wanted = [*project["project"]["dependencies"], *extras["demo"], *extras["test"], "hatchling", "editables"]
+def pins(name: str) -> dict[str, list[str]]:
+    """Versions by package in a lock. Each has hashes, and none a host."""
+    text = (ROOT / name).read_text()
+    found = re.findall(r"^([A-Za-z0-9._-]+)==(\S+).*(?:\n +--hash=sha256:[0-9a-f]{64}.*)+", text, flags=re.MULTILINE)
+    assert len(found) == len(re.findall(r"^[A-Za-z0-9].*", text, flags=re.MULTILINE))
+    assert "://" not in text
     versions: dict[str, list[str]] = {}
-    for name, version, _ in pins:
-        versions.setdefault(canonicalize_name(name), []).append(version)
+    for package, version in found:
+        versions.setdefault(canonicalize_name(package), []).append(version)
+    return versions
+
+
+def test_the_locks_pin_every_dependency_with_hashes_and_no_host_and_none_twice(project: dict[str, Any]) -> None:
+    locks = {name: pins(name) for name in ("requirements.lock", "requirements-test.lock", "requirements-check.lock")}
+    versions = {package: found for lock in locks.values() for package, found in lock.items()}
+    extras = project["project"]["optional-dependencies"]
+    locked = [requirement for name, extra in extras.items() if name != "ray" for requirement in extra]
     unmet = [
         line
-        for line, requirement in ((line, Requirement(line)) for line in wanted)
+        for line, requirement in (
+            (line, Requirement(line))
+            for line in (*project["project"]["dependencies"], *locked, "hatchling", "editables")
+        )
         if not all(map(requirement.specifier.contains, versions.get(canonicalize_name(requirement.name), ["none"])))
     ]
-    assert len(pins) == len(starts)
     assert unmet == []
-    assert "://" not in text
+    assert len(versions) == sum(map(len, locks.values()))
+    assert list(pins("requirements-pip.lock")) == ["pip"]
+
+
+def test_the_demo_is_installed_with_what_it_needs_and_nothing_else(project: dict[str, Any]) -> None:
+    locked = set(pins("requirements.lock"))
+    asked = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["demo"]]
+    needed = closure([*map(Requirement, asked), Requirement("hatchling"), Requirement("editables")])
+    assert needed - locked == set()
+    assert locked - needed <= FOR_OTHERS
+
+
+def closure(todo: list[Requirement]) -> set[str]:
+    """The distributions that requirements bring here."""
+    found: set[tuple[str, str]] = set()
+    while todo:
+        wanted = todo.pop()
+        for extra in {"", *wanted.extras} if wanted.marker is None or wanted.marker.evaluate() else ():
+            if (one := (canonicalize_name(wanted.name), extra)) not in found:
+                found.add(one)
+                todo += [Requirement(line) for line in needs_of(*one)]
+    return {name for name, _ in found}
+
+
+def needs_of(name: str, extra: str) -> Iterator[str]:
+    """What an installed distribution asks for with an extra of its own, its marker left out."""
+    for requirement in map(Requirement, distribution(name).requires or ()):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            requirement.marker = None
+            yield str(requirement)
 
 
 def test_the_accountant_imports_nothing_heavy() -> None:

@@ -101,7 +101,7 @@ def test_bits_are_decrypted_and_anything_else_is_refused() -> None:
     for bit in (0, 1):
         assert KEY.decrypt_bit(PUBLIC.encrypt_number(GROUP.scalar(bit), DRAW)) == bit
     for number in (-1, 2, 2**200):
-        with pytest.raises(CryptoError, match="no bit"):
+        with pytest.raises(CryptoError, match="not decrypt to a bit"):
             KEY.decrypt_bit(PUBLIC.encrypt_number(GROUP.scalar(number), DRAW))
 
 
@@ -116,7 +116,7 @@ def test_bytes_that_hold_no_bit_or_no_ciphertext_are_opened_as_neither() -> None
     for bit in (0, 1):
         assert KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(bit), DRAW).encode()) == bit
     good = PUBLIC.encrypt_number(GROUP.scalar(1), DRAW)
-    with pytest.raises(CryptoError, match="no bit"):
+    with pytest.raises(CryptoError, match="not decrypt to a bit"):
         KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(2), DRAW).encode())
     for form in map(bytes.fromhex, BAD_FORMS):
         for opened in (KEY.open, KEY.open_bit):
@@ -124,13 +124,13 @@ def test_bytes_that_hold_no_bit_or_no_ciphertext_are_opened_as_neither() -> None
                 opened(form + good.masked)
         with pytest.raises(DecodeError, match="canonical"):
             KEY.open(good.ephemeral + form)
-        with pytest.raises(CryptoError, match="no bit"):
+        with pytest.raises(CryptoError, match="not decrypt to a bit"):
             KEY.open_bit(good.ephemeral + form)
     for opened in (KEY.open, KEY.open_bit):
         with pytest.raises(DecodeError, match="other than the identity"):
             opened(known_bit(1).encode())
         for length in (0, 63, 65):
-            with pytest.raises(DecodeError, match="no ciphertext"):
+            with pytest.raises(DecodeError, match="not a ciphertext"):
                 opened(good.encode().ljust(65, b"\0")[:length])
 
 
@@ -143,7 +143,7 @@ def test_every_number_of_a_range_is_found_and_its_neighbours_are_refused(
     number = data.draw(st.integers(low, low + width))
     assert logarithm.of(GROUP.times_base(GROUP.scalar(number))) == number
     for outside in (low - 1, low + width + 1):
-        with pytest.raises(CryptoError, match="no number in the range"):
+        with pytest.raises(CryptoError, match="not decrypt to a number in the expected range"):
             logarithm.of(GROUP.times_base(GROUP.scalar(outside)))
 
 
@@ -167,7 +167,7 @@ def test_elements_of_another_number_or_with_a_filling_that_is_not_zero_are_refus
     elements = embed(b"x" * 31)
     with pytest.raises(DecodeError, match="do not carry"):
         extract(elements, 61)
-    with pytest.raises(DecodeError, match="filling"):
+    with pytest.raises(DecodeError, match="padding"):
         extract(embed(b"x" * 60), 59)
 
 
@@ -182,7 +182,7 @@ def test_ciphertexts_come_back_from_their_bytes(number: int) -> None:
 
 @pytest.mark.parametrize("length", [0, 32, 63, 65])
 def test_ciphertexts_of_another_length_are_refused(length: int) -> None:
-    with pytest.raises(DecodeError, match="no ciphertext"):
+    with pytest.raises(DecodeError, match="not a ciphertext"):
         decode_ciphertext(bytes(length))
 
 
@@ -204,11 +204,11 @@ def test_the_generator_is_what_the_base_is_multiplied_by() -> None:
 
 
 def test_keys_that_would_hide_nothing_are_refused() -> None:
-    with pytest.raises(DecodeError, match="no public key"):
+    with pytest.raises(DecodeError, match="not a valid public key"):
         PublicKey(GROUP.identity)
-    with pytest.raises(DecodeError, match="no private key"):
+    with pytest.raises(DecodeError, match="not a valid private key"):
         PrivateKey(bytes(32))
-    with pytest.raises(DecodeError, match="not below the order"):
+    with pytest.raises(DecodeError, match="must be below the order"):
         PrivateKey(ORDER.to_bytes(32, "little"))
 
 
@@ -241,7 +241,7 @@ def test_choosing_computes_with_numbers_of_one_length_for_both_choices(size: int
 @pytest.mark.parametrize("half", ["ephemeral", "masked"])
 def test_what_is_no_element_is_not_rerandomised_to_a_plaintext_in_the_clear(half: str) -> None:
     broken = replace(PUBLIC.rerandomise(known_bit(1), DRAW), **{half: b"\xff" * 32})
-    with pytest.raises(CryptoError, match="no ciphertext"):
+    with pytest.raises(CryptoError, match="not a ciphertext"):
         PUBLIC.rerandomise(broken, DRAW)
 
 

@@ -210,11 +210,23 @@ async def test_a_line_that_is_no_record_changes_nothing(stage: Kept) -> None:
     assert held(stage.paths[0]) == 0
 
 
-async def test_a_folder_in_which_no_socket_can_be_made_is_told_and_the_steps_go_on(tmp_path: Path) -> None:
-    stage = Kept(tmp_path)
+async def test_a_folder_is_never_too_deep_for_the_socket(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
+    stage = Kept(deep)
     async with kept(stage.watches, deep, stage.clock, 1.0, stage.told.append):
+        await settle()
+        assert await stage.tell("visit", 2) == "ok"
+        assert (stage.told, stat.S_IMODE((deep / SOCKET).stat().st_mode)) == ([], 0o600)
+    assert not (deep / SOCKET).exists()
+    stage.watches.close()
+
+
+async def test_a_folder_in_which_no_socket_can_be_made_is_told_and_the_steps_go_on(tmp_path: Path) -> None:
+    stage = Kept(tmp_path)
+    taken = tmp_path / "taken"
+    (taken / SOCKET).mkdir(parents=True)
+    async with kept(stage.watches, taken, stage.clock, 1.0, stage.told.append):
         await stage.clock.advance(STEP_SECONDS)
     assert [kept_step(path) for path in stage.paths] == [1, 1]
     assert len(stage.told) == 1

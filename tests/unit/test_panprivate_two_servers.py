@@ -158,5 +158,5 @@ def test_what_is_no_ciphertext_or_carries_no_share_is_refused() -> None:
         with pytest.raises(DecodeError):
             opened_share(KEYS[0], 0, 1, sealed)
     bit = KEYS[0].public_key().rerandomise(known_bit(1), DRAW).encode()
-    with pytest.raises(DecodeError, match="filling"):
+    with pytest.raises(DecodeError, match="padding"):
         opened_share(KEYS[0], 0, 1, bit * 2)

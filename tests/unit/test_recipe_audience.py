@@ -253,7 +253,7 @@ def test_shares_that_are_not_of_one_batch_attest_nothing() -> None:
         with_helper(good, {"aggregate_share": "AAAA"}),
         census_of([one // 4 for one in TRUTH]),
     ]
-    words = ("500 and 501", "add up", "bytes", "B = 400")
+    words = ("500 and 501", "be the sum", "bytes", "B = 400")
     for census, word in zip(bad, words, strict=True):
         with pytest.raises(Refusal, match=word):
             attested(census, {"locale": "de"})

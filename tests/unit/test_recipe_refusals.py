@@ -102,7 +102,7 @@ PARTIES = [
     bad("hpke-key-invalid", "parties.helper.hpke_config", P384, "0x0011, 0x0002, 0x0002", "use X25519"),
     bad("hpke-key-invalid", "parties.helper.hpke_config", "AAAA", "helper: ", "base64url passes"),
     bad(
-        "signing-key-invalid", "parties.gateway.signing_key", b64url(bytes(32)), "gateway: ", "generated as one passes"
+        "signing-key-invalid", "parties.gateway.signing_key", b64url(bytes(32)), "gateway: ", "generate an Ed25519 key"
     ),
     bad("signing-key-shared", "parties.helper.signing_key", LEADER.signing_key, "leader and helper", "their own"),
     bad("issuer-mismatch", "token.issuer", "elsewhere.example", "elsewhere.example", "issuer is issuer.example"),
@@ -118,7 +118,7 @@ DESIGN = [
         "model local",
         "and pan-private-single are",
     ),
-    bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "one of all is"),
+    bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "choose one of all"),
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", f"{', '.join(METHODS)} are"),
     bad("randomizer-parameters", "randomizer.epsilon0", "0", "krr with epsilon0 0:", "from 0.000001 to 40"),
     bad("randomizer-parameters", "randomizer.max_weight", 3, "krr has max_weight 3", "leave it out"),
@@ -127,7 +127,7 @@ DESIGN = [
         "rejection-too-likely",
         "randomizer",
         {"name": "rappor", "categories": 16, "epsilon0": "2", "max_weight": 1},
-        "max_weight 1 keeps back",
+        "max_weight 1 rejects",
         "at most 0.5 passes; take 5",
     ),
     bad(
@@ -208,14 +208,14 @@ LOG = [
         "opt-in-mismatch",
         GOOD,
         "helper seed-2",
-        "both must use one",
+        "both must use the same",
         context=helper_saying({"seed_id": "seed-2"}),
     ),
     Case(
         "opt-in-mismatch",
         GOOD,
         f"task {b64url(bytes(32))}",
-        f"must be of helper, {GOOD.hash_text}",
+        f"must be for helper, {GOOD.hash_text}",
         context=helper_saying({"task_id": b64url(bytes(32))}),
     ),
     Case(

@@ -230,7 +230,7 @@ def test_a_proposal_that_cannot_be_made_says_so_in_one_line() -> None:
     for options, message in (
         ({"randomizer": "magic"}, r"^randomizer: 'magic' is not known"),
         ({"population": 1}, r"^no local epsilon fits B = 0"),
-        ({"name": "Not A Name"}, r"^name: must match "),
+        ({"name": "Not A Name"}, r"^name: takes 1 to 63 of a-z"),
     ):
         with pytest.raises(UsageError, match=message) as caught:
             KIT.recipe(**options)

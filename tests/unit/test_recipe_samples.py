@@ -153,7 +153,7 @@ def test_members_that_are_absent_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "path", "value", "rule", "words"),
     [
-        ("sum", "question.statistic", "mean", "importance-not-supported", "a mean has no estimate"),
+        ("sum", "question.statistic", "mean", "importance-not-supported", "not possible for a mean"),
         ("sum around 0", "sampling.importance.default", 0, "importance-not-supported", "stand for 0, not for -20"),
         ("sum", "sampling.importance.default", 1, "importance-not-supported", "not for 1"),
         ("krr", "sampling.importance.default", 4, "importance-not-supported", "the largest is 3"),
@@ -169,7 +169,7 @@ def test_members_that_are_absent_change_nothing() -> None:
         ("dummies", "sampling.dummies.intensity", "4000", "dummies-invalid", "expected ones pass, or a larger B"),
         ("dummies", "sampling.rate", "1", "dummies-invalid", "leaves no device"),
         ("both", "sampling.importance.devices", 2_000_000, "population-cap", "over the cap of 1000000"),
-        ("krr", "sampling.importance.devices", 3000, "importance-devices", "devices send 1500 messages at most"),
+        ("krr", "sampling.importance.devices", 3000, "importance-devices", "devices send at most 1500 messages"),
         ("krr", "sampling.importance.devices", 30, "importance-count-leak", "devices are counted on"),
         ("krr", "sampling.importance.devices", 2, "claim-understated", "is claimed"),
         ("dummies", "privacy.mechanism", "shuffle-fmt22+sampling", "claim-mechanism", "shuffle-fmt22+dummies"),
@@ -212,11 +212,11 @@ def test_full_participation_with_the_new_names_is_amplification_too() -> None:
         ({"default": 0, "default_rate": Decimal("0.1")}, "needs `importance.non_default_share` too"),
         ({"non_default_share": Decimal("0.1")}, "needs `importance.default`, `importance.default_rate` too"),
         ({"dummies": Decimal(400)}, "too many dummies"),
-        ({"dummies": "auto", "dummy_epsilon": Decimal("0.05")}, "no dummies of 500 devices"),
-        ({"population": 300, **RARE}, "keeps no epsilon 1"),
+        ({"dummies": "auto", "dummy_epsilon": Decimal("0.05")}, "no number of dummies from 500 devices"),
+        ({"population": 300, **RARE}, "cannot keep epsilon 1"),
         ({"population": 20_000, "rate": Decimal(1), **RARE}, "rates above 0 and below 1"),
         ({"population": 20_000, **RARE, "default_rate": Decimal("0.6")}, "not 0.6 and 0.5"),
-        ({"population": 20_000, **RARE, "rate": Decimal("0.99999")}, "keeps no epsilon 1"),
+        ({"population": 20_000, **RARE, "rate": Decimal("0.99999")}, "cannot keep epsilon 1"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:

@@ -82,12 +82,12 @@ LONG_AGO = START - 400 * 86_400
 HOSTILE = [
     bad("watch-question", TWO_COUNT, "question.encoder", BOOLEAN, "occurrences, not boolean"),
     bad("watch-question", ONE_COUNT, "question.encoder", BOOLEAN, "occurrences, not boolean"),
-    bad("watch-question", TWO_COUNT, "question.encoder.most", 2, "most is 1, not 2"),
-    bad("watch-question", TWO_HISTOGRAM, "question.statistic", "mean", "no mean", "count, histogram pass"),
-    bad("watch-question", ONE_MEAN, "question.statistic", "sum", "no sum", "mean pass"),
-    bad("watch-question", TWO_COUNT, "question.metric", "Visits!", "no name of an event"),
-    bad("watch-question", TWO_COUNT, "question.metric", "visit\n", "no name of an event"),
-    bad("watch-question", TWO_COUNT, "question.metric", ".visit", "no name of an event"),
+    bad("watch-question", TWO_COUNT, "question.encoder.most", 2, "most must be 1, not 2"),
+    bad("watch-question", TWO_HISTOGRAM, "question.statistic", "mean", "not support mean", "choose count or histogram"),
+    bad("watch-question", ONE_MEAN, "question.statistic", "sum", "not support sum", "mean"),
+    bad("watch-question", TWO_COUNT, "question.metric", "Visits!", "not an event's name"),
+    bad("watch-question", TWO_COUNT, "question.metric", "visit\n", "not an event's name"),
+    bad("watch-question", TWO_COUNT, "question.metric", ".visit", "not an event's name"),
     bad("watch-randomizer", TWO_HISTOGRAM, "randomizer.name", "oue", "needs the randomizer rappor, not oue"),
     bad("watch-randomizer", TWO_HISTOGRAM, "randomizer.max_weight", 4, "max_weight 4", "5, the number of categories"),
     bad("watch-randomizer", ONE_COUNT, "randomizer.name", "flips", "needs the randomizer rr"),
@@ -96,24 +96,32 @@ HOSTILE = [
     bad("watch-form", ONE_MEAN, "aggregator_noise", {"flips": 4}, "no aggregator_noise"),
     bad("watch-form", TWO_COUNT, "series", {"hash": SERIES, "index": 0}, "no series"),
     bad("watch-period", TWO_COUNT, "question.encoder.steps", STEPS + 1, "11 steps", moment(START + STEP_SECONDS)),
-    bad("watch-period", ONE_COUNT, "question.encoder.start", START, "from", "on passes"),
-    bad("watch-period", ONE_MEAN, "question.encoder.step_seconds", 1 << 25, "interval from"),
-    bad("watch-period", TWO_COUNT, "question.encoder.start", 0, "366 days (31622400 seconds) pass"),
+    bad("watch-period", ONE_COUNT, "question.encoder.start", START, "start the interval at", "or later"),
+    bad("watch-period", ONE_MEAN, "question.encoder.step_seconds", 1 << 25, "start the interval at"),
+    bad("watch-period", TWO_COUNT, "question.encoder.start", 0, "366 days (31622400 seconds) are allowed"),
     bad("watch-period", TWO_COUNT, "question.encoder.start", LONG_AGO, "keep their state for 34560000 seconds"),
     bad(
-        "watch-work", TWO_HISTOGRAM, "question.encoder.most", 63, "2084 multiplications", "1008 an update", "1000 pass"
+        "watch-work", TWO_HISTOGRAM, "question.encoder.most", 63, "2084 multiplications", "1008 per update", "1000 pass"
     ),
-    bad("decryption-bound", ONE_MEAN, "randomizer.scale", MAX_DECRYPTED, "1048576 is looked for"),
+    bad("decryption-bound", ONE_MEAN, "randomizer.scale", MAX_DECRYPTED, "1048576 can be decrypted"),
     bad("state-key-invalid", TWO_COUNT, "parties.leader.state_key", b64url(bytes(32)), "leader: the identity"),
-    bad("state-key-invalid", ONE_COUNT, "parties.analyzer.state_key", NOT_CANONICAL, "analyzer: ", "generated as one"),
+    bad(
+        "state-key-invalid", ONE_COUNT, "parties.analyzer.state_key", NOT_CANONICAL, "analyzer: ", "generated state key"
+    ),
     bad("state-key-invalid", TWO_COUNT, "parties.helper.state_key", b64url(b"\xff" * 32), "helper: "),
     bad("randomizer-vdaf-mismatch", TWO_COUNT, "vdaf.name", "Prio3Count", "needs Prio3CountVec of length 1"),
     bad("randomizer-vdaf-mismatch", TWO_HISTOGRAM, "vdaf.length", 4, "needs Prio3CountVec of length 5"),
     bad("randomizer-vdaf-mismatch", TWO_HISTOGRAM, "vdaf.max_weight", 5, "needs Prio3CountVec of length 5"),
     bad("vdaf-parameters", TWO_HISTOGRAM, "vdaf.chunk_length", 2, "chunk_length 2"),
-    bad("encoder-mismatch", TWO_HISTOGRAM, "question.encoder.most", MOST + 1, "6 categories, the randomizer 5"),
+    bad(
+        "encoder-mismatch",
+        TWO_HISTOGRAM,
+        "question.encoder.most",
+        MOST + 1,
+        "6 categories, but the randomizer states 5",
+    ),
     bad("encoder-mismatch", ONE_MEAN, "question.encoder.most", MOST + 1, "values up to 5"),
-    bad("batch-mode", ONE_COUNT, "batch.close", "at_B", "closes interval_end, not at_B"),
+    bad("batch-mode", ONE_COUNT, "batch.close", "at_B", "must close interval_end, not at_B"),
     bad("operators-equal", ONE_COUNT, "parties.analyzer.operator", "issuer.example", "issuer and analyzer"),
     bad("operators-equal", TWO_COUNT, "parties.helper.operator", "leader.example", "leader and helper"),
     bad("aggregator-unknown", ONE_COUNT, "parties.analyzer.url", "https://elsewhere.example", "analyzer analyzer.ex"),
@@ -190,9 +198,7 @@ def test_work_is_counted_in_what_an_update_multiplies_and_longer_steps_make_room
     busy = changed(TWO_HISTOGRAM, "question.encoder.most", 16)
     assert work_per_second(busy) == -(-256 * (STEP_SECONDS + 1 + 16) // STEP_SECONDS) == 329
     small = KIT.default_policy.model_copy(update={"max_watch_work": 328})
-    assert (
-        "329 multiplications a second of a step (256 an update), at most 328 pass" in refused(busy, small)["watch-work"]
-    )
+    assert "329 multiplications per second (256 per update), at most 328 pass" in refused(busy, small)["watch-work"]
     enough = seconds_for(busy, 328)
     assert f"steps of {enough} seconds, or a smaller most would" in refused(busy, small)["watch-work"]
     assert enough is not None
@@ -242,7 +248,7 @@ def test_with_one_server_epsilon_is_what_a_single_report_tells() -> None:
     mean = KIT.watched_recipe(ONE, "mean", epsilon=Decimal(4))
     assert 3.9 < float(mean.privacy.epsilon["analyzer"]) <= 4
     crowd = {"encoder": {**ONE_MEAN.question.encoder.canonical(), "most": 256}}
-    with pytest.raises(UsageError, match="no noise of one device hides up to 256 events at epsilon 1"):
+    with pytest.raises(UsageError, match="the noise of one device cannot hide up to 256 events at epsilon 1"):
         KIT.watched_recipe(ONE, "mean", **crowd)
 
 
@@ -255,11 +261,11 @@ def test_with_one_server_epsilon_is_what_a_single_report_tells() -> None:
         ({"statistic": "mean"}, "statistic: model pan-private has count, histogram, and no mean"),
         ({"statistic": "count"}, "encoder.most: does not belong to a count"),
         ({"encoder.most": None}, "encoder.most: is needed"),
-        ({"encoder.steps": 0}, "encoder.steps: should be greater than or equal to 1"),
+        ({"encoder.steps": 0}, "encoder.steps: must be at least 1"),
         ({"encoder.low": 3}, "encoder.low: does not belong to `occurrences`"),
-        ({"metric": "Doctor visits"}, "metric: names an event"),
-        ({"dummies": "auto"}, "dummies: model pan-private has none"),
-        ({"aggregator_flips": 2}, "aggregator_flips: model pan-private has none"),
+        ({"metric": "Doctor visits"}, "metric: must name an event"),
+        ({"dummies": "auto"}, "dummies: must be left out in model pan-private"),
+        ({"aggregator_flips": 2}, "aggregator_flips: must be left out in model pan-private"),
         ({"randomizer": "krr"}, "randomizer: a histogram needs rappor, not krr"),
         ({"mechanism": "flips"}, "mechanism: a histogram needs rappor, not flips"),
         ({"model": ONE, "close": "at_B"}, "close: must be interval_end in model pan-private-single"),

@@ -6,12 +6,14 @@ import csv
 import importlib
 import io
 import json
+import re
 from importlib import util
 from typing import Any
 
 import pytest
 
 from tacit.errors import UsageError
+from tacit.extras import install_command
 from tacit.operations.tables import COLUMNS, arrow_table, csv_bytes, data_frame, parquet_bytes, result_rows
 from tests.unit.test_result_view import DOCUMENT
 
@@ -67,6 +69,6 @@ def test_parquet_and_data_frames_hold_the_same_with_types() -> None:
 def test_without_the_extra_it_is_named_and_csv_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(util, "find_spec", lambda _name: None)
     for made in (arrow_table, parquet_bytes, data_frame):
-        with pytest.raises(UsageError, match=r"pip install 'tacit\[operator\]'"):
+        with pytest.raises(UsageError, match=re.escape(install_command("operator"))):
             made(RESULTS)
     assert csv_bytes(RESULTS)

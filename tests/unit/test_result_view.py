@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.response_lines import number, warning
 from infra.result_page import result_page
 from infra.result_view import price_rows, sampling_lines, show_result
+from services.admin.pages.charts import answers
+from services.admin.pages.rendering import rendered
+from tacit.methods.figures import number
 from tacit.operations.results import in_order
+from tacit.recipe.cautions import cautions
 
 PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {
@@ -162,11 +165,10 @@ def test_where_the_number_of_asked_devices_is_unknown_or_refuted_nothing_is_said
     text = shown(unknown)
     assert "458 contributions counted; how many devices were asked is not known (--asked N states it)" in text
     assert "nothing is said of devices that stayed silent" in text
-    assert warning(unknown) is None
-    refuted = warning({**DOCUMENT, "response": {**RESPONSE, "verdict": "more"}})
-    assert refuted is not None
-    assert "more were asked than is stated" in refuted
-    assert warning({**DOCUMENT, "response": {**RESPONSE, "verdict": "expected"}}) is None
+    assert cautions(unknown) == []
+    (refuted,) = cautions({**DOCUMENT, "response": {**RESPONSE, "verdict": "more"}})
+    assert "more devices were asked than the recipe states" in refuted
+    assert cautions({**DOCUMENT, "response": {**RESPONSE, "verdict": "expected"}}) == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -178,3 +180,22 @@ def test_no_number_of_a_result_is_cut_in_a_narrow_terminal(width: int) -> None:
     lines = file.getvalue().splitlines()
     for numbers in (("2,720", "327", "10 ± 2 %", "60 to 410"), ("-24", "53", "10 ± 2 %", "60 to 410")):
         assert any(all(one in line for one in numbers) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("statistic", "words"),
+    [
+        ("histogram", "devices without a value cannot be told from others, and each adds 0.25 to an estimate"),
+        ("mean", "devices without a value are in the mean, each with 0.25"),
+    ],
+)
+def test_a_warning_stands_beside_what_missing_values_bias_wherever_it_is_shown(statistic: str, words: str) -> None:
+    missing = {"outside": "clipped", "adds": [0.25, 0.25], "biases": True}
+    document = {**DOCUMENT, "statistic": statistic, "missing": missing}
+    assert words in " ".join(shown(document).replace("│", " ").split())
+    assert f"<b>Warning:</b> {words}" in result_page([document])
+    release = {"document": document, "chart": answers(document), "unit": "devices", "price": {}}
+    assert f"<strong>Warning:</strong> {words}" in rendered("release.html", release=release)
+    counted = {**document, "missing": {"outside": "clipped", "label": "no value"}}
+    assert "Warning" not in result_page([counted])
+    assert "devices without a value are counted as &#x27;no value&#x27;" in result_page([counted])

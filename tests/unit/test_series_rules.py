@@ -92,7 +92,7 @@ def test_the_encoding_is_canonical_and_decodes_to_the_same_series() -> None:
         ("donation.slots", 0, "donation.slots"),
         ("slots.per_epoch", 257, "slots.per_epoch"),
         ("name", "UPPER", "name"),
-        ("interval.duration", 366 * 86_400 + 60, "a series lasts at most 31622400 seconds"),
+        ("interval.duration", 366 * 86_400 + 60, "a series must not last longer than 31622400 seconds"),
         ("claim.relation", "deletion", "claim.relation"),
         ("claim.epsilon.aggregator", "unbounded", "aggregator"),
     ],
@@ -127,7 +127,7 @@ def test_a_round_whose_series_is_not_in_the_log_waits_for_it() -> None:
         ("question.text", "Something else?", "question differ from"),
         ("batch.expected_contributions", 700, "batch differ from"),
         ("privacy.account", "clinic", "privacy differ from"),
-        ("token.slot", 1, "round 0 has the tokens of issuer.example, epoch 20000, slot 0"),
+        ("token.slot", 1, "round 0 must have the tokens of issuer.example, epoch 20000, slot 0"),
         ("token.epoch", EPOCH + 1, "slot 0"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_round_outside_the_series_time_is_a_mismatch() -> None:
     begin, end = FREE.interval.start, FREE.interval.end
     for start, duration in ((begin - 60, 120), (end - 60, 120)):
         recipe = FREE.round(0, Interval(start=start, duration=duration))
-        assert "is not inside the series" in detail(recipe, FREE)
+        assert "must be within the series" in detail(recipe, FREE)
     assert refused(FREE.round(0, Interval(start=begin + 60, duration=120)), FREE) == [], "else its time is free"
 
 

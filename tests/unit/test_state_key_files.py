@@ -36,11 +36,11 @@ def test_a_key_goes_into_a_file_of_its_owner_and_back(tmp_path: Path) -> None:
     ("member", "value", "words"),
     [
         ("private_key", "AA", "bytes"),
-        ("private_key", "A" * 43, "zero is no private key"),
-        ("private_key", "_" * 42 + "8", "not below the order"),
+        ("private_key", "A" * 43, "zero is not a valid private key"),
+        ("private_key", "_" * 42 + "8", "must be below the order"),
         ("state_key", "A" * 43, "does not belong"),
         ("other", "A", "must have exactly the members"),
-        ("state_key", 7, "both texts"),
+        ("state_key", 7, "both strings"),
     ],
 )
 def test_a_file_that_is_no_key_is_refused_in_one_line(tmp_path: Path, member: str, value: object, words: str) -> None:
@@ -59,5 +59,5 @@ def test_one_key_in_two_files_is_refused(tmp_path: Path) -> None:
     paths = [tmp_path / "one.key", tmp_path / "two.key"]
     for path in paths:
         write_state_key(path, generate_state_key(SeededEntropy(4)))
-    with pytest.raises(UsageError, match="two files hold one key"):
+    with pytest.raises(UsageError, match="two files hold the same key"):
         read_state_keys(paths)

@@ -52,7 +52,7 @@ def test_it_says_where_a_state_is_reached_from_and_which_last() -> None:
 
 
 def test_a_table_is_whole_and_says_nothing_twice() -> None:
-    with pytest.raises(Fatal, match="leave one out"):
+    with pytest.raises(Fatal, match="lacks a state"):
         States("a light", Light, MOVES[:-2])
     with pytest.raises(Fatal, match="twice"):
         States("a light", Light, [*MOVES, Move(Light.ON, Light.OFF, "again")])

@@ -22,6 +22,7 @@ from tacit.accounting.requirements import Requirements
 from tacit.errors import FieldError, UsageError
 from tacit.operations.design import requirements_of
 from tacit.recipe.builder import propose
+from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Number, Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import ImportancePlan, Survey, read_survey
@@ -91,19 +92,19 @@ def test_every_member_is_described() -> None:
         ({"statistic": None}, "statistic: is needed"),
         ({"importance": {"default": "no"}}, "importance: needs `importance.default_rate`, `importance.non_default"),
         ({"rate": 0.5}, "rate: takes a number above 0 such as 1 or '0.5', not 0.5"),
-        ({"rate": "1.5"}, "rate: is above 0 and at most 1"),
+        ({"rate": "1.5"}, "rate: must be above 0 and at most 1"),
         ({"rate": True}, "rate: takes a number"),
         ({"epsilon": "NaN"}, "epsilon: takes a number"),
         ({"epsilon": 10**9}, "epsilon: takes at most 9 digits"),
-        ({"delta": 1}, "delta: is above 0 and below 1"),
+        ({"delta": 1}, "delta: must be above 0 and below 1"),
         ({"dummies": "many"}, "dummies: takes a number"),
         ({"dummy_epsilon": "1"}, "dummy_epsilon: belongs to `dummies` auto"),
         ({"mechanism": "local"}, "mechanism: a mean needs flips, not local"),
         ({"mechanism": "flips", "randomizer": "flips"}, "mechanism: give either it or `randomizer`"),
         ({"randomizer": "magic"}, "randomizer: 'magic' is not known"),
-        ({"aggregator_flips": 3}, "aggregator_flips: should be a multiple of 2"),
-        ({"criteria": {"Locale": "de"}}, "criteria.Locale: must match"),
-        ({"population": 0}, "population: should be greater than or equal to 1"),
+        ({"aggregator_flips": 3}, "aggregator_flips: must be a multiple of 2"),
+        ({"criteria": {"Locale": "de"}}, "criteria.Locale: takes 1 to 32 of a-z"),
+        ({"population": 0}, "population: must be at least 1"),
         ({"surprise\n": 1}, "surprise?: is not known"),
     ],
 )
@@ -203,20 +204,20 @@ def test_a_file_makes_the_recipe_that_flags_make_and_flags_go_before_it(
     assert isinstance(encoder, Number)
     assert (recipe.sampling.rate, encoder.high, encoder.unit) == ("0.5", 2, "0.01")
     assert run(["recipe", "new", "--file", str(file), "--statistic", "count", "--boolean", *parties(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out)["recipe"]["question"]["encoder"] == {"kind": "boolean"}
+    assert json.loads(capsys.readouterr().out)["recipe"]["question"]["encoder"] == {"kind": "boolean", "missing": "no"}
 
 
 def test_a_files_mistake_is_named_by_its_member_and_a_flags_by_the_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "survey.json"
-    for changes, words in (({"rate": "2"}, f"{file}: rate: is above 0"), ({"close": "never"}, "close: must be")):
+    for changes, words in (({"rate": "2"}, f"{file}: rate: must be above 0"), ({"close": "never"}, "close: must be")):
         file.write_text(json.dumps({**ASKED, **changes}))
         assert run(["recipe", "new", "--file", str(file), *parties(tmp_path)]) == 1
         assert words in capsys.readouterr().err
     file.write_text(json.dumps({**ASKED, "slot": None}))
     assert run(["recipe", "new", "--file", str(file), "--rate", "2", *parties(tmp_path)]) == 2
-    assert "--rate: is above 0" in capsys.readouterr().err
+    assert "--rate: must be above 0" in capsys.readouterr().err
     for content in (b"[]", b"{", b"\xff", b'{"rate": 0.5}'):
         with pytest.raises(UsageError, match=r"^survey\.json: "):
             read_survey(content, "survey.json")
@@ -241,3 +242,27 @@ def test_what_the_kit_says_in_short_is_a_survey_too() -> None:
     survey = survey_from(question=question, population=100, **rare)
     assert survey.importance is not None
     assert survey.importance.default == "0"
+
+
+COLOURS = {"kind": "categories", "categories": ["red", "green"]}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "more", "labels"),
+    [
+        (COLOURS, {}, ("red", "green", "no value")),
+        ({**COLOURS, "other": "another"}, {}, ("red", "green", "another", "no value")),
+        ({**COLOURS, "missing": "unknown"}, {}, ("red", "green", "unknown")),
+        ({**COLOURS, "categories": ["no value", "(no value)"]}, {}, ("no value", "(no value)", "((no value))")),
+        ({"kind": "buckets", "edges": [0, 5]}, {}, ("0-4", "5+", "no value")),
+        (COLOURS, {"missing": "ignore"}, ("red", "green")),
+        ({"kind": "boolean"}, {}, ("yes",)),
+    ],
+)
+def test_devices_without_a_value_are_a_category_of_a_histogram_unless_they_are_ignored(
+    encoder: dict[str, Any], more: dict[str, Any], labels: tuple[str, ...]
+) -> None:
+    survey = Survey.from_body({**ASKED, "encoder": encoder, "statistic": None, **more})
+    assert encoder_of(propose(survey, KIT.parties()).question).labels == labels
+    if len(labels) > 1:
+        assert survey.shape.cells == len(labels), "ways to ask are compared with it too"

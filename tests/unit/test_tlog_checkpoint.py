@@ -59,9 +59,9 @@ def test_a_checkpoint_is_three_lines_and_opens_under_its_own_key_only() -> None:
     assert note.decode().startswith("log.example/tacit\n7\n" + "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n\n— ")
     assert POLICY.open(note) == CHECKPOINT
     other = signing_key_from_private(bytes(32))
-    with pytest.raises(CryptoError, match="not signed by the key"):
+    with pytest.raises(CryptoError, match="not signed by the required key"):
         LogPolicy(NoteKey(NOTE_KEY.name, other.public)).open(note)
-    with pytest.raises(CryptoError, match="not signed by the key"):
+    with pytest.raises(CryptoError, match="not signed by the required key"):
         LogPolicy(NoteKey("another.example", KEY.public)).open(note)
 
 
@@ -187,7 +187,7 @@ def test_tile_indices_have_the_spelling_of_the_specification() -> None:
     for wrong in ("x000/001", "1", "x1/000", "001/000", "x001/x000", "abc", ""):
         with pytest.raises(DecodeError):
             decode_index(wrong)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         encode_index(-1)
 
 

@@ -274,9 +274,9 @@ def test_arguments_of_the_wrong_size_are_refused() -> None:
         vdaf.verify_init(KEY, CTX, 0, None, b"", public_share, leader)
     with pytest.raises(ValueError, match="no aggregator 2"):
         vdaf.verify_init(KEY, CTX, 2, None, NONCE, public_share, helper)
-    with pytest.raises(ValueError, match="not one of aggregator 1"):
+    with pytest.raises(ValueError, match="does not belong to aggregator 1"):
         vdaf.verify_init(KEY, CTX, 1, None, NONCE, public_share, leader)
-    with pytest.raises(ValueError, match="joint randomness is made from"):
+    with pytest.raises(ValueError, match="lacks its blind or joint randomness parts"):
         vdaf.verify_init(KEY, CTX, 0, None, NONCE, None, leader)
 
 

@@ -145,12 +145,12 @@ def test_flags_and_a_file_make_the_same_recipe(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*EVENT, "--statistic", "histogram"], "--most: is needed: how often at most is counted in a histogram"),
+        ([*EVENT, "--statistic", "histogram"], "--most: is needed: the largest number counted in a histogram"),
         ([*EVENT, "--most", "4", "--statistic", "mean"], "--statistic: model pan-private has count, histogram"),
         ([*EVENT, "--statistic", "count", "--most", "4"], "--most: does not belong to a count"),
         ([*EVENT, "--metric", "visit"], "give either --metric or --event"),
-        ([*EVENT, "--event", "A visit"], "--event: names an event"),
-        ([*EVENT, "--dummies", "auto"], "--dummies: model pan-private has none"),
+        ([*EVENT, "--event", "A visit"], "--event: must name an event"),
+        ([*EVENT, "--dummies", "auto"], "--dummies: must be left out in model pan-private"),
         ([*EVENT, "--boolean"], "give one of"),
         (["--name", "visits", "--boolean"], "--boolean: model pan-private asks how often an event happened"),
         (["--name", "visits"], "missing --event, --steps, --step-seconds"),

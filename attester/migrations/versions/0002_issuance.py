@@ -1,7 +1,7 @@
 """Counts by slot that outlive the quotas (P15).
 
-They begin with what the quotas still say; a request that was made again before is not among it, so that an issuer's
-count of those slots may be the larger one.
+The counts start from the rows in ``quotas``. Repeated requests from before the migration are not in them, so the
+issuer's count of those slots may be larger.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Challenges are kept once they were used, and no longer from when they were given.
+"""Challenges are stored when they are used, no longer when they are issued.
 
-Those that wait are lost: their devices ask for another one.
+Challenges that were issued and not yet used are lost: their devices ask for new ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Put the empty table of before back."""
+    """Put back the previous table, empty."""
     for table in ("challenge_floor", "used_challenges"):
         op.drop_table(table)
     _challenges("challenges")

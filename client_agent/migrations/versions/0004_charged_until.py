@@ -1,4 +1,4 @@
-"""Until when a charge may still be answered for; of older entries it is the moment of their decision."""
+"""The time until which the device may answer for a charge; for older entries it is the time of their decision."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a charge costs against an aggregator with the relay; of older entries that is not known."""
+"""The cost of a charge against an aggregator together with the relay; unknown for older entries."""
 
 import sqlalchemy as sa
 from alembic import op

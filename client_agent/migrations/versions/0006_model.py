@@ -1,4 +1,4 @@
-"""In which model a report is sent; all older ones are of secure aggregation."""
+"""The model in which a report is sent; all older reports are of secure aggregation."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What accounting costs: one recipe's claim where nothing is loaded yet, and a ledger of a thousand recipes.
+"""The cost of accounting: one recipe's claim in a fresh interpreter, and a ledger of a thousand recipes.
 
 A claim is computed in a fresh interpreter, and the processor time of that whole process is counted, less that of an
 interpreter with nothing to do. ``claim alone`` loads ``tacit.dp`` and the method; ``read and claim`` also reads the
@@ -12,14 +12,13 @@ import os
 import random
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from pathlib import Path
 
 from infra.lab.bench.rows import Row, Subject, Timing, measured
 from infra.lab.bench.targets import ALONE, CLAIM, LEDGER, READ
 from infra.lab.kit.recipes import RecipeKit
+from infra.lab.kit.scratch import scratch_folder
 from tacit.accounting.accountants import require_library
 from tacit.accounting.budgets import compose
 from tacit.dp.reports import NoiseStep
@@ -56,15 +55,15 @@ CODES = {
 
 
 def accounting_rows(repetitions: int) -> Iterator[Row]:
-    """A device's claims, then the operator's and everybody's ledger."""
+    """A device's claims, then the ledgers of the operator and of every reader."""
     require_library()
     yield from _claims(repetitions)
     yield from _ledgers(repetitions)
 
 
 def start_up(code: str, repetitions: int) -> Timing:
-    """CPU time of a fresh interpreter that runs ``code``, less that of one that runs nothing, both the first time
-    unmeasured. Raises ``Fatal`` where it fails."""
+    """CPU time of a fresh interpreter that runs ``code``, less that of one that runs nothing; the first run of each is
+    not measured. Raises ``Fatal`` if it fails."""
     for one in ("pass", code):
         _process(one)
     empty = statistics.median(_process("pass") for _ in range(repetitions))
@@ -82,8 +81,8 @@ def _process(code: str) -> float:
 def _claims(repetitions: int) -> Iterator[Row]:
     for name, code in CODES.items():
         yield Subject(name, {"n": REPORTS}).row(CLAIM, "device", ALONE, start_up(code, repetitions))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "recipe.json"
+    with scratch_folder("tacit-bench-") as folder:
+        path = folder / "recipe.json"
         path.write_text(json.dumps(RecipeKit().recipe(min_batch_size=REPORTS, population=10 * REPORTS).body()))
         timing = start_up(_RECIPE.format(path=str(path), n=REPORTS), repetitions)
     yield Subject(Krr.NAME, {"n": REPORTS}).row(CLAIM, "device", READ, timing)
@@ -99,7 +98,7 @@ def _ledgers(repetitions: int) -> Iterator[Row]:
 
 
 def ledger_work(days: int, accountant: Accountant) -> Callable[[], None]:
-    """All that is asked of a ledger about a year's recipes in an account of ``days`` that is full: what is spent,
+    """Returns the questions that a ledger is asked about a year's recipes in a full account of ``days``: what is spent,
     whether one more recipe fits, and the largest that does."""
     charges = _charges()
     account = Account("default", Decimal(100), Decimal("0.00001"), days * DAY)

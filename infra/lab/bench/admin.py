@@ -1,7 +1,8 @@
-"""How long the admin API takes to answer beside a log and an audit log of many rows, and what memory it takes.
+"""How long the admin API takes to answer with many rows in the log and the audit log, and how much memory it takes.
 
-Real processes: the admin service, the recipe server that it asks, and this one, which sends requests of many kinds each
-at its own time, whether or not earlier ones were answered. A latency counts from the time at which a request was due.
+Real processes: the admin service, the recipe server that it asks, and this one, which sends requests of many kinds,
+each at its own time, whether or not earlier ones were answered. A latency counts from the time at which a request was
+due.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,12 +30,13 @@ from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.storage import SQLITE, Backend
 from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_PAINT, ADMIN_READ
+from infra.lab.kit.scratch import scratch_folder
 from tacit.errors import Fatal
 from tacit.media_types import JSON
 
 READY_SECONDS, READING_SECONDS = 60.0, 900.0
 WARM_SECONDS: Final = 8.0
-"""Of the same requests beforehand, which do not count."""
+"""Seconds of the same requests beforehand, which do not count."""
 FIRST_PRIORITY: Final = -15
 SEED: Final = 1
 _TACIT = (sys.executable, "-c", "from infra.cli import main; main()", "serve")
@@ -50,12 +51,12 @@ MIX: Final = (
     "question.list", "question.show", "question.create", "recipe.list", "recipe.show", "ledger.show", "log.show",
     "log.entries", "log.proof", "audit.list", "keys.show", "session.show",
 )  # fmt: skip
-"""Kinds of requests, as often each."""
+"""Kinds of requests, each as often as it is sent."""
 PAGES: Final = (
     "/", "/questions", "/questions/new", "/questions/{question}", "/results", "/series", "/jobs", "/ledger", "/log",
     "/log/{place}", "/keys", "/audit",
 )  # fmt: skip
-"""Pages of the dashboard that whoever approves may see."""
+"""Pages of the dashboard that an approver may see."""
 
 
 Latencies = dict[str, list[float]]
@@ -64,8 +65,8 @@ Latencies = dict[str, list[float]]
 
 @dataclass
 class Measured:
-    """Of each repetition the latencies, and the processor time of the admin service for one request; its bytes; seconds
-    until it had read the log; and until the first paint of every page."""
+    """The measured values: per repetition the latencies, and the processor time of the admin service per request; its
+    memory in bytes; seconds until it had read the log; and seconds until the first paint of every page."""
 
     latencies: list[Latencies] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -76,11 +77,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured: ``rate`` requests a second for ``seconds`` beside ``recipes`` and ``rows`` of the log and of
-    the audit log. ``core``: to which the admin service is bound, it and this process before all else where that is
-    allowed; ``database``:
-    of both services; ``pages``: how often every page of the dashboard is opened afterwards; of
-    ``repetitions`` of the requests the median is told."""
+    """What is measured: ``rate`` requests a second for ``seconds``, with ``recipes`` and ``rows`` in the log and in the
+    audit log. ``core``: the core to which the admin service is bound; it and this process get a high priority if
+    allowed. ``database``: that of both services. ``pages``: how often every page of the dashboard is opened afterwards.
+    The result is the median of ``repetitions`` of the requests."""
 
     recipes: int
     rows: int
@@ -93,7 +93,7 @@ class Asked:
 
 
 def admin_rows(asked: Asked) -> Iterator[Row]:
-    """The whole measurement. Raises ``Fatal``, and ``UsageError`` where what it needs is not installed."""
+    """The whole measurement. Raises ``Fatal``, and ``UsageError`` if something that it needs is not installed."""
     if asked.pages:
         browser()
     found, rate = asyncio.run(_measured(asked)), asked.rate
@@ -113,7 +113,7 @@ def admin_rows(asked: Asked) -> Iterator[Row]:
 
 
 def drawing(seed: int) -> Random:
-    """Which request comes next, the same in every run."""
+    """The random order of requests, the same in every run."""
     return Random(seed)  # noqa: S311 - of a measurement
 
 
@@ -122,8 +122,8 @@ def _percentile(values: Sequence[float], share: int) -> float:
 
 
 async def _measured(asked: Asked) -> Measured:
-    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, Backend(asked.database).running() as database:
-        filler = Filler(Path(folder), free_ports(1)[0], await database.fresh((ADMIN, RECIPE_SERVER)))
+    with scratch_folder("tacit-bench-") as folder, Backend(asked.database).running() as database:
+        filler = Filler(folder, free_ports(1)[0], await database.fresh((ADMIN, RECIPE_SERVER)))
         return await _measure(await filler.fill(asked.recipes, asked.rows), asked)
 
 
@@ -136,7 +136,7 @@ async def _measure(filled: Filled, asked: Asked) -> Measured:
             begun = time.monotonic()
             await _until_read(session)
             found.read = time.monotonic() - begun
-            await _load(session, filled, rate, min(seconds, WARM_SECONDS))  # what is kept is made
+            await _load(session, filled, rate, min(seconds, WARM_SECONDS))  # fills the caches
             for _ in range(asked.repetitions):
                 before = cpu_of_tree(pid)
                 found.latencies.append(await _load(session, filled, rate, seconds))
@@ -213,7 +213,7 @@ async def _until_read(session: aiohttp.ClientSession) -> None:
 
 
 def _prefer(pid: int, core: int | None) -> None:
-    """Have the service bound to ``core``, and it and this process, which takes the time, before all else."""
+    """Bind the service to ``core``, and give it and this process, which takes the time, a high priority."""
     if core is None:
         return
     process = psutil.Process(pid)
@@ -228,7 +228,7 @@ def _prefer(pid: int, core: int | None) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(name: str, config: Path) -> AsyncIterator[tuple[str, int]]:
-    """A process of ``tacit serve``: its URL and its id. Raises ``Fatal``."""
+    """Run a process of ``tacit serve``; yields its URL and its process id. Raises ``Fatal``."""
     log = config.with_suffix(".log")
     with log.open("wb") as lines:
         process = await asyncio.create_subprocess_exec(

@@ -1,7 +1,7 @@
-"""An analyst's organisation with a past: a log of many entries, recipes in it, and as many acts in the audit log.
+"""An analyst's organisation with a history: a log of many entries, recipes in it, and as many acts in the audit log.
 
-Everything is as the services would have written it (signed leaves, hashes, chain), but for the time that it would take
-them: rows go into the databases of services that do not run, many at a time.
+Everything is as the services would have written it (signed leaves, hashes, chain), only faster: rows are written to the
+databases of services that do not run, many at a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Values = tuple[sa.Table, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Filled:
-    """Configurations of both services, and what the log holds."""
+    """The configurations of both services, and the contents of the log."""
 
     admin: Path
     recipe_server: Path
@@ -63,8 +63,8 @@ class Filled:
 
 
 class Filler:
-    """Fills ``folder``. ``port``: of the recipe server; ``databases``: the URL of an empty one by service, None where
-    they keep files."""
+    """Fills ``folder``. ``port``: the recipe server's; ``databases``: the URL of an empty database by service, None if
+    they use files."""
 
     def __init__(self, folder: Path, port: int, databases: Mapping[str, str] | None = None) -> None:
         self._folder = folder
@@ -176,6 +176,7 @@ class Filler:
             "slot": slot,
             "ends_at": recipe.interval.end,
             "model": recipe.model,
+            "refundable": True,
         }
         charged = {
             "recipe_hash": recipe.hash,
@@ -185,7 +186,6 @@ class Filler:
             "delta": recipe.privacy.delta,
             "starts_at": charge.start,
             "ends_at": charge.end,
-            "refundable": True,
             "epsilon_with_relay": f"{charge.with_relay().cost.epsilon:f}",
         }
         yield LeafType.RECIPE, self._kit.recipe_leaf(recipe).encode(), [(RECIPES, kept), (CHARGES, charged)]
@@ -229,8 +229,8 @@ class Filler:
 
 
 def _key_sets(plain: SignedLeaf, key: SigningKey) -> Callable[[int], bytes]:
-    """What makes the leaf of a gateway's key set by its period, as ``plain`` is of its own. Between one and the next
-    differ the period and the signature alone, so that the text around them is written once. Raises ``Fatal``."""
+    """Returns a function that makes the leaf of a gateway's key set for a period; ``plain`` is an example. Leaves
+    differ only in period and signature, so the text around these is written once. Raises ``Fatal``."""
     signer, label = Ed25519PrivateKey.from_private_bytes(key.private), leaf_label(plain.type)
     mark, blank = 2**52 + 1, bytes(SIGNATURE_SIZE)
     pattern = SignedLeaf(plain.type, {**plain.body, "period": mark}, plain.signer, blank)

@@ -1,8 +1,8 @@
-"""What devices cost whoever runs them: agents in processes of their own, and hundreds in one host, beside each other.
+"""The cost of running devices: agents in processes of their own, and hundreds in one host, side by side.
 
-All follow the log of one running stack, whose epochs are long, so that they look at it once a minute and have nothing
-to answer. Both kinds are measured in the same minutes; a ratio is that of a process of its own over the host. The host
-is not weighed without its devices: what the interpreter and the code take is part of what a device costs.
+All follow the log of one running stack, whose epochs are long, so that they read it once a minute and have nothing to
+answer. Both kinds are measured in the same minutes; a ratio is that of a process of its own over the host. The figure
+of the host includes the host itself: interpreter and code are part of what a device costs.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
 
 HOSTED, ALONE = 200, 3
-"""Devices in the host, and in processes of their own."""
+"""Number of devices in the host, and in processes of their own."""
 WINDOW_SECONDS = 60.0
-"""Of one repetition: a device looks at the log about once in it."""
+"""Seconds of one repetition, in which a device reads the log about once."""
 START_SECONDS = 300.0
 SUBJECT, ROLE, OWN = Subject(""), "device", "own process"
 TINY = 1e-9
-"""Where a clock saw nothing at all."""
+"""CPU seconds when the clock showed none at all."""
 _TACIT = (sys.executable, "-c", "from infra.cli import main; main()", "agent")
 _LINE_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What was measured of one kind: seconds from the start of a process until its devices have read the log, CPU
-    seconds of a device in a second, and bytes of a device; of each as many as processes or repetitions."""
+    """The measured values of one kind: seconds from the start of a process until its devices have read the log, CPU
+    seconds of a device per second, and bytes of a device; one value of each per process or repetition."""
 
     started: Sequence[float]
     cpu: Sequence[float]
@@ -53,7 +53,7 @@ class Kind:
 def agent_rows(
     repetitions: int, hosted: int = HOSTED, alone: int = ALONE, window: float = WINDOW_SECONDS
 ) -> Iterator[Row]:
-    """Start, processor time when idle, and memory, for each device in a host and in a process of its own."""
+    """Start time, idle processor time and memory, for each device in a host and in a process of its own."""
     with laid_out(frozenset(), Deployment()) as site:
         folder = site.layout.state_dir / "agents"
         paths = provision_agents(site.layout, hosted + alone, OsEntropy(), time.time())
@@ -73,7 +73,7 @@ def agent_rows(
 
 
 def _moved(folder: Path, apart: Path) -> Path:
-    """A device's folder, out of the host's; as deep as before, so that its paths hold."""
+    """Moves a device's folder out of the host's, to the same depth, so that its relative paths stay valid."""
     return folder.rename(apart / folder.name) / "agent.json"
 
 
@@ -114,8 +114,8 @@ def _has_read(event: dict[str, Any]) -> bool:
 async def _running(
     arguments: Sequence[str], ready: Callable[[dict[str, Any]], bool]
 ) -> AsyncIterator[tuple[float, int]]:
-    """A process of ``tacit agent``, once one of its lines is ``ready``: the seconds until then, and its id. Raises
-    ``Fatal``."""
+    """Run a process of ``tacit agent``; once one of its lines is ``ready``, yields the seconds until then and its
+    process id. Raises ``Fatal``."""
     more = ("--every", "0.2") if arguments[0] == "host" else ()
     begin = time.monotonic()
     process = await asyncio.create_subprocess_exec(
@@ -145,7 +145,7 @@ async def _until(process: asyncio.subprocess.Process, ready: Callable[[dict[str,
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read on, so that nobody waits for the pipe."""
+    """Keep reading, so that the process does not block on the pipe."""
     async for _ in _lines(process):
         pass
 

@@ -1,4 +1,5 @@
-"""What a report costs the analyzer before it is counted: HPKE, token, binding and decryption, as it comes in groups."""
+"""The cost of a report at the analyzer before it is counted: HPKE, token, binding and decryption, for groups of
+reports."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from tacit.task.one_server import OneServerTask
 from tacit.tokens.slots import TokenVerifier
 
 GROUP = 128
-"""Reports that are opened together."""
+"""Number of reports that are opened together."""
 PATHS: dict[str, JobCrypto] = {"OpenSSL": OPENSSL, "batch crypto": BatchCrypto(batch_hpke=True)}
 
 
 def analyzer_rows(repetitions: int) -> Iterator[Row]:
-    """Opening reports of each statistic, one after the other and in vector registers."""
+    """Opening reports of each statistic, one after the other, and in vector registers."""
     kit = AnalyzerKit()
     for statistic in ("count", "histogram", "mean"):
         devices = Reporter(kit.single_recipe(statistic), OsEntropy(), kit)

@@ -1,7 +1,8 @@
-"""Clients that a service of this machine has to stand beside honest ones: bounded in count, rate and time, on loopback.
+"""Attacking clients, beside which a service of this machine has to serve honest ones: bounded in count, rate and time,
+on loopback.
 
-Run as a process of its own, so that it takes nothing from whoever measures: ``python -m infra.lab.bench.attackers``
-with a plan as one JSON argument.
+This runs as a process of its own, so that it does not slow down the measuring process: ``python -m
+infra.lab.bench.attackers`` with a plan as one JSON argument.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from tacit.errors import UsageError
 KINDS = ("silent", "slow head", "slow body", "flood")
 MOST_CONNECTIONS, MOST_SECONDS, MOST_RATE = 2048, 120.0, 5000.0
 OPENED_PER_SECOND = 500.0
-"""Connections that are opened, also again after the service has ended them."""
+"""Connections that are opened, and reopened after the service has closed them."""
 DRIP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Attack:
-    """``connections`` to ``url`` from ``sources`` addresses for ``seconds``; a flood sends ``rate`` whole requests
-    of ``body`` bytes a second, others only promise so many. Raises ``UsageError`` beyond the bounds above."""
+    """``connections`` to ``url`` from ``sources`` addresses for ``seconds``. A flood sends ``rate`` whole requests of
+    ``body`` bytes a second; other kinds only announce a body of that size. Raises ``UsageError`` beyond the bounds
+    above."""
 
     kind: str
     url: str
@@ -48,7 +50,7 @@ class Attack:
             raise UsageError("an attack has a bounded rate and up to 100 sources")
 
     def encode(self) -> str:
-        """The argument of the process."""
+        """The JSON argument of the process."""
         return json.dumps(asdict(self))
 
 
@@ -71,7 +73,7 @@ class _Attackers:
                 await asyncio.gather(*(self._keep(number) for number in range(self._attack.connections)))
 
     async def _keep(self, number: int) -> None:
-        """One connection, again and again."""
+        """Keep one connection going, reopening it."""
         address = f"127.0.0.{100 + number % self._attack.sources}"
         while time.monotonic() < self._until:
             self._next_open = max(self._next_open, time.monotonic()) + 1 / OPENED_PER_SECOND
@@ -98,7 +100,7 @@ class _Attackers:
             ended.cancel()
 
     async def _flood(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Whole requests, each once the one before was answered and its time has come."""
+        """Whole requests, each sent once the previous one was answered and its time has come."""
         message = self._head + bytes(self._attack.body)
         while True:
             self._next_request = max(self._next_request, time.monotonic() - 1) + 1 / self._attack.rate

@@ -1,4 +1,4 @@
-"""Rows into the database of a service that does not run, a batch at a time, by the driver's own way for many."""
+"""Writes rows into the database of a service that does not run, in batches, by the driver's bulk interface."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tacit.adapters.stored import DatabaseStore
 
 BATCH: Final = 20_000
 _FAST: Final = ("synchronous = OFF", "cache_size = -262144", "temp_store = MEMORY")
-"""Of a file that nobody else has open, and that nobody misses after a power cut."""
+"""SQLite settings for a file that nobody else has open, and that may be lost in a power cut."""
 
 
 @dataclass
 class Bulk:
-    """An open database. ``put`` as much as there is, ``flush`` after the last."""
+    """An open database. ``put`` any number of rows, ``flush`` after the last."""
 
     driver: Any
     waiting: dict[sa.Table, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = field(default_factory=dict)
 
     async def put(self, table: sa.Table, row: Mapping[str, Any]) -> None:
-        """One more row, of the same columns as the table's others."""
+        """Add one row, with the same columns as the table's other rows."""
         _, rows = self.waiting.setdefault(table, (tuple(row), []))
         rows.append(tuple(row.values()))
         if len(rows) >= BATCH:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what waits, tables in the order in which they were named first."""
+        """Write the waiting rows, tables in the order in which they were first named."""
         for table, (names, rows) in self.waiting.items():
             if rows:
                 await self._write(table.name, names, rows)
@@ -51,7 +51,7 @@ class Bulk:
 
 @asynccontextmanager
 async def filling(store: DatabaseStore, url: str) -> AsyncIterator[Bulk]:
-    """The database of ``store``, at ``url``, made and migrated by it and closed."""
+    """The database of ``store`` at ``url``, after the store made, migrated and closed it."""
     await store.open()
     await store.close()
     engine = engine_of(url)

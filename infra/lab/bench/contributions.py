@@ -49,7 +49,7 @@ _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=48)
 
 @dataclass(frozen=True)
 class Order:
-    """What contributions are made of: a task, its slot's private key (PKCS#8 DER), and the gateway's key."""
+    """The inputs of contributions: a task, its slot's private key (PKCS#8 DER), and the gateway's key."""
 
     recipe: Recipe
     issuer_key: bytes = field(repr=False)
@@ -58,7 +58,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Contribution:
-    """One prepared contribution: the body of its upload, and the OHTTP message that carries that."""
+    """One prepared contribution: the body of its upload, and the OHTTP message that carries it."""
 
     upload: bytes = field(repr=False)
     message: bytes = field(repr=False)
@@ -67,7 +67,7 @@ class Contribution:
 def prepare(order: Order, count: int, now: float, *, enclosed: bool = True) -> list[Contribution]:
     """``count`` contributions of time ``now`` (POSIX seconds), made by as many processes as there are processors.
 
-    Without ``enclosed`` their messages are empty, for those who upload reports past the gateway.
+    Without ``enclosed`` their messages are empty, for uploads that bypass the gateway.
     """
     workers = min(WORKERS, os.cpu_count() or 1)
     sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
@@ -132,7 +132,7 @@ def private_key(der: bytes) -> RSAPrivateKey:
 
 
 def slot_keys(layout: Layout) -> dict[tuple[int, int], bytes]:
-    """(epoch, slot) -> private key of a local stack's issuer, read from its database."""
+    """(epoch, slot) -> private key, read from the database of a local stack's issuer."""
     url = load_config(layout.configs["issuer"], IssuerConfig).database_url("issuer")
     return asyncio.run(_slot_keys(url))
 

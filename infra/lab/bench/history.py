@@ -1,4 +1,4 @@
-"""Results that were kept: one JSON document per run, and a plot of them over commits."""
+"""Stored results: one JSON document per run, and a plot of them over commits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from infra.lab.bench.rows import Row, document
 from tacit.errors import UsageError
+from tacit.extras import missing_extra
 
 FOLDER = Path("benchmarks")
 PLOT = "history.png"
@@ -31,7 +32,7 @@ COLUMNS = 2
 
 @dataclass(frozen=True)
 class Result:
-    """One kept document: what its file is called (date and commit), and its rows."""
+    """One stored document: the name of its file (date and commit), and its rows."""
 
     name: str
     rows: list[dict[str, Any]]
@@ -50,7 +51,7 @@ def save(rows: Iterable[Row], folder: Path) -> Path:
 
 
 def load(folder: Path) -> list[Result]:
-    """Every kept result, the oldest first. Raises ``UsageError`` where there is none, or one cannot be read."""
+    """Every stored result, oldest first. Raises ``UsageError`` if there is none, or one cannot be read."""
     results = []
     for path in sorted(folder.glob("*.json"), key=_age):
         try:
@@ -63,12 +64,12 @@ def load(folder: Path) -> list[Result]:
 
 
 def plot(results: Sequence[Result], out: Path) -> None:
-    """Draw one panel per stage, one line per path and offered rate, over the results in order. Raises ``UsageError``
-    where matplotlib is missing or the file cannot be written."""
+    """Draw one panel per stage, with one line per path and offered rate, over the results in order. Raises
+    ``UsageError`` if matplotlib is missing or the file cannot be written."""
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise UsageError("matplotlib is not installed; pip install 'tacit[bench]'") from error
+        raise missing_extra("a plot", "bench", "matplotlib") from error
     mpl.use("Agg")
     from matplotlib import pyplot
 
@@ -116,14 +117,14 @@ def _draw(axis: Any, titles: tuple[str, str], lines: dict[str, list[tuple[int, f
 
 
 def rate_text(rate: float | None, before: str = "") -> str:
-    """An offered rate as a person reads it; "max" is as fast as contributions are taken."""
+    """An offered rate as text; "max" means as fast as contributions are taken."""
     if rate is None:
         return ""
     return f"{before}{rate:g}/s" if rate else f"{before}max"
 
 
 def _age(path: Path) -> tuple[str, float]:
-    """The day, and the time of the commit, or of the file where it names none that is known here."""
+    """The sort key of a file: the day, and the time of its commit, or of the file if its commit is unknown here."""
     commit = path.stem[len("2000-01-01-") :].removesuffix(DIRTY)
     when = _git("show", "--no-patch", "--format=%ct", commit) if commit.isalnum() else ""
     return path.name[: len("2000-01-01")], float(when) if when.isdigit() else path.stat().st_mtime
@@ -135,7 +136,7 @@ def _commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says, nothing where it knows nothing."""
+    """The output of git, or the empty string if it fails."""
     try:
         found = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)  # noqa: S603, S607
     except (OSError, subprocess.CalledProcessError):

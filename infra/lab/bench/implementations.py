@@ -1,4 +1,4 @@
-"""The ways to do a job's work that this installation has: what ``stages`` measures, found in one place."""
+"""The implementations of a job's work that this installation has; ``stages`` measures them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tacit.vdaf.prio3 import Prio3
 
 OPENSSL, BATCH_TOKENS, MULTIBUFFER = "openssl", "openssl, batch tokens", "multibuffer"
 Sealed = tuple[bytes, bytes, bytes]
-"""Encapsulated key, associated data, ciphertext."""
+"""(encapsulated key, associated data, ciphertext)."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Crypto:
 
 
 def cryptos() -> list[Crypto]:
-    """OpenSSL; where the multi-buffer kernels are there and this processor runs them also the aggregators' default,
-    which takes them for tokens alone, and the kernels for everything."""
+    """OpenSSL. If the multi-buffer kernels are there and this processor runs them, also the aggregators' default, which
+    uses them for tokens only, and the kernels for everything."""
     found = [Crypto(OPENSSL, OPENSSL_CRYPTO)]
     if has_multibuffer():
         found.append(Crypto(BATCH_TOKENS, BatchCrypto(batch_hpke=False)))
@@ -51,7 +51,7 @@ def has_multibuffer() -> bool:
 
 
 def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence[bytes]], object]]:
-    """By path, a call that seals each of some plaintexts to ``public_key``."""
+    """By path, a function that seals each of several plaintexts to ``public_key``."""
 
     def one_by_one(plaintexts: Sequence[bytes]) -> object:
         return [hpke.seal(suite, public_key, b"", b"", plaintext, os.urandom) for plaintext in plaintexts]
@@ -64,7 +64,7 @@ def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence
 
 
 def decapsulators(keys: ohttp.Decapsulator) -> dict[str, Callable[[Sequence[bytes]], object]]:
-    """By path, a call that opens each of some requests to an OHTTP gateway."""
+    """By path, a function that opens each of several requests to an OHTTP gateway."""
     found: dict[str, Callable[[Sequence[bytes]], object]] = {
         OPENSSL: lambda messages: [keys.decapsulate_request(message) for message in messages]
     }
@@ -83,7 +83,7 @@ def batch_verifier(
 
 
 def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Crypto) -> Callable[[], bytes]:
-    """A call that does all of the Leader's work before the request for ``reports``; it returns the request."""
+    """A function that does all of the Leader's work before the request for ``reports``, and returns the request."""
     stored = [report.encode() for report in reports]
 
     def whole() -> bytes:
@@ -94,7 +94,7 @@ def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Cryp
 
 
 def helper_job(party: Party, request: bytes, now: float, crypto: Crypto) -> Callable[[], object]:
-    """A call that does all of the Helper's work on ``request`` before its commit."""
+    """A function that does all of the Helper's work on ``request`` before its commit."""
 
     def whole() -> object:
         job = prepare_helper(party, slice_job(request).reports, now, crypto.job)
@@ -104,7 +104,7 @@ def helper_job(party: Party, request: bytes, now: float, crypto: Crypto) -> Call
 
 
 def _all_of(result: Any, rejections: Sequence[object]) -> Any:
-    """``result``, where nothing was rejected: a job of rejections would look fast."""
+    """``result``, if nothing was rejected: a job of rejections would look fast. Raises ``Fatal`` otherwise."""
     if rejections:
         raise ValueError(f"{len(rejections)} reports of the measurement were rejected")
     return result

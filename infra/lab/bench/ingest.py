@@ -1,4 +1,4 @@
-"""What it costs to take a contribution: relay, gateway with leader uploads, and database, as real processes.
+"""The cost of taking a contribution: relay, gateway with leader uploads, and database, as real processes.
 
 Contributions are prepared beforehand. On PostgreSQL the process that works on jobs stands still meanwhile; on SQLite,
 where that is the same process, jobs are as few as they can be. CPU time of every server process per contribution at
@@ -23,7 +23,7 @@ from tacit.errors import Fatal
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
 """Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
 PARTIES = ("relay", "gateway", "gateway + uploads", "leader", "helper", "database", "redis", "mosquitto")
-"""Whose time a contribution costs; the other services poll and wait at their own pace."""
+"""The services whose CPU time is counted; the other services poll and wait at their own pace."""
 TOTAL, BESIDE = "all servers", "others"
 FEW_JOBS = {"job_size": 4096, "min_job_size": 1 << 30, "max_job_delay": 3600.0}
 BATCH_SIZE = 1_000_000
@@ -48,8 +48,8 @@ def ingest_rows(
 
 
 def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]]) -> Iterator[Row]:
-    """A row per party, one of their sum and one of the services beside them. ``costs``: CPU seconds per contribution
-    and party, one mapping a repetition."""
+    """A row per party, one of their sum, and one of the other services. ``costs``: CPU seconds per contribution by
+    party, one mapping per repetition."""
     for party in PARTIES:
         if any(party in cost for cost in costs):
             timing = Timing.of([cost.get(party, 0.0) for cost in costs])
@@ -61,20 +61,20 @@ def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]])
 
 
 def latency_rows(stage: str, path: str, rate: float, loads: list[Load]) -> Iterator[Row]:
-    """Rows of wall time until an upload was acknowledged."""
+    """Rows of the wall time until an upload was acknowledged."""
     for share in PERCENTILES:
         timing = Timing.of([load.percentile(share) for load in loads])
         yield SUBJECT.row(stage, f"p{share}", path, timing, offered_rate=rate)
 
 
 def spent(before: dict[str, float], after: dict[str, float], units: int) -> dict[str, float]:
-    """CPU seconds per unit and party between two readings; parties that took none are left out."""
+    """CPU seconds per unit and party between two readings; parties that used none are left out."""
     parties = {party: (after[party] - before.get(party, 0.0)) / units for party in after}
     return {party: seconds for party, seconds in parties.items() if seconds > 0}
 
 
 async def warm_up(stack: LiveStack, made: Iterator[Contribution]) -> int:
-    """Send some contributions that no row counts: what a service does once is then done. Returns how many."""
+    """Send some contributions that no row counts, so that a service's one-time work is done. Returns how many."""
     await send_all(stack.layout.urls["relay"], [next(made).message for _ in range(WARM_UP)])
     return WARM_UP
 
@@ -82,7 +82,7 @@ async def warm_up(stack: LiveStack, made: Iterator[Contribution]) -> int:
 async def _measure(
     stack: LiveStack, plan: dict[float, int], repetitions: int
 ) -> dict[float, list[tuple[dict[str, float], Load]]]:
-    order = await stack.publish(BATCH_SIZE, "at_B")  # whose jobs, unlike an interval's, wait for ``FEW_JOBS``
+    order = await stack.publish(BATCH_SIZE, "at_B")  # its jobs, unlike an interval's, wait for ``FEW_JOBS``
     found: dict[float, list[Any]] = {}
     total = WARM_UP + sum(plan.values()) * repetitions
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))

@@ -29,7 +29,7 @@ FLOORED = frozenset({"verify_init", "shard"})
 STAGES = ("verify_init", "decide", "aggregate", "shard")
 PURE_REPETITIONS = 5
 PAIRS_CALLS, PAIRS_CALLS_PER_CHUNK = 64, 8
-"""Up to so many gadget calls, the batched prover of range checks works without a transform per wire."""
+"""Number of gadget calls up to which the batched prover of range checks works without a transform per wire."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,12 @@ class Work:
 
 
 def cases() -> list[Case]:
-    """The VDAFs that the targets name, and one Multihot."""
+    """The VDAFs of the targets, and one Multihot."""
     sum_vec = {"length": 1000, "max_measurement": 1, "chunk_length": 32}
     multihot = {"length": 100, "max_weight": 10, "chunk_length": 11}
     return [
         Case(Prio3Histogram(2, 256, 16), "histogram", {"length": 256, "chunk_length": 16}, 3, 256),
+        Case(Prio3Histogram(2, 1024, 32), "histogram", {"length": 1024, "chunk_length": 32}, 3, 256),
         Case(Prio3SumVec(2, **sum_vec), "sumvec", sum_vec, [1] * 1000, 64),
         Case(Prio3MultihotCountVec(2, **multihot), "multihot", multihot, [1] * 10 + [0] * 90, 256),
         Case(Prio3Count(2), "count", {}, 1, 1024),
@@ -66,7 +67,7 @@ def cases() -> list[Case]:
 
 
 def kernel_rows(repetitions: int) -> Iterator[Row]:
-    """Primitives of every path, then every VDAF on every path and in pure Python."""
+    """Primitives of every path, then every VDAF on every path, and in pure Python."""
     floors: list[FieldFloor] = []
     for level, path in enumerate(usable_levels()):
         floor = FieldFloor.of(level, repetitions)
@@ -95,7 +96,7 @@ class FieldFloor:
         return cls(found)
 
     def micro(self, vdaf: Prio3[Any], role: str) -> float:
-        """What ``role`` would cost per report if it were nothing but primitives."""
+        """The cost of ``role`` per report if it consisted of primitives only."""
         work, field = work_of(vdaf, role), f"field{8 * vdaf.field.ENCODED_SIZE}"
         counts = (work.permutations, work.products, work.multiply_adds)
         names = (PRIMITIVES[0], *(f"{field} {name}" for name in PRIMITIVES[1:]))
@@ -103,7 +104,7 @@ class FieldFloor:
 
 
 def work_of(vdaf: Prio3[Any], role: str) -> Work:
-    """What ``role`` has to compute per report, counted from the draft: helper, leader or client.
+    """The operations of ``role`` (helper, leader or client) per report, counted from the draft.
 
     A client's additions of field elements, which are most of its work on range checks, are not counted.
     """
@@ -142,7 +143,7 @@ def _primitive(level: int, bits: int, number: int, repetitions: int) -> Timing:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Reports of one case as the kernels take them, and what both aggregators make of them."""
+    """Reports of one case as the kernels take them, and what both aggregators compute from them."""
 
     kernels: Kernels
     packed: bytes

@@ -1,4 +1,4 @@
-"""A local stack of real processes to be measured: made, started, asked over HTTP, and thrown away."""
+"""A local stack of real processes for measurements: made, started, asked over HTTP, and removed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import uvloop
@@ -25,6 +22,7 @@ from infra.deployment import INGEST, Deployment, Parts, deploy
 from infra.lab.bench.contributions import Order, slot_keys
 from infra.lab.bench.processes import cpu_by_party, memory_of_tree
 from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
+from infra.lab.kit.scratch import scratch_folder
 from infra.layout import Layout, signing_key_of
 from infra.new_layout import create_layout
 from infra.processes import ServiceProcess, running
@@ -43,7 +41,7 @@ from tacit.tlog.leaves import LeafType, sign_leaf
 
 SLOTS = 4
 ACCOUNT = ("1000", "0.001")
-"""Epsilon and delta of the stack's account: measurements publish many recipes, and ask nobody."""
+"""Epsilon and delta of the stack's account: measurements publish many recipes, and nobody's data are asked for."""
 JOB_SIZE = 1000
 BUCKETS = 128
 POPULATION = 5_000_000
@@ -52,20 +50,20 @@ LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
 READY_SECONDS = 60.0
 PAUSE = 0.02
 COUNT_PAUSE = 0.1
-"""Between two looks at the Leader's counts: each reads what it has, at the cost of the processes that are measured."""
+"""Seconds between two readings of the Leader's counts; each reading takes time of the measured processes."""
 PARTIES = {INGEST: "gateway + uploads"}
-"""What rows call the processes that are several services."""
+"""What rows call the processes that run several services."""
 Result = TypeVar("Result")
 
 
 def default_servers() -> frozenset[str]:
-    """PostgreSQL where it is installed; nothing, so SQLite, where it is not."""
+    """PostgreSQL if it is installed; otherwise none, which means SQLite."""
     return frozenset({POSTGRES} if has_postgres() else ())
 
 
 def path_of(crypto: str, servers: frozenset[str], *, together: bool) -> str:
-    """The path of rows: cryptography, database and the brokers beside it, and whether gateway and uploads are one
-    process and messages come in frames (``tacit up --together``)."""
+    """The ``path`` of rows: cryptography, database and brokers, and whether gateway and uploads share one process and
+    messages come in frames (``tacit up --together``)."""
     database = POSTGRES if POSTGRES in servers else SQLITE
     used = "+".join([database, *sorted(servers - {POSTGRES})])
     return f"{crypto}, {used}, {'together' if together else 'one process each'}"
@@ -84,9 +82,7 @@ def laid_out(
     servers: frozenset[str], deployment: Deployment, *, limits: Mapping[str, Any] | None = None
 ) -> Iterator[Site]:
     """A new stack on disk with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` are the
-    Leader's. All of it is gone afterwards. Raises ``UsageError``."""
-    folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
-    folder.chmod(0o711)
+    Leader's. Everything is removed afterwards. Raises ``UsageError``."""
     now = time.time()
     epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
     epsilon, delta = ACCOUNT
@@ -97,14 +93,12 @@ def laid_out(
         account_epsilon=epsilon,
         account_delta=delta,
     )
-    try:
+    with scratch_folder("tacit-bench-", 0o711) as folder:
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
         leader = layout.configs["leader"]
         amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
         with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
             yield Site(layout, deploy(layout, deployment))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]]) -> Result:
@@ -120,7 +114,7 @@ def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]])
 
 @contextlib.asynccontextmanager
 async def started(site: Site) -> AsyncIterator[LiveStack]:
-    """The stack with all services ready and its issuer's keys in the log."""
+    """The stack with all services ready, and with its issuer's keys in the log."""
     async with running(site.layout, site.parts) as services, site.layout.transport() as transport:
         stack = LiveStack(site.layout, services, transport)
         await stack.until_keys()
@@ -145,7 +139,7 @@ class LiveStack:
         return cpu_by_party((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
 
     def memory(self, name: str) -> float:
-        """Bytes that the processes of a service have to themselves."""
+        """Bytes of memory that only the processes of this service use."""
         return float(sum(map(memory_of_tree, self.pids(name))))
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -155,7 +149,7 @@ class LiveStack:
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """Processes that serve ``name`` alone stand still while the block runs."""
+        """Stop the processes that serve only ``name`` while the block runs."""
         pids = [one.pid for one in self.services if one.name == name]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -166,8 +160,8 @@ class LiveStack:
                 os.kill(pid, signal.SIGCONT)
 
     async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
-        """Log a recipe of ``BUCKETS`` buckets that asks now, wait until both aggregators take part, and return what
-        contributions to it are made of."""
+        """Publish a recipe of ``BUCKETS`` buckets whose interval has begun, wait until both aggregators take part, and
+        return the inputs of contributions to it."""
         epoch = self._epoch()
         survey = Survey(
             name=f"bench-{self._slot}",
@@ -196,12 +190,12 @@ class LiveStack:
         return b64url(task_id(recipe))
 
     async def counts(self, recipe: Recipe, party: str = "leader") -> dict[str, Any]:
-        """What an aggregator says of the recipe's task."""
+        """An aggregator's counts of the recipe's task."""
         url = f"{self.layout.urls[party]}/v1/tasks/{self.task_text(recipe)}/status"
         return dict(await call(self.transport, "GET", url, bearer=self.layout.operator_token(party)))
 
     async def until_aggregated(self, recipe: Recipe, count: int, seconds: float) -> None:
-        """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` where one was lost or rejected."""
+        """Wait until the Leader has counted ``count`` reports. Raises ``Fatal`` if one was lost or rejected."""
 
         async def done() -> bool:
             await asyncio.sleep(COUNT_PAUSE)

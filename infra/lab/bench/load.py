@@ -1,4 +1,4 @@
-"""Sends prepared contributions to a relay, as fast as it answers or at a stated rate, and times every answer."""
+"""Sends prepared contributions to a relay, as fast as it answers or at a given rate, and times every answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OVERLOADED = frozenset({429, 503})
 
 @dataclass(frozen=True)
 class Load:
-    """What came of a load: wall seconds from the first request to the last answer, seconds per answer, and how often
-    the relay asked to come back."""
+    """The result of a load: wall seconds from the first request to the last answer, seconds per answer, and how often
+    the relay asked to come back later."""
 
     seconds: float
     latencies: Sequence[float] = field(repr=False)
@@ -41,8 +41,9 @@ class Load:
 
 
 async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, connections: int = CONNECTIONS) -> Load:
-    """POST every message to ``url``; with a ``rate`` each at its own time, whether or not earlier ones were answered,
-    and its latency counts from then. Raises ``Fatal`` for an answer that is neither 200 nor "come back"."""
+    """POST every message to ``url``. With a ``rate`` (per second) each is sent at its own time, whether or not earlier
+    ones were answered, and its latency counts from that time. Raises ``Fatal`` for an answer that is neither 200 nor a
+    503 with a time to come back."""
     target = urlsplit(url)
     if target.hostname is None or target.port is None:
         raise ValueError(f"{url} names no host and port")
@@ -55,7 +56,7 @@ async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, conne
 
 
 class _Plan:
-    """Which message is sent next, and when."""
+    """The next message to send, and when."""
 
     def __init__(self, start: float, rate: float, messages: Sequence[bytes]) -> None:
         self.start = start

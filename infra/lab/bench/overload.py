@@ -1,9 +1,9 @@
-"""How long honest uploads take beside attackers: a running stack, one listener attacked after the other.
+"""How long honest uploads take under attack: a running stack, one listener attacked after the other.
 
-Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from others, to
-the relay's listener or to the leader's. Right before every attack as much is measured without one; a ratio is the
-median over the repetitions of the attack's figure over that. The machine that attacks is the machine that serves: what
-a flood costs in processor time is in the figures.
+Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from other
+addresses, to the relay's listener or to the leader's. Right before every attack the same load is measured without one;
+a ratio is the median over the repetitions of the figure under attack over that without. The attacking machine is the
+serving machine, so the figures include the processor time of a flood.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infra.lab.bench.targets import ALONE_AT_RATE, UNDER_ATTACK
 from tacit import media_types
 
 RATE, COUNT = 80.0, 400
-"""Honest contributions a second, and how many of them each figure is of."""
+"""Honest contributions per second, and how many of them each figure covers."""
 HONEST_CONNECTIONS = 16
 ATTACKERS = {"silent": 1024, "slow head": 1024, "slow body": 1024, "flood": 256}
 FLOOD_RATE = 800.0
@@ -36,7 +36,7 @@ FLOOD_RATE = 800.0
 leaves the services most of its processors."""
 FLOOD_BODY = 4096
 LARGEST = {"relay": 262_144, "leader": 1 << 20}
-"""Bytes of the largest request of a listener, which the slow ones promise."""
+"""Bytes of the largest request of a listener, which slow requests announce."""
 SETTLE_SECONDS = 1.0
 LISTENERS = ("relay", "leader")
 PERCENTILES = (50, 99)
@@ -64,7 +64,7 @@ def overload_rows(
 async def _measure(
     stack: LiveStack, repetitions: int, count: int, kinds: Sequence[str]
 ) -> dict[str, list[tuple[Load, Load]]]:
-    """Per attack and repetition the load without it and the load under it."""
+    """For each attack and repetition, the load without it and the load under it."""
     order = await stack.publish(BATCH_SIZE, "at_B")
     attacks = {
         f"{kind} at the {name}": _attack(stack, order.recipe, kind, name) for name in LISTENERS for kind in kinds
@@ -97,7 +97,7 @@ async def _honest(stack: LiveStack, made: Iterator[Contribution], count: int) ->
 
 @contextlib.asynccontextmanager
 async def _under(attack: Attack) -> AsyncIterator[None]:
-    """The attack is under way while the block runs."""
+    """The attack runs while the block runs."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "infra.lab.bench.attackers", attack.encode())
     try:
         await asyncio.sleep(SETTLE_SECONDS + attack.connections / OPENED_PER_SECOND)

@@ -1,18 +1,19 @@
-"""When a browser first shows something of a page of the dashboard: Chromium by playwright, each time with nothing kept.
+"""When a browser first shows something of a page of the dashboard: Chromium driven by playwright, each time without a
+cache.
 
-A figure is the entry ``first-contentful-paint`` of the browser itself (Paint Timing), from the beginning of the
-navigation on; it holds the service's answer, styles and scripts, and the browser's own work.
+A figure is the browser's own entry ``first-contentful-paint`` (Paint Timing), from the start of the navigation; it
+includes the service's answer, styles and scripts, and the browser's own work.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tacit.errors import Fatal, UsageError
+from tacit.extras import require_extra
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 WIDE: Final = {"width": 1280, "height": 900}
@@ -25,23 +26,24 @@ _PAINT: Final = """() => new Promise((done) => {
 
 
 def browser() -> str:
-    """The browser's program. Raises ``UsageError`` where there is none, or nothing that drives it."""
+    """The browser's program. Raises ``UsageError`` if there is none, or no library to drive it."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None or importlib.util.find_spec("playwright") is None:
-        raise UsageError("--pages needs Chromium and playwright: pip install playwright, and the system's chromium")
+    if program is None:
+        raise UsageError("--pages needs Chromium: install the system's package (Debian: chromium)")
+    require_extra("--pages", "pages", "playwright")
     return program
 
 
 async def first_paints(url: str, cookie: Mapping[str, str], pages: Sequence[str], times: int) -> dict[str, list[float]]:
-    """Seconds until the first paint of each of ``pages`` (paths), ``times`` each, for whoever has ``cookie``. Raises
-    ``Fatal`` for a page that is refused."""
+    """Seconds until the first paint of each of ``pages`` (paths), ``times`` each, with the session of ``cookie``.
+    Raises ``Fatal`` for a page that is refused."""
     from playwright.async_api import async_playwright
 
     found: dict[str, list[float]] = {page: [] for page in pages}
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=browser(), args=flags)
-        for _ in range(times + 1):  # what a browser makes ready at its first pages is not counted
+        for _ in range(times + 1):  # what a browser prepares at its first pages is not counted
             for page in pages:
                 found[page].append(await _first_paint(chromium, url, cookie, page))
         await chromium.close()

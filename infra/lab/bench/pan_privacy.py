@@ -1,6 +1,6 @@
-"""What a device pays for state that tells an intruder nothing, and whether its time tells whether something happened.
+"""The cost on a device of state that tells an intruder nothing, and whether timing tells whether an event happened.
 
-A floor is what the group operations of an update cost alone. The timing test is dudect's (Reparaz, Balasch, Verbauwhede
+A floor is the cost of an update's group operations alone. The timing test is dudect's (Reparaz, Balasch, Verbauwhede
 2017): updates with and without the event in random order, Welch's t of their times, also without the slowest, which are
 those that the system interrupted.
 """
@@ -80,7 +80,7 @@ def _decrypts(key: PrivateKey, repetitions: int) -> Timing:
 
 
 def _aggregating(subject: Subject, cells: int, repetitions: int) -> Iterator[Row]:
-    """What leader and helper do with a report of ``cells`` kept cells beside what every report costs them."""
+    """What leader and helper do with a report of ``cells`` kept cells, in addition to their work on every report."""
     keys, context, nonce = [PrivateKey.generate(_ENTROPY) for _ in range(2)], b"a task", _ENTROPY(16)
     sharing = Sharing(keys[0].public_key(), keys[1].public_key(), context)
     kept = [sharing.rerandomised(sharing.made(1, _ENTROPY), _ENTROPY) for _ in range(cells)]
@@ -104,7 +104,7 @@ def _times(call: Callable[[], object], units: int) -> None:
 
 
 def _operations(repetitions: int) -> float:
-    """Microseconds of what rerandomises one ciphertext: two multiplications and two additions."""
+    """Microseconds of the operations that rerandomise one ciphertext: two multiplications and two additions."""
     group, scalar = RISTRETTO255, RISTRETTO255.random_scalar(_ENTROPY)
     element = group.times_base(scalar)
 
@@ -119,7 +119,7 @@ def _operations(repetitions: int) -> float:
 
 
 def _multiplication(repetitions: int) -> float:
-    """Microseconds of what opens one ciphertext at least: one multiplication of an element."""
+    """Microseconds of the least work that opens one ciphertext: one multiplication of an element."""
     group, scalar = RISTRETTO255, RISTRETTO255.random_scalar(_ENTROPY)
     element = group.times_base(scalar)
     return measured(lambda: [group.times(scalar, element) for _ in range(_UNITS)], _UNITS, repetitions).micro
@@ -132,7 +132,7 @@ def _timing_row(stage: str, subject: Subject, path: str, work: Callable[[int], o
 
 
 def updating(stored: StoredState) -> Callable[[int], None]:
-    """One state that is updated by every call, with an event (1) or without (0)."""
+    """Returns an update of one state, with an event (1) or without (0)."""
     state = stored.initial(_ENTROPY)
 
     def step(event: int) -> None:
@@ -143,8 +143,8 @@ def updating(stored: StoredState) -> Callable[[int], None]:
 
 
 def choosing(key: PrivateKey) -> Callable[[int], object]:
-    """What an update does with its event, and nothing beside it: a hundredth of its work, so that a difference of
-    nanoseconds does not hide behind the group's operations."""
+    """Returns only the choice that an update makes by its event: a hundredth of its work, so that a difference of
+    nanoseconds is not hidden by the group operations."""
     public = key.public_key()
     one, zero = (public.rerandomise(known_bit(bit), _ENTROPY) for bit in (1, 0))
     return lambda event: chosen(event, one, zero)

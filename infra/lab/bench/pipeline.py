@@ -1,5 +1,5 @@
-"""What a contribution costs the whole server side, from the relay to the committed aggregate, and how long the last
-step takes.
+"""The cost of a contribution on the whole server side, from the relay to the committed aggregate, and the duration of
+the last step.
 
 Real processes: relay, gateway, leader, helper, collector, database and brokers. ``whole server side`` counts the CPU
 time of all of them from the first upload until the last report is aggregated.
@@ -37,7 +37,7 @@ SETTLE_SECONDS = 2.0
 
 @dataclass
 class Findings:
-    """What one stack was measured to do."""
+    """The measurements of one stack."""
 
     costs: dict[float, list[dict[str, float]]] = field(default_factory=dict)
     loads: dict[float, list[Load]] = field(default_factory=dict)
@@ -52,8 +52,8 @@ def pipeline_rows(
     rates: dict[float, int] | None = None,
     at_b: int = AT_B,
 ) -> Iterator[Row]:
-    """Costs at each rate, the rate that is sustained, the time from the B-th contribution to its result: with a process
-    for each service, with gateway and uploads together, and that with batch cryptography; then the memory under a
+    """Costs at each rate, the sustained rate, and the time from the B-th contribution to its result: with a process for
+    each service, with gateway and uploads together, and the latter with batch cryptography; then the memory under a
     queue."""
     beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
@@ -101,7 +101,8 @@ async def _measure(stack: LiveStack, plan: dict[float, int], repetitions: int, a
 
 
 async def _release_seconds(stack: LiveStack, batch_size: int) -> float:
-    """From the acknowledgement of the B-th contribution to the result at the collector, asked for beforehand."""
+    """Seconds from the acknowledgement of the B-th contribution to the result at the collector, which was asked for
+    beforehand."""
     order = await stack.publish(batch_size, "at_B")
     made = await asyncio.to_thread(prepare, order, batch_size, time.time())
     await stack.ask_for_batch(order.recipe)
@@ -112,8 +113,9 @@ async def _release_seconds(stack: LiveStack, batch_size: int) -> float:
 
 
 def memory_rows(queued: Sequence[int], servers: frozenset[str]) -> Iterator[Row]:
-    """Bytes that leader and helper have to themselves with so many reports queued: the most of three moments, full
-    queue and a Helper that does not answer, and a while after it answers again. ``ratio`` is over the shortest queue.
+    """Bytes that only leader or only helper use while ``queued`` reports wait: the largest of three readings, one with
+    a full queue and a Helper that does not answer, two shortly after it answers again. ``ratio`` is over the shortest
+    queue.
     """
     first: dict[str, float] = {}
     for count in sorted(queued):
@@ -149,13 +151,13 @@ async def _queue(stack: LiveStack, count: int) -> dict[str, float]:
 
 
 def prepare_plain(order: Order, count: int) -> list[bytes]:
-    """Bodies of uploads that go to the Leader past the gateway."""
+    """Bodies of uploads that bypass the gateway."""
     return [one.upload for one in prepare(order, count, time.time(), enclosed=False)]
 
 
 async def _fill(stack: LiveStack, order: Order, real: Sequence[bytes], count: int) -> None:
-    """Upload ``count`` reports: the real ones, and then others of their form that open to nothing, for the queue's
-    end, which no job reaches while it is measured."""
+    """Upload ``count`` reports: the real ones, then others of their form that cannot be opened, at the end of the
+    queue, which no job reaches during the measurement."""
     url = f"{stack.layout.urls['leader']}/tasks/{stack.task_text(order.recipe)}/reports"
     model = Report.decode(real[0])
     token = first_token(stack.layout.credentials["gateway_uploads"])

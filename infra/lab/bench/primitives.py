@@ -1,4 +1,4 @@
-"""The operations that no implementation of the protocol can do without, as fast as this machine does them alone."""
+"""The operations that every implementation of the protocol needs, as fast as this machine does them alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -26,7 +25,7 @@ FSYNCS = 20
 
 @dataclass(frozen=True)
 class Primitives:
-    """Microseconds of each primitive, and those of the kernels' path, ``None`` where there are no kernels.
+    """Microseconds of each primitive, and of the kernels' path, ``None`` if there are no kernels.
 
     ``fsync`` is wall time: a disk's, not a processor's.
     """
@@ -70,7 +69,7 @@ class Primitives:
 
     @property
     def hpke_open(self) -> float:
-        """Floor of opening one sealed share: one exchange, one decryption."""
+        """Floor of opening one sealed share: one key exchange and one decryption."""
         return self.x25519.micro + self.aes_gcm.micro
 
 
@@ -84,7 +83,7 @@ def _often(call: Callable[[], object], repetitions: int) -> Timing:
 
 def _fsync(repetitions: int) -> Timing:
     times = []
-    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "block").open("wb", buffering=0) as file:
+    with tempfile.TemporaryFile("wb", buffering=0) as file:
         for _ in range(max(3, repetitions)):
             start = time.perf_counter()
             for _ in range(FSYNCS):

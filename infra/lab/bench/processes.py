@@ -1,4 +1,4 @@
-"""Processor time and memory of other processes, told by their ids alone."""
+"""Processor time and memory of other processes, found by their ids alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import psutil
 
 DATABASES = {"postgres": "database", "redis-server": "redis", "mosquitto": "mosquitto"}
-"""Process names of servers that are no service of ours -> what their rows are called."""
+"""Process names of servers that are not Tacit's services -> the names of their rows."""
 
 
 def cpu_of(process: psutil.Process) -> float:
@@ -22,12 +22,12 @@ def cpu_of(process: psutil.Process) -> float:
 
 
 def cpu_of_tree(pid: int) -> float:
-    """``cpu_of`` a process and all its descendants."""
+    """``cpu_of`` of a process and all its descendants."""
     return sum(cpu_of(process) for process in _tree(pid))
 
 
 def memory_of_tree(pid: int) -> int:
-    """Bytes that a process and its descendants have to themselves."""
+    """Bytes that only a process and its descendants use."""
     total = 0
     for process in _tree(pid):
         with contextlib.suppress(psutil.Error):
@@ -37,7 +37,7 @@ def memory_of_tree(pid: int) -> int:
 
 def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
     """CPU seconds of every service, from (name, process id) of each of its processes, and of every other server below
-    this process: the database, and the brokers where a stack runs some."""
+    this process: the database, and the brokers if a stack runs some."""
     found: dict[str, float] = {}
     ours: set[int] = set()
     for name, pid in services:

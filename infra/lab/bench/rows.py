@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the rows of one family have in common."""
+    """What the rows of one family have in common: VDAF and parameters."""
 
     vdaf: str
     parameters: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Timing:
 
 
 def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing:
-    """CPU time of this thread per unit of ``call``, which is made once more beforehand to warm up."""
+    """CPU time of this thread per unit of ``call``; one call beforehand, to warm up, is not measured."""
     call()
     times = []
     for _ in range(repetitions):
@@ -90,7 +90,7 @@ def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing
 
 
 def machine() -> dict[str, Any]:
-    """Processor, the features that kernels use, and cores."""
+    """The processor, the features that kernels use, and the number of cores."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,15 +1,14 @@
-"""What the steps of one contribution cost, each by itself, beside its floor.
+"""The cost of the steps of one contribution, each by itself, beside its floor.
 
-One histogram task; CPU time of this process, and of the database's where a stage has one. "prepare" is all that an
+One histogram task; CPU time of this process, and of the database's if a stage has one. "prepare" is everything that an
 aggregator does to a job's reports before its commit; "aggregation job" is what leader and helper do together from the
-stored reports to the committed aggregate, and "commit" that less both preparations.
+stored reports to the committed aggregate; "commit" is the latter less both preparations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from infra.lab.bench.rows import Row, Subject, Timing, measured
 from infra.lab.bench.storage import Backend, Database, backends
 from infra.lab.kit.aggregators import AggregatorPair, party_of
 from infra.lab.kit.reports import TaskKit, make_task_kit
+from infra.lab.kit.scratch import scratch_folder
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
@@ -194,10 +194,10 @@ def _client(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[
 
 
 def _stored(backend: Backend, crypto: str, primitives: Primitives, prepared: float, repetitions: int) -> Iterator[Row]:
-    """Upload and aggregation with a real store; ``prepared`` is what both preparations cost without one."""
+    """Upload and aggregation with a real store; ``prepared`` is the cost of both preparations without one."""
     repetitions = min(repetitions, MOST_JOBS)
-    with backend.running() as database, tempfile.TemporaryDirectory() as folder:
-        runs = [asyncio.run(_run(database, crypto, Path(folder) / str(number))) for number in range(repetitions)]
+    with backend.running() as database, scratch_folder("tacit-bench-") as folder:
+        runs = [asyncio.run(_run(database, crypto, folder / str(number))) for number in range(repetitions)]
     upload, job = (Timing.of([run[part] / JOB_REPORTS for run in runs]) for part in (0, 1))
     floors = [_field_floor(primitives, role) or 0.0 for role in ("leader", "helper")]
     floor = sum(floors) + 2 * (primitives.hpke_open + primitives.rsa_verify.micro)

@@ -1,21 +1,19 @@
-"""The databases under the measured aggregators, and the processor time that they take."""
+"""The databases under the measured aggregators, and the processor time that they use."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import itertools
-import shutil
-import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy.engine import make_url
 
 from infra.free_ports import free_ports
 from infra.lab.bench.processes import cpu_of_tree
+from infra.lab.kit.scratch import scratch_folder
 from infra.postgres import PostgresServer
 from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer
@@ -33,32 +31,28 @@ class Backend:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Database]:
-        """A server of its own while the block runs, where this kind needs one."""
+        """A server of its own while the block runs, if this kind needs one."""
         if self.name == SQLITE:
             yield Database()
             return
-        folder = Path(tempfile.mkdtemp(prefix="tacit-bench-"))
-        folder.chmod(0o711)
-        server: PostgresServer | None = None
-        try:
+        with scratch_folder("tacit-bench-", 0o711) as folder:
             server = PostgresServer.create(folder / "server", free_ports(1)[0], OsEntropy()(16).hex())
-            server.start()
-            yield Database(server)
-        finally:
-            if server is not None:
+            try:
+                server.start()
+                yield Database(server)
+            finally:
                 server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
 class Database:
-    """A running database; SQLite is one in this very process."""
+    """A running database; SQLite runs in this very process."""
 
     server: PostgresServer | None = None
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     async def fresh(self, roles: Sequence[S]) -> Mapping[S, str] | None:
-        """The URL of an empty database for each of ``roles``, None where they keep files of their own."""
+        """The URL of an empty database for each of ``roles``; None if they use files of their own."""
         if self.server is None:
             return None
         urls = {}
@@ -69,7 +63,7 @@ class Database:
         return urls
 
     def cpu(self) -> float:
-        """CPU seconds that the server's processes have taken."""
+        """CPU seconds that the server's processes have used."""
         return 0.0 if self.server is None else cpu_of_tree(_postmaster(self.server))
 
 

@@ -1,4 +1,4 @@
-"""The speeds that Tacit aims at, and which rows they are about."""
+"""The speeds that Tacit aims at, and the rows to which they apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND = 1e6
 
 @dataclass(frozen=True)
 class PerformanceTarget:
-    """At most ``limit`` in the rows of this stage, role and path; an empty field matches everything."""
+    """At most ``limit`` in the rows with this stage, role and path; an empty field matches everything."""
 
     stage: str
     limit: float
@@ -37,7 +37,7 @@ class PerformanceTarget:
     offered_rate: float | None = None
 
     def concerns(self, row: Row) -> bool:
-        """Whether the row is one of those."""
+        """Whether the target applies to the row."""
         return (
             row.stage == self.stage
             and self.role in {"", row.role}
@@ -90,14 +90,14 @@ TARGETS: Sequence[PerformanceTarget] = (
 """Microseconds: of CPU time per report or, of accounting, in all, and of an idle agent, in a second; of wall time for
 "wall time" and "latency". Bytes for an agent's memory."""
 MOST_GROWTH = 1.10
-"""Memory with a longer queue over that with a short one."""
+"""Ratio of the memory with a longer queue to that with a short one."""
 MOST_UNDER_ATTACK = 2.0
-"""p99 of honest uploads beside attackers over that without."""
+"""Ratio of the p99 of honest uploads under attack to that without."""
 
 MOST_T = 4.5
-"""Of updates with and without an event: Welch's t, as dudect judges it."""
+"""Welch's t of updates with and without an event, as dudect judges it."""
 
 
 def target_of(row: Row) -> float | None:
-    """The most that the row should show, None where nothing is aimed at."""
+    """The largest value that the row should show, None if there is no target."""
     return next((target.limit for target in TARGETS if target.concerns(row)), None)

@@ -139,7 +139,8 @@ def agents(
     repetitions: Repetitions = LIVE_REPETITIONS,
     devices: Annotated[int, typer.Option("--devices", min=1, max=2000, help="Devices in the host.")] = 200,
     window: Annotated[
-        float, typer.Option("--window", min=1, metavar="SECONDS", help="Of a repetition, in which all idle.")
+        float,
+        typer.Option("--window", min=1, metavar="SECONDS", help="Length of a repetition, in which all devices idle."),
     ] = 60.0,
     save: Save = False,
 ) -> None:
@@ -159,11 +160,13 @@ def admin(
         int, typer.Option("--rows", min=10, help="Entries of the log, and acts of the audit log.")
     ] = 20_000,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Requests a second.")] = 100.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long they are sent.")] = 30.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long requests are sent.")] = 30.0,
     core: Annotated[
         int | None, typer.Option("--core", min=0, help="Bind the admin service to this core, before all else (root).")
     ] = None,
-    database: Annotated[str, typer.Option("--database", help="Of both services: sqlite or postgres.")] = "sqlite",
+    database: Annotated[
+        str, typer.Option("--database", help="Database of both services: sqlite or postgres.")
+    ] = "sqlite",
     pages: Annotated[
         int, typer.Option("--pages", min=0, help="Open every page of the dashboard so often (Chromium and playwright).")
     ] = 0,
@@ -224,6 +227,7 @@ def _accounting(repetitions: int) -> Iterator[Row]:
 
 
 def _pan_private(repetitions: int, samples: int) -> Iterator[Row]:
+    require_extra("this measurement", "bench", "numpy")
     from infra.lab.bench.analyzer import analyzer_rows
     from infra.lab.bench.pan_privacy import pan_private_rows
 

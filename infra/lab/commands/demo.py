@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from infra.survey_flags import edges_of
 from infra.terminal import answers, notes
 from tacit.errors import UsageError
 from tacit.recipe.quantity import exact
+from tacit.recipe.survey import CATEGORY, MISSING, NO_VALUE
 
 DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 30.0, 0.012
@@ -45,6 +47,9 @@ def demo(
         str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
+    missing: Annotated[
+        str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
+    ] = CATEGORY,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -57,16 +62,11 @@ def demo(
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
     if statistic is not None or steps is not None:
         raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
-    dataset = _dataset(input_file, column, buckets, categories, devices)
+    dataset = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
     if not json_output:
         prepare_report(out)
     progress = notes()
-    if dataset.question.proposed:
-        say_proposed(dataset, progress)
-    if dataset.missing:
-        _say_missing(dataset, progress)
-    if len(dataset.values) > MOST_AGENTS:
-        _say_crowd(len(dataset.values), progress)
+    _say_of(dataset, progress)
     stages = Stages(progress)
     result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
     if json_output:
@@ -75,6 +75,15 @@ def demo(
     outputs = write_report(result, out)
     show(result, answers(), outputs)
     return None
+
+
+def _say_of(dataset: Dataset, progress: Console) -> None:
+    if dataset.question.proposed:
+        say_proposed(dataset, progress)
+    if dataset.missing:
+        _say_missing(dataset, progress)
+    if len(dataset.values) > MOST_AGENTS:
+        _say_crowd(len(dataset.values), progress)
 
 
 def _dataset(
@@ -95,6 +104,13 @@ def _dataset(
         categories=None if categories is None else _categories(categories),
         devices=devices,
     )
+
+
+def _with_missing(dataset: Dataset, missing: str) -> Dataset:
+    """The data, whose empty cells become what ``missing`` says."""
+    if missing not in MISSING:
+        raise typer.BadParameter(f"--missing is {' or '.join(MISSING)}")
+    return replace(dataset, question=replace(dataset.question, missing=missing))
 
 
 def _edges(text: str) -> list[int | str]:
@@ -145,9 +161,9 @@ def _say_crowd(devices: int, progress: Console) -> None:
 
 
 def _say_missing(dataset: Dataset, progress: Console) -> None:
+    counted = f"counted as {NO_VALUE!r}" if dataset.question.missing == CATEGORY else "spread over the answers"
     progress.print(
-        f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: devices without a value take part too, with "
-        "a draw that says nothing; their answers appear spread over all",
+        f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: these devices take part, {counted}",
         highlight=False,
         style="yellow",
         soft_wrap=True,

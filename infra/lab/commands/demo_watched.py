@@ -6,16 +6,18 @@ import asyncio
 import json
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from infra.lab.demo.patience import in_a_line
 from infra.lab.demo.report import prepare_report, write_report
 from infra.lab.demo.view import Stages, show_watched
 from infra.lab.demo.visits import MAX_STEPS, SYNTHETIC, Visits, load_visits, made_up
+from infra.lab.kit.scratch import scratch_folder
+from infra.loops import fastest_loop
 from infra.terminal import answers, notes
 from tacit.extras import require_extra
 from tacit.models.forms.pan_private import PanPrivate
@@ -86,9 +88,16 @@ def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) ->
 
 
 def in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, T]]) -> T:
-    """What ``run`` returns, with its progress shown and its keys gone."""
+    """What ``run`` returns, with its progress shown and its keys gone. Raises one error of ours, whatever happened."""
     set_log_level("error")
     # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="tacit-demo-") as folder, stages.running():
-        return asyncio.run(run(Path(folder)))
+    try:
+        with (
+            scratch_folder("tacit-demo-") as folder,
+            stages.running(),
+            asyncio.Runner(loop_factory=fastest_loop()) as runner,
+        ):
+            return runner.run(run(folder))
+    except Exception as error:
+        raise in_a_line(error, stages.current) from error

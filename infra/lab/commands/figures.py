@@ -16,7 +16,6 @@ from infra.command_options import AsJson
 from infra.lab.measure.experiments import experiments, require_feasible
 from infra.lab.measure.figures import Figure, draw_up, write
 from infra.terminal import answers, notes, print_json
-from tacit.accounting.accountants import require_library
 from tacit.accounting.curves import Budget
 from tacit.dp import parameters
 from tacit.errors import UsageError
@@ -57,7 +56,7 @@ def figures(
         return
     if out is None:
         raise typer.BadParameter("--out is needed")
-    require_library()
+    require_extra("the figures", "accounting,figures", "dp_accounting", "matplotlib", "scipy")
     budget = _budget(epsilon, delta)
     if measured:
         require_feasible(population)
@@ -91,7 +90,7 @@ def pan_privacy(
 
     Example: tacit figures pan-privacy --out figures
     """
-    require_extra("the figure", "fleet", "matplotlib", "scipy")
+    require_extra("the figure", "figures", "matplotlib", "numpy", "scipy")
     from infra.lab.measure.pan_private import STEPS
     from infra.lab.measure.pan_private_drawing import row, table, verdict, write
     from infra.lab.measure.pan_private_runs import compare

@@ -26,7 +26,7 @@ DATA_HELP = (
     "events[:RATE], how likely in each step, for watched events"
 )
 
-Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that they are asked.")]
+Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that the devices are asked.")]
 OfModel = Annotated[
     str | None,
     typer.Option("--model", help="The model that the recipe must be of: pan-private, pan-private-single, ..."),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import partial
 
 from client_agent.oblivious import ObliviousClient
+from infra.lab.demo.patience import BUSY, Patience
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.kit.reports import BoundToken, ReportFactory, no_tokens
 from tacit.dp.claim import UNBOUNDED
@@ -20,7 +22,7 @@ from tacit.messages import AggregateShareReq, BatchSelector, Role, UploadRequest
 from tacit.methods.method import plain
 from tacit.models.forms.form import Cap
 from tacit.models.forms.registry import form_of
-from tacit.ports import Clock, Entropy, Transport
+from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
@@ -41,9 +43,10 @@ CAUSES = {
 class Thief:
     """Makes reports that must not count, and uploads them as any client would."""
 
-    def __init__(self, task: Task, client: ObliviousClient, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, task: Task, client: ObliviousClient, clock: Clock, entropy: Entropy, patience: Patience) -> None:
         self._task = task
         self._client = client
+        self._patience = patience
         self._clock = clock
         self._reports = ReportFactory(task, no_tokens, entropy)
 
@@ -56,12 +59,19 @@ class Thief:
             make.moved_token(MEASUREMENT, honest, time=time),
             make.bad_proof(MEASUREMENT, token=own, time=time),
         ):
-            body = UploadRequest((report,)).encode()
-            answer = await self._client.request(
-                "POST", self._task.url(Role.LEADER, "reports"), media_type=dap("upload-req"), content=body
-            )
-            if answer.status != 200:
-                raise Refusal("demo-upload", f"the leader answered {answer.status} to an upload")
+            url, body = self._task.url(Role.LEADER, "reports"), UploadRequest((report,)).encode()
+            status = await self._patience(partial(offered, self._client, url, dap("upload-req"), body))
+            if status != 200:
+                raise Refusal("demo-upload", f"the leader answered {status} to an upload")
+
+
+async def offered(client: ObliviousClient, url: str, media_type: str, body: bytes) -> int:
+    """Upload a report that was made for an attack; the status of the answer. Raises ``TransportError`` where the same
+    report may be offered again."""
+    answer = await client.request("POST", url, media_type=media_type, content=body)
+    if answer.status in BUSY:
+        raise TransportError(f"the server of the reports answered {answer.status}")
+    return answer.status
 
 
 def understated(recipe: Recipe) -> Recipe:

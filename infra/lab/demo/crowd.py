@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
+from infra.lab.demo.patience import Patience
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.population import listed_population
@@ -56,11 +57,12 @@ class Crowd:
         self._target: Destination | None = None
         self.sampled = 0
 
-    async def prepare(self, recipe: Recipe, world: Deps, tick: Callable[[int], None]) -> None:
+    async def prepare(self, recipe: Recipe, world: Deps, patience: Patience, tick: Callable[[int], None]) -> None:
         """Verify the recipe, toss every coin, fetch the tokens of those that take part, and make their reports. Raises
         what ``verified_target`` and the workers raise."""
         device = SoftwareRoot.from_pem(self._authority).issue("crowd", world.entropy, world.clock.now())
-        self._target = await verified_target(self._config, self._policy, device, world, recipe.hash_text, 0.0)
+        asked = (self._config, self._policy, device, world, recipe.hash_text, 0.0)
+        self._target = await patience(lambda: verified_target(*asked))
         fleet = self._fleet(self._target, world.clock, self._load)
         result = await _beside(lambda look: fleet.prepare(self._file, look), _counting(tick, lambda one: one.tokens))
         self.sampled = result.sampled

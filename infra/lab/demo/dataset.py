@@ -1,8 +1,8 @@
 """The demo's input: one row is one device.
 
-The built-in data is the RAND Health Insurance Experiment as statsmodels ships it (20,190 person-years, column
-``mdvis``: outpatient visits). Own data is a CSV file with a header. Whatever is wrong with a file is one
-``UsageError`` that names file, line and column and says what to do.
+The built-in data is ``randhie.csv`` beside this module, from the RAND Health Insurance Experiment (20,190 person-years,
+column ``mdvis``: outpatient visits; ``randhie.md`` says where it comes from). Own data is a CSV file with a header.
+Whatever is wrong with a file is one ``UsageError`` that names file, line and column and says what to do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
 from tacit.recipe.encoder import BucketEncoder
 from tacit.recipe.quantity import PLACES, exact, quantity
+from tacit.recipe.survey import CATEGORY
 from tacit.tlog.canonical import validated
 
 T = TypeVar("T")
@@ -39,7 +40,8 @@ _NUMBERS = BucketEncoder((0, 1))
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?")
 _GROUPED = re.compile(r"[+-]?\d[\d.,'_\s]*")
 
-RANDHIE_LABEL = "RAND Health Insurance Experiment (statsmodels.datasets.randhie)"
+RANDHIE = Path(__file__).with_name("randhie.csv")
+RANDHIE_LABEL = "RAND Health Insurance Experiment (public domain)"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Question:
     edges: tuple[int | str, ...] | None = None
     categories: tuple[str, ...] | None = None
     proposed: bool = False
+    missing: str = CATEGORY
+    """What becomes of devices without a value, as in a survey."""
 
     @property
     def asked(self) -> model.Question:
@@ -92,12 +96,8 @@ class _Column:
 
 
 def load_randhie(devices: int | None) -> Dataset:
-    """The built-in data, the first ``devices`` rows of it. Raises ``UsageError`` where statsmodels is absent."""
-    try:
-        from statsmodels.datasets import randhie
-    except ImportError as error:
-        raise UsageError("the demo's data set needs the extra 'demo': pip install 'tacit[demo]'") from error
-    visits = [str(int(value)) for value in randhie.load_pandas().data["mdvis"]]
+    """The built-in data, the first ``devices`` rows of it. Raises ``UsageError`` where there are fewer."""
+    visits = [cell for _, cell in read_column(RANDHIE, "mdvis")]
     question = Question("How many outpatient doctor visits?", "mdvis", edges=tuple(range(MAX_BUCKETS)))
     return Dataset(RANDHIE_LABEL, question, tuple(_take(visits, devices, "the built-in data set")))
 

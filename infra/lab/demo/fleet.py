@@ -17,6 +17,7 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
+from infra.lab.demo.patience import Patience
 from infra.lab.kit.reports import BoundToken
 from infra.layout import Layout
 from infra.stack_agents import agent_config
@@ -80,11 +81,11 @@ class Fleet:
         unused = {"kind": "csv", "path": Path("unused.csv")}
         return agent_config(layout, layout.state_dir / "fleet", unused, join_late=False, staged=True)
 
-    async def sync(self, tick: Callable[[], None]) -> None:
-        """Every device fetches and verifies the log through the relay."""
+    async def sync(self, tick: Callable[[], None], patience: Patience) -> None:
+        """Every device fetches and verifies the log through the relay, again where somebody on the way is busy."""
 
         async def one(device: Device) -> None:
-            await device.agent.sync()
+            await patience(device.agent.sync)
             tick()
 
         await _all(one(device) for device in self.devices)
@@ -117,6 +118,17 @@ class Fleet:
             tick(await self._stored(number) - before)
 
         await _all(one(number) for number in self._due_now(only))
+
+    async def is_behind(self, end: float) -> bool:
+        """Whether a device tried to fetch a token or to send a report in vain, and tries again before ``end`` (POSIX
+        seconds)."""
+        for device in self.devices:
+            entries, prefetches = await device.store.entries(), await device.store.prefetches()
+            if any(entry.state is State.SCHEDULED and entry.attempts and entry.send_at < end for entry in entries):
+                return True
+            if any(one.attempts and not one.token and one.due_at < end for one in prefetches):
+                return True
+        return False
 
     async def count(self, recipe_hash: bytes, *states: State) -> int:
         """How many journals hold ``recipe_hash`` in one of ``states``."""

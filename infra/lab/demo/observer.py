@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from infra.lab.demo.result import Sighting
 from infra.stack_options import OPERATORS
@@ -42,14 +41,9 @@ class FollowingObserver:
         elif self._candidate is not None and what.get("slot", self._slot) == self._slot:
             self._seen.setdefault(self._candidate, {})[party] = what
 
-    @contextmanager
-    def following(self, candidate: int) -> Iterator[None]:
-        """The device with this number acts alone inside the block."""
+    def follow(self, candidate: int | None) -> None:
+        """From now on the device with this number acts alone; None: nobody does."""
         self._candidate = candidate
-        try:
-            yield
-        finally:
-            self._candidate = None
 
     def follow_report(self, report_id: str) -> None:
         """From now on keep what the aggregators say of this report."""

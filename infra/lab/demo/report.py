@@ -7,6 +7,7 @@ import html
 import io
 import json
 import tempfile
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from infra.page_style import STYLE
 from infra.terminal import adversary_text, epsilon_text
 from tacit.errors import UsageError
 from tacit.extras import require_extra
+from tacit.methods.figures import MARGIN, NORMAL_95
 
 NUMBERED = "answer (by its place in the table, where no installed font has its letters)"
 
@@ -77,7 +79,7 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
         width=0.4,
         color="#0b7285",
         label="private estimate, 95 % interval",
-        yerr=[1.96 * b.stderr for b in result.buckets],
+        yerr=[NORMAL_95 * b.stderr for b in result.buckets],
         capsize=3,
         ecolor="#343a40",
     )
@@ -93,6 +95,16 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
         parse_math=False,
     )
     axes.spines[["top", "right"]].set_visible(False)
+    for words in result.warnings:
+        axes.annotate(
+            textwrap.fill(f"Warning: {words}.", 110),
+            (0.5, 0.97),
+            xycoords="axes fraction",
+            horizontalalignment="center",
+            verticalalignment="top",
+            color="#d9480f",
+            parse_math=False,
+        )
     figure.legend(frameon=False, loc="outside lower center", ncols=2)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
@@ -105,6 +117,7 @@ def page(result: DemoResult, picture: bytes) -> str:
         f"<h1>{_text(result.question)}</h1>",
         f'<div class="soft">{_text(result.source)}</div>',
         _figures(result),
+        *(f'<p class="warning"><b>Warning:</b> {_text(words)}.</p>' for words in result.warnings),
         f'<section><img alt="Estimate and truth per answer" '
         f'src="data:image/png;base64,{base64.b64encode(picture).decode()}"></section>',
         *_sections(result),
@@ -123,7 +136,7 @@ def _sections(result: DemoResult) -> list[str]:
     sightings = [(s.party, s.operator, s.text(), s.never) for s in result.sightings]
     refusals = [(r.attempt, r.refused_by, r.reason) for r in result.refusals]
     return [
-        _section("Answer", _table(("answer", "estimate", "± 1.96 s.e.", "truth"), estimates, numbers_from=1)),
+        _section("Answer", _table(("answer", "estimate", MARGIN, "truth"), estimates, numbers_from=1)),
         _section("What it costs in privacy", _price(result)),
         _section(
             "What each party saw of one contribution",
@@ -162,10 +175,14 @@ def _price(result: DemoResult) -> str:
 
 def _intruder(result: WatchedResult) -> str:
     looks = [(look.words, *map(str, look.sizes), look.before.hex(), look.after.hex()) for look in result.looks]
-    attackers = [(one.name, f"{one.advantage:.2f}", f"{one.stderr:.2f}") for one in result.intruder.attackers]
+    attackers = [
+        (one.name, f"{one.right:,} of {one.guesses:,}", f"{one.advantage:.2f}") for one in result.intruder.attackers
+    ]
+    verdict = result.verdict
     return (
         _table(("the state file", "bytes before", "bytes after", "state begins", "and then"), looks)
-        + _table(("attacker", "advantage", "s.e. of a coin"), attackers, numbers_from=1)
+        + _table(("attacker", "right guesses", "advantage"), attackers, numbers_from=1)
+        + f"<p><b>{_text(verdict.words)}</b></p><p>{_text(verdict.bound_words)}</p>"
         + f'<p class="soft">{_text(result.game_words)}</p>'
     )
 

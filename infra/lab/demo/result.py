@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.terminal import estimate_form
+from tacit.methods.figures import form_of_errors, margin, number
 
 SHOWN = 40
 
@@ -36,9 +36,9 @@ class Bucket:
     def numbers(self) -> tuple[str, str, str]:
         """Estimate, half of its 95 % interval, and truth, as they are written."""
         if self.is_whole:
-            return f"{self.estimate:,.0f}", f"{1.96 * self.stderr:,.0f}", f"{self.truth:,}"
-        form = estimate_form([self.stderr])
-        return f"{self.estimate:{form}}", f"{1.96 * self.stderr:{form}}", f"{self.truth:{form}}"
+            return number(self.estimate, ",.0f"), margin(self.stderr, ",.0f"), f"{self.truth:,}"
+        form = form_of_errors([self.stderr])
+        return number(self.estimate, form), margin(self.stderr, form), f"{self.truth:{form}}"
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class DemoResult:
     question: str
     recipe: Mapping[str, Any]
     devices: int
+    staged: int
+    """Devices beside them that are there for the attacks: in neither the truth nor the answer."""
     sampled: int
     accepted: int
     rejected: int
@@ -82,6 +84,8 @@ class DemoResult:
     refusals: tuple[StagedRefusal, ...]
     seconds: float
     stages: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What stands beside the answer (``tacit.recipe.cautions``)."""
 
     def document(self) -> dict[str, Any]:
         """The JSON document of ``tacit demo --json``."""
@@ -90,11 +94,13 @@ class DemoResult:
             "question": self.question,
             "recipe": dict(self.recipe),
             "devices": self.devices,
+            "staged_devices": self.staged,
             "sampled": self.sampled,
             "accepted": self.accepted,
             "rejected": self.rejected,
             "rejected_by_cause": dict(self.rejected_by_cause),
             "privacy": dict(self.privacy),
+            "warnings": list(self.warnings),
             "buckets": [
                 {
                     "label": bucket.label,

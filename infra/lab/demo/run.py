@@ -11,6 +11,7 @@ import asyncio
 import functools
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
@@ -25,8 +26,9 @@ from infra.lab.demo.attacks import (
     staged_refusals,
 )
 from infra.lab.demo.dataset import Dataset
-from infra.lab.demo.fleet import Fleet, loot_of, spender_of
+from infra.lab.demo.fleet import Device, Fleet, loot_of, spender_of
 from infra.lab.demo.outside import told_by_a_value_outside
+from infra.lab.demo.patience import PatientTransport
 from infra.lab.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
 from infra.lab.demo.staging import (
     DAY,
@@ -49,9 +51,11 @@ from tacit.messages import UploadRequest
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
+from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, task_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Categories, Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.survey import Survey
 from tacit.task import Task
@@ -63,6 +67,8 @@ RATE = Decimal("0.5")
 BATCH_FLOOR = 50
 DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
+ROBBED_DEVICES = 2
+"""Devices whose tokens are stolen before they are spent."""
 MOST_AGENTS, AGENTS_OF_A_CROWD = 2000, 200
 """Up to so many devices, each is an agent of its own; of more, so many are, and the others are simulated in batches."""
 CROWD_JOB, SETTLE_SECONDS = 1000, 2.0
@@ -88,8 +94,9 @@ class DemoRun(Staging):
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
-        async with self._stack.running(), HttpTransport(connections=64) as transport:
-            world = AgentDeps(self._clock, self._entropy, transport)
+        async with self._stack.running(), HttpTransport(connections=64) as direct:
+            world = AgentDeps(self._clock, self._entropy, direct)
+            transport = PatientTransport(direct, self._patience)
             second = await self._begin(world)
             with self._timed("recipe"):
                 recipes = Recipes(self._main_recipe(), self._drill_recipe())
@@ -102,11 +109,12 @@ class DemoRun(Staging):
             others = None if crowd is None else functools.partial(self._send_crowd, crowd)
             await self._uploading(fleet, recipes, followed, others)
             with self._timed("attacks"):
-                refusals = await self._attacks(fleet, recipes, transport)
+                refusals = await self._attacks(fleet, recipes, transport, direct)
+            drilled = self._staged(fleet)[:DRILL_DEVICES]
             values = self._outside(), next(value for value in self._dataset.values if value.strip())
-            refusals.append(await told_by_a_value_outside(fleet.devices[-1], recipes.main, *values, self._entropy))
+            refusals.append(await told_by_a_value_outside(drilled, recipes, *values, self._entropy))
             await self._release(recipes.main, transport)
-            sightings = self._observer.sightings(followed)
+            sightings = await self._stack.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
             attempts = [claimed, second, *refusals]
             return await self._result(fleet, crowd, recipes.main, sightings, attempts, transport)
@@ -115,22 +123,21 @@ class DemoRun(Staging):
 
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
-        data = [{metric: value} for value in self._values()[: self._agents]]
-        for row in data[:DRILL_DEVICES]:
-            row[DRILL_METRIC] = "yes"
-        stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
-        policies = [self._policy if number < DRILL_DEVICES else stricter for number in range(len(data))]
+        data = [{metric: value} for value in self._dataset.values[: self._agents]]
+        data += [{DRILL_METRIC: "yes"}] * (DRILL_DEVICES - 1) + [{DRILL_METRIC: "neither"}] + [{}] * ROBBED_DEVICES
+        policies = [self._refusing(drill=True)] * self._agents + [self._refusing(main=True)] * DRILL_DEVICES
+        policies += [self._refusing(drill=True, main=True)] * ROBBED_DEVICES
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
             fleet = Fleet.make(self._layout, policies, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
-        await self._stack.settle("recipe_server")
+        await self._settle("recipe_server")
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", len(data)) as tick:
-            await fleet.sync(tick)
+            await fleet.sync(tick, self._patience)
         return fleet
 
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Crowd | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
-        values = self._values()[self._agents :]
+        values = self._dataset.values[self._agents :]
         if not values:
             return None
         from infra.lab.demo.crowd import Crowd
@@ -140,7 +147,7 @@ class DemoRun(Staging):
         crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers)
         name, total = "other devices: coins, tokens, reports", round(recipe.rate * len(values))
         with self._timed("crowd"), self._stages.stage(name, total) as tick:
-            await crowd.prepare(recipe, world, tick)
+            await crowd.prepare(recipe, world, self._patience, tick)
         return crowd
 
     async def _tokens(self, fleet: Fleet) -> None:
@@ -148,9 +155,10 @@ class DemoRun(Staging):
         total = self._layout.options.slots_per_epoch * len(fleet.devices)
         with self._timed("tokens"), self._stages.stage("devices: one blind token per slot", total) as tick:
             for moment in self._prefetch_moments():
+                await self._wait_for(fleet, moment, self._epoch * DAY)
                 self._jump_to(moment)
                 for number in range(CANDIDATES):
-                    with self._observer.following(number):
+                    async with self._stack.following(number):
                         await fleet.prefetch_due(tick, only=number)
                 await fleet.prefetch_due(tick)
 
@@ -160,7 +168,7 @@ class DemoRun(Staging):
             entry = await fleet.devices[number].entry(recipe.hash)
             if entry is not None and entry.state is State.SCHEDULED:
                 report = UploadRequest.decode(entry.report).reports[0]
-                self._observer.follow_report(report.report_metadata.report_id.hex())
+                await self._stack.follow_report(report.report_metadata.report_id.hex())
                 return number
         return 0
 
@@ -175,26 +183,28 @@ class DemoRun(Staging):
             sending = asyncio.ensure_future(crowd.send(self._clock, tick))
             try:
                 while not sending.done():
-                    await self._stack.settle("leader")
+                    await self._settle("leader")
                     await asyncio.wait((sending,), timeout=SETTLE_SECONDS)
             finally:
                 sending.cancel()
             await sending
 
-    async def _attacks(self, fleet: Fleet, recipes: Recipes, transport: Transport) -> list[StagedRefusal]:
+    async def _attacks(
+        self, fleet: Fleet, recipes: Recipes, transport: Transport, direct: Transport
+    ) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
             task = task_of(recipes.drill, fleet.devices[0].agent.live.slot_key(recipes.drill))
             client = ObliviousClient(
-                transport,
+                direct,
                 self._layout.urls["relay"],
                 [KeyConfig.decode(unb64url(self._layout.gateway_key_config))],
                 self._clock,
                 self._entropy,
             )
-            spender = await spender_of(fleet.devices[:DRILL_DEVICES], recipes.drill)
-            unspent = fleet.devices[DRILL_DEVICES : DRILL_DEVICES + 2]
-            loot = [await loot_of(device, DRILL_SLOT) for device in (spender, *unspent)]
-            await Thief(task, client, self._clock, self._entropy).attack(*loot)
+            staged = self._staged(fleet)
+            spender = await spender_of(staged[:DRILL_DEVICES], recipes.drill)
+            loot = [await loot_of(device, DRILL_SLOT) for device in (spender, *staged[DRILL_DEVICES:])]
+            await Thief(task, client, self._clock, self._entropy, self._patience).attack(*loot)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
             leader = await self._aggregated(task, transport)
@@ -213,7 +223,7 @@ class DemoRun(Staging):
     async def _aggregated(self, task: Task, transport: Transport) -> dict[str, Any]:
         """The leader's status once it has dealt with every report; a job that failed for a moment is tried again."""
         for _ in range(20):
-            await self._stack.settle("leader")
+            await self._settle("leader")
             status = await self._status("leader", task.task_id_text, transport)
             if not status["pending"]:
                 break
@@ -240,6 +250,7 @@ class DemoRun(Staging):
             question=recipe.question.text,
             recipe=recipe_summary(recipe),
             devices=len(self._dataset.values),
+            staged=len(self._staged(fleet)),
             sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
             + (0 if crowd is None else crowd.sampled),
             accepted=document["report_count"],
@@ -253,6 +264,7 @@ class DemoRun(Staging):
             refusals=tuple(refusals),
             seconds=self._seconds.pop("all"),
             stages=self._seconds,
+            warnings=tuple(cautions(document)),
         )
 
     # Pieces
@@ -265,6 +277,7 @@ class DemoRun(Staging):
                 "text": question.text,
                 "metric": question.metric,
                 "encoder": question.encoder,
+                "missing": self._dataset.question.missing,
                 "population": len(self._dataset.values),
                 "epoch": self._epoch,
                 "slot": MAIN_SLOT,
@@ -295,13 +308,17 @@ class DemoRun(Staging):
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
-        answers = (encoder.encode(value) for value in self._values())
+        answers = (encoder.encode(value) for value in self._dataset.values)
         return Counter(names[answer] for answer in answers if isinstance(answer, int))
 
-    def _values(self) -> tuple[str, ...]:
-        """What the devices hold: the data, but that the value of the last agent lies outside the answers."""
-        values, last = self._dataset.values, self._agents - 1
-        return (*values[:last], self._outside(), *values[last + 1 :])
+    def _staged(self, fleet: Fleet) -> Sequence[Device]:
+        """The devices that are there for the attacks: none of them has a row of the data, nor is asked for one."""
+        return fleet.devices[self._agents :]
+
+    def _refusing(self, *, drill: bool = False, main: bool = False) -> Policy:
+        """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
+        limits = {"min_batch_size": BATCH_FLOOR + 1} if drill else {}
+        return self._policy.model_copy(update=limits | ({"max_population": BATCH_FLOOR} if main else {}))
 
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""

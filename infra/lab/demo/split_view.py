@@ -19,6 +19,7 @@ from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
 from infra.deployables import deployable
 from infra.free_ports import free_ports
+from infra.lab.demo.patience import Patience
 from infra.lab.demo.result import StagedRefusal
 from infra.layout import Layout
 from infra.stack_agents import agent_config
@@ -49,20 +50,20 @@ class _Fork:
     period: int
 
 
-async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps) -> StagedRefusal:
+async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps, patience: Patience) -> StagedRefusal:
     """Show the second history to a device, and to one that demands no witnesses. Raises ``Refusal`` unless only the
     latter believes it."""
     async with _fork(layout, world) as fork:
-        gullible = await _told(layout, policy.model_copy(update={"witnesses": None}), world, fork)
+        gullible = await _told(layout, policy.model_copy(update={"witnesses": None}), world, fork, patience)
         if gullible is not None:
             raise Refusal("demo-staged", f"the second history is not even believed without witnesses: {gullible}")
-        refusal = await _told(layout, policy, world, fork)
+        refusal = await _told(layout, policy, world, fork, patience)
     if refusal is None:
         raise Refusal("demo-staged", "a device believed a history that no witness had cosigned")
     return StagedRefusal(ATTEMPT, "witnesses, device", f"{refusal.rule}: {refusal.detail}")
 
 
-async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork) -> Refusal | None:
+async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork, patience: Patience) -> Refusal | None:
     """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key."""
     folder = layout.state_dir / "fleet"
     own = agent_config(layout, folder, {"kind": "csv", "path": folder / "unused.csv"})
@@ -74,7 +75,7 @@ async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork) -
     identity = authority.issue("device-of-interest", world.entropy, world.clock.now())
     agent = Agent(config, policy, world, MemoryAgentStore(), CallableSource(lambda _metric: None), identity)
     try:
-        await agent.sync()
+        await patience(agent.sync)
     except Refusal as refusal:
         return refusal
     return None

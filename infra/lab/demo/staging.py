@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +16,22 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from infra.lab.demo.attacks import refused_publication, refused_recipe, understated
 from infra.lab.demo.fleet import Fleet
-from infra.lab.demo.observer import FollowingObserver
+from infra.lab.demo.patience import TRIES, Patience
 from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.services import Services
+from infra.lab.demo.shared_clock import SharedClock
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
 from infra.layout import signing_key_of
 from infra.new_layout import create_layout
-from infra.stack import LocalStack
 from infra.stack_options import StackOptions
-from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
+from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import Refusal
-from tacit.ports import Transport
+from tacit.ports import Transport, TransportError
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy
+from tacit.service.log import log_level
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 
 DAY, HOUR = 86400, 3600
@@ -37,8 +39,9 @@ PRECISION = 300
 MAIN_SLOT, DRILL_SLOT = 0, 1
 WITNESSES = 2
 PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
-RETRIES, RETRY_SECONDS = 4, 10
-"""Further moments before the interval is over, for what a busy machine did not store at once."""
+RETRY_SECONDS = (300, 240, 180, 120, 60, 30, 10, 1)
+"""Before the interval, or the day before it, is over: further moments for what a busy machine did not take at once.
+Pauses of devices between two tries grow from 5 seconds on."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +57,23 @@ class Staging:
 
     def __init__(self, state_dir: Path, options: StackOptions, stages: Stages, *servers: str) -> None:
         self._stages = stages
-        self._clock = ShiftedClock(SystemClock(), start=SystemClock().now() // DAY * DAY + HOUR)
-        self._epoch = int(self._clock.now()) // DAY + 2
+        start = SystemClock().now() // DAY * DAY + HOUR
+        self._epoch = int(start) // DAY + 2
         self._entropy = OsEntropy()
-        self._observer = FollowingObserver(MAIN_SLOT)
-        self._layout = create_layout(state_dir, options, self._entropy, self._clock.now())
+        self._patience = Patience(self._entropy)
+        self._layout = create_layout(state_dir, options, self._entropy, start)
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
-        self._stack = LocalStack(self._layout, self._clock, self._entropy, self._observer)
+        self._clock = SharedClock.begin(state_dir / "clock", start)
+        self._stack = Services(state_dir, state_dir / "clock", MAIN_SLOT, log_level())
         self._servers = servers
         self._seconds: dict[str, float] = {}
 
     async def _begin(self, world: AgentDeps) -> StagedRefusal:
         """Keys, directories and the log, and what became of a second history of it."""
         with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
-            await self._stack.settle("issuer", "gateway", "recipe_server", "attester", "relay")
+            await self._settle("issuer", "gateway", "recipe_server", "attester", "relay")
         with self._timed("attacks"), self._stages.stage("a second history of the log, for one device", 1):
-            return await refused_split_view(self._layout, self._policy, world)
+            return await refused_split_view(self._layout, self._policy, world, self._patience)
 
     async def _publish(self, recipes: Recipes, transport: Transport) -> StagedRefusal:
         """The recipes into the log, and what became of one that understates its claim."""
@@ -81,10 +85,26 @@ class Staging:
             for recipe in (recipes.main, recipes.drill):
                 await self._post_leaf(self._signed(recipe), transport)
                 tick()
-            for _ in range(3):
-                await self._stack.step(*self._servers, "collector")
+            await self._opted_in([recipes.main, recipes.drill], transport)
             tick(2)
         return refusal
+
+    async def _opted_in(self, recipes: Sequence[Recipe], transport: Transport) -> None:
+        """The servers read the log, and opt in; those that cannot at once do it later. Raises ``TransportError``."""
+        for earlier in range(TRIES):
+            for _ in range(3):
+                await self._patience(lambda: self._stack.step(*self._servers, "collector"))
+            shown = [await self._log_state(recipe, transport) for recipe in recipes]
+            if all(state == "active" for state in shown):
+                return
+            await self._patience.pause(earlier)
+        raise TransportError("not every server has opted in to the recipes")
+
+    async def _log_state(self, recipe: Recipe, transport: Transport) -> str:
+        """The state of a recipe, as the log shows it to everybody."""
+        url = f"{self._layout.urls['recipe_server']}/v1/recipes/{recipe.hash_text}"
+        answer = await transport.request("GET", url)
+        return str(json.loads(answer.body).get("state")) if answer.status == 200 else ""
 
     async def _uploading(
         self, fleet: Fleet, recipes: Recipes, followed: int, others: Callable[[], Awaitable[None]] | None = None
@@ -95,21 +115,34 @@ class Staging:
         scheduled += await fleet.count(recipes.drill.hash, State.SCHEDULED)
         interval = recipes.main.interval
         moments = [interval.start + piece * interval.duration // UPLOAD_SLICES for piece in range(1, UPLOAD_SLICES)]
-        moments += [interval.end - left * RETRY_SECONDS for left in range(RETRIES, 0, -1)]
+        moments += [interval.end - left for left in RETRY_SECONDS]
         name = f"uploads by relay; {' and '.join(self._servers)} verify"
         with self._timed("uploads"), self._stages.stage(name, scheduled) as tick:
             for moment in moments:
+                await self._wait_for(fleet, moment, interval.end)
                 self._jump_to(moment)
-                with self._observer.following(followed):
+                async with self._stack.following(followed):
                     await fleet.send_due(tick, only=followed)
-                await asyncio.gather(fleet.send_due(tick), self._stack.settle(self._servers[0]))
+                await asyncio.gather(fleet.send_due(tick), self._settle(self._servers[0]))
                 if others is not None and moment == moments[0]:
                     await others()
 
     def _prefetch_moments(self) -> list[int]:
         """The times of the day before at which tokens are fetched that are due."""
         day = (self._epoch - 1) * DAY
-        return [day + piece * DAY // PREFETCH_SLICES - 1 for piece in range(1, PREFETCH_SLICES + 1)]
+        moments = [day + piece * DAY // PREFETCH_SLICES - 1 for piece in range(1, PREFETCH_SLICES)]
+        return [*moments, *(day + DAY - left for left in RETRY_SECONDS)]
+
+    async def _wait_for(self, fleet: Fleet, moment: float, end: float) -> None:
+        """Before one of the last moments: give parties that were too busy for a device some time of this machine's."""
+        left = [end - seconds for seconds in RETRY_SECONDS]
+        if moment in left[1:] and await fleet.is_behind(end):
+            await self._patience.pause(left.index(moment))
+
+    async def _settle(self, *names: str) -> None:
+        """Let these services work until nothing moves; a step that fails for a moment is taken again, as a service that
+        runs by itself does."""
+        await self._patience(lambda: self._stack.settle(*names))
 
     async def _release(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
         """The collection of a recipe that is released. Refusal ``collection``."""
@@ -124,7 +157,7 @@ class Staging:
             body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
             collection = await self._operator_call("POST", "collector", path, transport, body)
             for _ in range(100):
-                await self._stack.settle(self._servers[0], "collector")
+                await self._settle(self._servers[0], "collector")
                 collection = await self._operator_call("GET", "collector", f"{path}/{collection['id']}", transport)
                 if collection["state"] in ("released", "refused"):
                     break

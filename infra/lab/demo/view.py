@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.markup import escape
@@ -16,7 +17,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -24,18 +24,27 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.answer_table import AnswerRow, answers_table
+from infra.lab.demo.progress_lines import Lines
 from infra.lab.demo.result import DemoResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.terminal import adversary_text, delta_text, epsilon_text
+from tacit.methods.figures import MARGIN
 
+REFRESHES = 4
+"""Of the bars, in a second: each costs a slow machine some milliseconds."""
 WIDE = 110
 """Cells of a terminal from which on more bytes of a state are shown."""
 
 
 class Stages:
-    """One progress bar per stage of the run: what is left of its time, then what it took."""
+    """The stages of a run. In a terminal a bar for each, with what is left of its time and then what it took; into a
+    file or pipe a plain line every few seconds."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, lines: Lines | None = None) -> None:
+        """``lines``: where plain lines go (default: stderr, unless ``console`` is quiet)."""
+        self._shown = console.is_terminal or console.quiet
+        self._lines = lines or Lines()
+        self._names: list[str] = []
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<44}", markup=False),
@@ -43,32 +52,43 @@ class Stages:
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
+            refresh_per_second=REFRESHES,
             transient=False,
         )
 
+    @property
+    def current(self) -> str:
+        """The newest stage that is not over, or the one in which the run ended; empty before the first."""
+        return self._names[-1] if self._names else ""
+
     @contextmanager
     def running(self) -> Iterator[Stages]:
-        """Show the bars while the block runs."""
-        with self._progress:
+        """Show the stages while the block runs."""
+        with self._progress if self._shown else self._lines.telling():
             yield self
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Tick]:
-        """A bar of ``total`` steps; full when the block ends without an error."""
-        task = self._progress.add_task(name, total=max(total, 1))
-        yield Tick(self._progress, task)
-        self._progress.update(task, completed=max(total, 1))
+        """A stage of ``total`` steps; full when the block ends without an error."""
+        total = max(total, 1)
+        self._names.append(name)
+        if not self._shown:
+            line = self._lines.begin(name, total)
+            yield lambda steps=1: self._lines.advance(line, steps)
+            self._lines.end(line)
+        else:
+            task = self._progress.add_task(name, total=total)
+            yield lambda steps=1: self._progress.advance(task, steps)
+            self._progress.update(task, completed=total)
+        self._names.remove(name)
 
 
-class Tick:
-    """Advances one bar."""
+class Tick(Protocol):
+    """Advances a stage."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-
-    def __call__(self, steps: int = 1) -> None:
-        self._progress.advance(self._task, steps)
+    def __call__(self, steps: int = 1, /) -> None:
+        """So many more steps are done."""
+        ...
 
 
 def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
@@ -104,13 +124,13 @@ def _intruder(result: WatchedResult, width: int) -> Panel:
         files.add_row(look.words, " → ".join(f"{size:,}" for size in look.sizes), before, after)
     guesses = Table(box=None, pad_edge=False, padding=(0, 1))
     guesses.add_column("attacker", style="bold")
+    guesses.add_column("right guesses", justify="right")
     guesses.add_column("advantage", justify="right")
     for one in result.intruder.attackers:
-        guesses.add_row(one.name, f"{one.advantage:.2f} ± {one.stderr:.2f}")
-    best = Text.assemble(
-        "the best guess: ", (f"{result.verdict}: {result.best.advantage:.2f} ± {result.best.stderr:.2f}", "bold green")
-    )
-    body = Group(files, Text(), guesses, best, Text(result.game_words, style="dim"))
+        guesses.add_row(one.name, f"{one.right:,} of {one.guesses:,}", f"{one.advantage:.2f}")
+    verdict = result.verdict
+    said = Text(verdict.words, style="bold red" if verdict.found else "bold green")
+    body = Group(files, Text(), guesses, said, Text(verdict.bound_words), Text(result.game_words, style="dim"))
     return Panel(body, title=f"[bold]{INTRUDER_TITLE}")
 
 
@@ -125,14 +145,18 @@ def _chart(result: DemoResult, width: int) -> Panel:
         )
         for one in result.buckets
     ]
-    headings = ("estimate", "± 1.96 s.e.", "truth")
+    headings = ("estimate", MARGIN, "truth")
     table = answers_table(answers, "━ estimate  ╌ 95 % interval  ┃ truth", headings, width)
     caption = Text(
         f"{_period(result)}{result.devices:,} devices asked · {result.sampled:,} drawn by their own coin · "
-        f"{result.accepted:,} contributions counted · {result.rejected:,} rejected",
+        f"{result.accepted:,} contributions counted · {result.rejected:,} rejected"
+        + (f" · {result.staged} devices beside them, for the attacks" if result.staged else ""),
         style="dim",
     )
-    return Panel(Group(table, caption), title=Text(result.question, style="bold"), subtitle=Text(result.source))
+    warned = [Text(f"warning: {words}", style="bold yellow") for words in result.warnings]
+    return Panel(
+        Group(table, *warned, caption), title=Text(result.question, style="bold"), subtitle=Text(result.source)
+    )
 
 
 def _period(result: DemoResult) -> str:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from infra.lab.demo.result import DemoResult
 
 if TYPE_CHECKING:
-    from infra.lab.intruder.game import Advantage, GameResult
+    from infra.lab.intruder.game import GameResult
+    from infra.lab.intruder.verdict import Verdict
 
 INTRUDER_TITLE = "What an intruder learns who reads a device"
-SURE = 4.0
-"""Standard errors above a coin from which on an attacker counts as one who knows something."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,9 @@ class WatchedResult(DemoResult):
     looks: tuple[Look, ...]
 
     @property
-    def best(self) -> Advantage:
-        """The attacker who did best."""
-        return self.intruder.best
+    def verdict(self) -> Verdict:
+        """What the attackers' guesses prove."""
+        return self.intruder.verdict
 
     @property
     def game_words(self) -> str:
@@ -71,19 +70,19 @@ class WatchedResult(DemoResult):
         return (
             f"{self.intruder.snapshots:,} looks at storage and memory of devices with and without events, before and "
             f"after each of {self.game_steps} steps; guesses for {self.guessed:,} fresh ones. Advantage = 2 (share of "
-            "right guesses - 1/2): 0 for a coin, 1 for who knows."
+            "right guesses - 1/2): 0 by chance, 1 for who knows."
         )
-
-    @property
-    def verdict(self) -> str:
-        """What its advantage says."""
-        is_coin = self.best.advantage < SURE * self.best.stderr
-        return "a coin flip" if is_coin else "better than a coin: this machine tells something"
 
     def document(self) -> dict[str, Any]:
         """That of every demo, with the steps and the intruder."""
         attackers = [
-            {"name": one.name, "advantage": round(one.advantage, 4), "stderr": round(one.stderr, 4)}
+            {
+                "name": one.name,
+                "right": one.right,
+                "advantage": round(one.advantage, 4),
+                "stderr": round(one.stderr, 4),
+                "better_than_chance": one in self.verdict.found,
+            }
             for one in self.intruder.attackers
         ]
         looks = [
@@ -100,6 +99,12 @@ class WatchedResult(DemoResult):
             "snapshots": self.intruder.snapshots,
             "attackers": attackers,
             "devices": self.guessed,
+            "verdict": {
+                "false_alarm": self.verdict.false_alarm,
+                "least_advantage": round(self.verdict.least, 4),
+                "most_advantage": round(self.verdict.most, 4),
+                "words": self.verdict.words,
+            },
             "steps": self.game_steps,
             "looks": looks,
         }

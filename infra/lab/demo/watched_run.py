@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import newest
 from client_agent.panprivate.watch import Schedule
-from infra.lab.demo.attacks import helper_refusal
+from infra.lab.demo.attacks import helper_refusal, offered
 from infra.lab.demo.fleet import Fleet, loot_of, spender_of
+from infra.lab.demo.game_process import Game, played_beside
+from infra.lab.demo.patience import PatientTransport
 from infra.lab.demo.result import Bucket, Sighting, StagedRefusal
 from infra.lab.demo.staging import (
     DAY,
@@ -41,9 +44,7 @@ from infra.lab.demo.view import Stages
 from infra.lab.demo.visits import Visits, capped, steps_of
 from infra.lab.demo.watched_attacks import Attempt, refusals_of, thief_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
-from infra.lab.intruder.game import GameResult, judged
-from infra.lab.intruder.traces import devices as devices_looked_at
-from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.intruder.game import GameResult
 from infra.stack_options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
@@ -115,25 +116,37 @@ class WatchedRun(Staging):
     async def run(self) -> WatchedResult:
         """Everything, from empty folders to a released result."""
         began = time.monotonic()
-        async with self._stack.running(), HttpTransport(connections=64) as transport:
-            world = AgentDeps(self._clock, self._entropy, transport)
+        async with self._stack.running(), HttpTransport(connections=64) as direct:
+            world = AgentDeps(self._clock, self._entropy, direct)
+            transport = PatientTransport(direct, self._patience)
             second = await self._begin(world)
             with self._timed("recipe"):
                 recipes = Recipes(self._main_recipe(), self._drill_recipe())
                 claimed = await self._publish(recipes, transport)
-            fleet = await self._devices(recipes, world)
-            await self._steps(fleet, recipes)
-            await self._decide(fleet, recipes.main)
-            await self._uploading(fleet, recipes, FOLLOWED)
-            with self._timed("attacks"):
-                refusals = await self._attacks(fleet, recipes, transport)
-            await self._release(recipes.main, transport)
-            intruder, guessed = await self._game(recipes.main)
+            playing = asyncio.ensure_future(self._game(recipes.main))
+            try:
+                fleet = await self._devices(recipes, world)
+                refusals = await self._lived_through(fleet, recipes, transport, direct)
+                intruder, guessed = await playing
+            finally:
+                playing.cancel()
             self._seconds["all"] = time.monotonic() - began
             attempts = (claimed, second, *refusals)
             return await self._result(fleet, recipes.main, attempts, (intruder, guessed), transport)
 
     # Stages
+
+    async def _lived_through(
+        self, fleet: Fleet, recipes: Recipes, transport: Transport, direct: Transport
+    ) -> list[StagedRefusal]:
+        """From the first step to the released result; what was refused on the way."""
+        await self._steps(fleet, recipes)
+        await self._decide(fleet, recipes.main)
+        await self._uploading(fleet, recipes, FOLLOWED)
+        with self._timed("attacks"):
+            refusals = await self._attacks(fleet, recipes, transport, direct)
+        await self._release(recipes.main, transport)
+        return refusals
 
     async def _devices(self, recipes: Recipes, world: AgentDeps) -> Fleet:
         """All of them know the recipe, and watch, before its first step."""
@@ -143,9 +156,9 @@ class WatchedRun(Staging):
         with self._timed("devices"), self._stages.stage("devices: attestation identities", number) as tick:
             fleet = Fleet.make(self._layout, policies, [{}] * number, world, tick, {self._shown: self._folder})
         self._jump_to((self._epoch - 1) * DAY)
-        await self._stack.settle("recipe_server")
+        await self._settle("recipe_server")
         with self._timed("log"), self._stages.stage("devices: log fetched by relay, verified", number) as tick:
-            await fleet.sync(tick)
+            await fleet.sync(tick, self._patience)
         with self._timed("log"), self._stages.stage("devices: verify the recipe, begin to watch", number) as tick:
             await fleet.consider(tick)
         if any(len(device.agent.watches) == 0 for device in fleet.devices):
@@ -164,6 +177,7 @@ class WatchedRun(Staging):
             self._stages.stage("devices: one blind token per slot", tokens) as tick,
         ):
             for moment in sorted({*slices, *ends}):
+                await self._wait_for(fleet, moment, self._epoch * DAY)
                 self._jump_to(moment)
                 if moment in slices:
                     await self._prefetch(fleet, tick)
@@ -193,7 +207,7 @@ class WatchedRun(Staging):
 
     async def _prefetch(self, fleet: Fleet, tick: Any) -> None:
         with self._timed("tokens"):
-            with self._observer.following(FOLLOWED):
+            async with self._stack.following(FOLLOWED):
                 await fleet.prefetch_due(tick, only=FOLLOWED)
             await fleet.prefetch_due(tick)
 
@@ -208,14 +222,16 @@ class WatchedRun(Staging):
         entry = await fleet.devices[FOLLOWED].entry(recipe.hash)
         if entry is None or entry.state is not State.SCHEDULED:
             raise Refusal("demo-watch", f"a device has no answer: {'' if entry is None else entry.detail}")
-        self._observer.follow_report(self._report_id(entry.report).hex())
+        await self._stack.follow_report(self._report_id(entry.report).hex())
 
     def _report_id(self, body: bytes) -> bytes:
         if self._watching.is_single:
             return OneServerReport.decode(body).report_id
         return UploadRequest.decode(body).reports[0].report_metadata.report_id
 
-    async def _attacks(self, fleet: Fleet, recipes: Recipes, transport: Transport) -> list[StagedRefusal]:
+    async def _attacks(
+        self, fleet: Fleet, recipes: Recipes, transport: Transport, direct: Transport
+    ) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
             drill = recipes.drill
             channel = model_of(drill.model).channel(drill, fleet.devices[0].agent.live.slot_key(drill))
@@ -225,7 +241,7 @@ class WatchedRun(Staging):
             unspent = [await loot_of(device, DRILL_SLOT) for device in others]
             thief = thief_of(drill, channel, self._entropy)
             attempts = thief.attempts(spent, unspent)
-            await self._attack(thief.url, attempts, transport)
+            await self._attack(thief.url, attempts, direct)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
             statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._servers}
@@ -246,14 +262,14 @@ class WatchedRun(Staging):
         client = ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
         media_type = model_of(self._watching.model).media_type
         for attempt in attempts:
-            await client.request("POST", url, media_type=media_type, content=attempt.body)
+            await self._patience(partial(offered, client, url, media_type, attempt.body))
 
     async def _settled(self, name: str, recipe: Recipe, fleet: Fleet, transport: Transport) -> dict[str, Any]:
         """A server's status once every report is dealt with; what failed for a moment is tried again."""
         subject = self._subject(recipe, fleet)
         status: dict[str, Any] = {}
         for _ in range(20):
-            await self._stack.settle(self._servers[0])
+            await self._settle(self._servers[0])
             status = await self._status(name, subject, transport)
             if not status.get("pending"):
                 break
@@ -286,14 +302,10 @@ class WatchedRun(Staging):
         plan = replace(plan, schedule=replace(plan.schedule, steps=steps))
         fewer, number = LESS if plan.stored.size > LARGE else 1, len(self._events)
         learning, guessing = min(LEARNING // fewer, number), min(GUESSING // fewer, AS_MANY * number)
-        lives = []
+        game = Game(plan, learning, guessing, self._entropy(32))
         name = "an intruder looks at fresh devices, and guesses"
         with self._timed("intruder"), self._stages.stage(name, learning + guessing) as tick:
-            for life in devices_looked_at(plan, learning + guessing, SeededEntropy(self._entropy(32))):
-                lives.append(life)
-                tick()
-                await asyncio.sleep(0)
-            return judged(lives, learning), guessing
+            return await played_beside(game, tick), guessing
 
     async def _result(
         self,
@@ -314,6 +326,7 @@ class WatchedRun(Staging):
             question=recipe.question.text,
             recipe=recipe_summary(recipe),
             devices=len(self._events),
+            staged=0,
             sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED),
             accepted=document["report_count"],
             rejected=sum(status["rejected_by_cause"].values()),
@@ -322,7 +335,7 @@ class WatchedRun(Staging):
             buckets=tuple(
                 Bucket(row["label"], truth[row["label"]], row["estimate"], row["stderr"]) for row in document["buckets"]
             ),
-            sightings=(*self._observer.sightings(FOLLOWED), self._intruders_sight()),
+            sightings=(*await self._stack.sightings(FOLLOWED), self._intruders_sight()),
             refusals=refusals,
             seconds=self._seconds.pop("all"),
             stages=self._seconds,

@@ -23,6 +23,7 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.errors import Fatal, TacitError, UsageError
+from tacit.extras import missing_extra
 from tacit.ports import TransportError
 
 MAX_WORKERS = 64
@@ -144,7 +145,7 @@ def run_on_ray(plans: Sequence[ShardPlan], address: str, limit_seconds: float) -
     try:
         import ray
     except ImportError as error:
-        raise UsageError("--ray needs Ray on every machine: pip install 'tacit[ray]'") from error
+        raise missing_extra("--ray, on every machine,", "ray", "ray") from error
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(address=address, log_to_driver=False)
     try:

@@ -29,7 +29,7 @@ from tacit.tokens.software_root import SoftwareRoot
 from tacit.tokens.structures import BLIND_RSA_2048, Token, token_input
 
 CONCURRENCY = 32
-ATTEMPTS = 6
+ATTEMPTS = 12
 BACKOFF = Backoff(0.5, 8.0)
 SALT_SIZE = 48
 

@@ -1,1 +1,2 @@
-"""Runs a simulated fleet (``infra.lab.devices``) against a stack: where it is, what it must come to, what it cost."""
+"""Runs a simulated fleet (``infra.lab.devices``) against a stack: where the stack is, what the run must come to, what
+it cost."""

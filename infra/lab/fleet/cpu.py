@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from tacit.errors import UsageError
+from tacit.extras import missing_extra
 
 FOLDER_NAMES = {"postgres": "database", "redis": "redis", "mosquitto": "mosquitto"}
 
 
 class CpuMeter:
-    """Reads the processes whose command line names a file of ``state_dir``, and their children."""
+    """Reads the CPU time of the processes whose command line names a file of ``state_dir``, and of their children."""
 
     def __init__(self, state_dir: Path) -> None:
-        """Raises ``UsageError`` where psutil is not installed."""
+        """Raises ``UsageError`` if psutil is not installed."""
         try:
             import psutil
         except ImportError as error:
-            raise UsageError("a fleet's report needs the extra 'fleet': pip install 'tacit[fleet]'") from error
+            raise missing_extra("a fleet's report", "fleet", "psutil") from error
         self._psutil = psutil
         self._state_dir = str(state_dir.absolute())
         self._start = self._read()

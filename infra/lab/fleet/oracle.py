@@ -1,8 +1,10 @@
-"""The oracle: what leader and helper (or the one server) and collector say after a run against what the fleet has sent.
+"""The oracle: compares, after a run, what leader and helper (or the one server) and collector say with what the fleet
+sent.
 
-Accepted must be the sampled devices minus the injected faults, by cause, and the aggregate, bucket by bucket, the sum
-of the randomised answers that were sent (before debiasing). Where leader and helper add noise of their own, the sums
-must agree but for that noise, which exceeds the bound by chance with probability ``FALSE_ALARM`` at most.
+The accepted contributions must be the sampled devices minus the injected faults, by cause; and the aggregate must be,
+bucket by bucket, the sum of the randomised answers that were sent (before debiasing). If leader and helper add noise of
+their own, the sums must agree up to that noise, which exceeds the bound by chance with probability ``FALSE_ALARM`` at
+most.
 """
 
 from __future__ import annotations
@@ -18,28 +20,28 @@ from infra.lab.devices.destination import Destination
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.fleet.result import FleetResult
 from infra.layout import Layout
-from infra.response_lines import warning
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
 from tacit.models.forms.pan_private_single import ANALYZER
 from tacit.operations.services import call
 from tacit.ports import Clock, Transport
+from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels
 from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
 FALSE_ALARM = 1e-9
-"""Per released sum, where aggregators add noise."""
+"""False-alarm probability per released sum, if aggregators add noise."""
 MOST_SUMS = 64
-"""Of more released sums only those that differ are shown one by one."""
+"""Number of released sums above which only those that differ are shown one by one."""
 AGGREGATORS = ("leader", "helper")
-"""Servers of a recipe, the one that takes reports first."""
+"""Servers of a recipe; the one that takes reports comes first."""
 _FINAL = frozenset({"released", "refused"})
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison; both may differ by ``slack``."""
+    """One comparison; the numbers may differ by ``slack``."""
 
     what: str
     expected: int
@@ -48,15 +50,15 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether both are equal."""
+        """Whether the two numbers agree up to ``slack``."""
         return abs(self.expected - self.found) <= self.slack
 
 
 @dataclass(frozen=True)
 class Estimated:
-    """One number of a release, and the ``truth`` among all devices of the fleet; ``answered`` is that of their values
-    as the recipe rounds and clips them. ``low`` and ``high``: the 95 % interval for all of them, silent ones included;
-    None where the release bears none."""
+    """One number of a release, and the ``truth`` among all devices of the fleet; ``answered`` is the truth of their
+    values as the recipe rounds and clips them. ``low`` and ``high``: the 95 % interval for all devices, silent ones
+    included; None if the release has none."""
 
     label: str
     estimate: float
@@ -73,23 +75,23 @@ class Estimated:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the interval for all devices holds the truth; None where there is none."""
+        """Whether the interval for all devices holds the truth; None if there is no interval."""
         return None if self.low is None or self.high is None else self.low <= self.truth <= self.high
 
 
 @dataclass
 class Verdict:
-    """Every comparison, and remarks about what could not be compared; the ``answers`` that were released, beside what
-    the devices know. ``warning``: that the release counts fewer or more contributions than chance explains."""
+    """All comparisons, and remarks about what could not be compared; the released ``answers``, beside what the devices
+    know. ``warnings``: what a reader of the result must know."""
 
     findings: list[Finding] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     answers: list[Estimated] = field(default_factory=list)
-    warning: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing differs."""
+        """Whether all comparisons agree."""
         return all(finding.holds for finding in self.findings)
 
     def document(self) -> dict[str, Any]:
@@ -101,13 +103,13 @@ class Verdict:
             "findings": rows,
             "remarks": self.remarks,
             "answers": answers,
-            "warning": self.warning,
+            "warnings": self.warnings,
         }
 
 
 class Oracle:
-    """Asks the services of a local stack. ``before`` is taken ahead of the run: what they counted until then is not
-    this fleet's."""
+    """Asks the services of a local stack. ``before`` is called ahead of the run, because what the services counted
+    until then is not this fleet's."""
 
     def __init__(self, layout: Layout, target: Destination, clock: Clock) -> None:
         self._layout = layout
@@ -117,12 +119,12 @@ class Oracle:
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:
-        """Note the counters as they are now."""
+        """Store the present counters."""
         for name in self._servers:
             self._before[name] = await self._status(name, transport)
 
     async def judge(self, result: FleetResult, transport: Transport, patience: float) -> Verdict:
-        """Wait up to ``patience`` seconds for the last job and as long for the release, and compare."""
+        """Wait up to ``patience`` seconds for the last job, and as long for the release, and compare."""
         verdict = Verdict()
         status = await self._settled(result, transport, patience)
         verdict.findings += [*_sent(result), *_counted(result, status), *_causes(result, status)]
@@ -144,7 +146,8 @@ class Oracle:
             return {}
 
     async def _settled(self, result: FleetResult, transport: Transport, patience: float) -> dict[str, dict[str, Any]]:
-        """Both counters once every report that was acknowledged has been dealt with, or as they are at the end."""
+        """The counters of both servers once every acknowledged report has been processed, or as they are after
+        ``patience``."""
         until = self._clock.now() + patience
         while True:
             status = {
@@ -157,7 +160,7 @@ class Oracle:
             await self._clock.sleep(POLL_SECONDS)
 
     async def _aggregate(self, result: FleetResult, verdict: Verdict, transport: Transport, patience: float) -> None:
-        """The release against the sums that were sent."""
+        """Compare the release with the sums that were sent."""
         recipe = self._target.recipe
         await self._clock.sleep(max(0.0, recipe.interval.end + 1 - self._clock.now()))
         base, bearer = self._layout.urls["collector"], self._layout.operator_token("collector")
@@ -184,13 +187,13 @@ class Oracle:
             for cell, label in enumerate(labels(recipe))
         ]
         verdict.findings += _shown(sums)
-        verdict.warning = warning(document)
+        verdict.warnings = cautions(document)
         verdict.answers = estimated(document, result)
 
 
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
-    """Estimates of a result document, with its intervals for all devices, beside what the fleet's devices know; none
-    where that was not added up."""
+    """Estimates of a result document with its intervals for all devices, beside what the fleet's devices know; empty if
+    the devices' truth was not added up."""
     share = 1 / result.devices if STATISTICS[document["statistic"]].is_ratio else 1.0
     answered: list[float | None] = [total * share for total in result.answered]
     answered = answered or [None] * len(result.known)
@@ -210,13 +213,14 @@ def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimate
 
 
 def noise_bound(flips: int) -> int:
-    """What the noise of both aggregators, ``flips`` centred coin flips each, exceeds in either direction with
-    probability ``FALSE_ALARM`` at most: Hoeffding's bound ``2 exp(-t^2 / flips)``, and never more than there is."""
+    """Bound on the noise of both aggregators, ``flips`` centred coin flips each: exceeded in either direction with
+    probability ``FALSE_ALARM`` at most. Hoeffding's bound ``2 exp(-t^2 / flips)``, and never more than the largest
+    possible noise."""
     return min(flips, math.ceil(math.sqrt(flips * math.log(2 / FALSE_ALARM))))
 
 
 def _shown(sums: list[Finding]) -> list[Finding]:
-    """All of a few sums; of many, how many agree and which do not."""
+    """All of a few sums; for many, how many agree, and those that do not."""
     if len(sums) <= MOST_SUMS:
         return sums
     agree = sum(finding.holds for finding in sums)
@@ -224,7 +228,7 @@ def _shown(sums: list[Finding]) -> list[Finding]:
 
 
 def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Counters minus what they were."""
+    """The counters minus their earlier values."""
     found: dict[str, Any] = {}
     for name, value in now.items():
         if isinstance(value, dict):
@@ -235,7 +239,7 @@ def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _accepted(result: FleetResult) -> int:
-    """Sampled minus the faults after which a contribution does not count."""
+    """Number of sampled devices minus the faults after which a contribution does not count."""
     return sum(count for (fault, _), count in result.deliveries.states.items() if FATE[fault].counts)
 
 
@@ -244,7 +248,7 @@ def _stored(result: FleetResult) -> int:
 
 
 def _sent(result: FleetResult) -> list[Finding]:
-    """The fleet's own books: every device came to an end, and whoever should be stored was acknowledged."""
+    """Check the fleet's own records: every device ended, and every report that should be stored was acknowledged."""
     ends = result.contributions + result.beyond + result.without_token
     states = result.deliveries.states
     acknowledged = sum(count for (_, state), count in states.items() if state is State.SENT)
@@ -267,7 +271,7 @@ def _counted(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> li
 
 
 def _causes(result: FleetResult, status: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Rejections by cause, per fault and aggregator."""
+    """Compare rejections by cause, per fault and aggregator."""
     findings, taker = [], next(iter(status))
     for fault, count in sorted(result.injected.items()):
         fate = FATE[fault]

@@ -1,4 +1,4 @@
-"""What a fleet's devices are made of: a configuration, a policy, an authority that attests them, tokens, data."""
+"""What a fleet's devices are made from: a configuration, a policy, an authority that attests them, tokens, data."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ FOLDER = "fleet"
 @dataclass(frozen=True)
 class Origin:
     """A deployment as one device's configuration names it, and the authority (PEM) that attests the fleet's devices.
-    ``layout`` is there for a local stack only; ``ahead`` is by how many seconds its clock is ahead of this machine's,
-    as that of the demo is."""
+    ``layout`` is set for a local stack only; ``ahead`` is the number of seconds by which the stack's clock is ahead of
+    this machine's, as in the demo."""
 
     config: AgentConfig
     authority: bytes = field(repr=False)
@@ -55,8 +55,8 @@ class Origin:
 
 
 def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path | None) -> Origin:
-    """The stack of a layout, or any deployment: an agent's configuration and the software authority that its attester
-    trusts. Raises ``UsageError``."""
+    """The stack of a layout, or any deployment, given by an agent's configuration and the software authority that its
+    attester trusts. Raises ``UsageError``."""
     if layout is not None:
         unused = {"kind": "csv", "path": Path("unused.csv")}
         config = stack_agents.agent_config(layout, layout.state_dir / FOLDER, unused)
@@ -67,7 +67,7 @@ def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path 
 
 
 async def open_target(origin: Origin, reference: str, wait: float) -> Destination:
-    """Log and recipe, verified once for every device of this policy. Raises what ``verified_target`` raises."""
+    """Fetch log and recipe, verified once for every device with this policy. Raises what ``verified_target`` raises."""
     clock, entropy, config = SystemClock(), OsEntropy(), origin.config
     try:
         authority = SoftwareRoot.from_pem(origin.authority)
@@ -81,7 +81,7 @@ async def open_target(origin: Origin, reference: str, wait: float) -> Destinatio
 
 async def slot_private_key(layout: Layout, target: Destination) -> bytes:
     """The issuer's private key (PKCS#8) of the recipe's slot, from the store of the local stack's issuer. Raises
-    ``UsageError`` where there is none."""
+    ``UsageError`` if there is none."""
     config = deployable("issuer").load(layout.configs["issuer"])
     token = target.recipe.token
     query = sa.select(SLOT_KEYS.c.private_key).where(SLOT_KEYS.c.epoch == token.epoch, SLOT_KEYS.c.slot == token.slot)
@@ -99,8 +99,8 @@ async def slot_private_key(layout: Layout, target: Destination) -> bytes:
 
 
 def state_keys(layout: Layout, recipe: Recipe) -> tuple[PrivateKey, ...]:
-    """The private state keys of a local stack's servers, of a recipe that watches an event: the analyzer's, or the
-    leader's and the helper's. Raises ``UsageError`` where they are not those of the recipe."""
+    """The private state keys of a local stack's servers, for a recipe that watches an event: the analyzer's, or the
+    leader's and the helper's. Raises ``UsageError`` if they are not the recipe's."""
     parties = recipe.parties
     if isinstance(parties, PanPrivateSingleParties):
         named = {"analyzer": parties.analyzer.state_key}
@@ -117,9 +117,9 @@ def state_keys(layout: Layout, recipe: Recipe) -> tuple[PrivateKey, ...]:
 def population_of(
     recipe: Recipe, data: str | None, file: Path | None, column: str | None, missing: float = 0.0
 ) -> Population:
-    """The devices' data: a distribution of what the recipe asks for, or a CSV file's column, encoded as its devices
-    encode it (an empty cell, or one that is no value, is a device without one); and of each device nothing instead,
-    with probability ``missing``. Raises ``UsageError``."""
+    """The devices' data: a distribution of what the recipe asks for, or a CSV file's column, encoded as devices encode
+    it (an empty or invalid cell is a device without a value). With probability ``missing`` a device has no value
+    instead. Raises ``UsageError``."""
     if not 0 <= missing <= 1:
         raise UsageError("--missing is a share of the devices, from 0 to 1")
     question = recipe.question
@@ -136,7 +136,8 @@ def population_of(
 def _events(
     question: Question, spec: Occurrences, data: str | None, file: Path | None, column: str | None, missing: float
 ) -> Population:
-    """What happens on the devices: in each step with one probability, or as often as the rows of a column say."""
+    """The events on the devices: each step has one with a given probability, or a column says how many each device
+    has."""
     if missing:
         raise UsageError("--missing is not for watched events: a device that kept nothing answers as one without any")
     if file is None:

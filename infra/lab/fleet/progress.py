@@ -28,14 +28,14 @@ STAGES = {
 
 
 class FleetView:
-    """Draws snapshots. ``look`` is called with the latest one of every worker."""
+    """Draws snapshots; ``look`` is called with the latest snapshot of every worker."""
 
     def __init__(self, live: Live | None) -> None:
         self._live = live
         self._seen: list[tuple[float, int]] = []
 
     def look(self, snapshots: Sequence[Snapshot]) -> None:
-        """Show what the workers have come to."""
+        """Show the progress of the workers."""
         if self._live is not None:
             self._live.update(self.render(merged(snapshots), time.monotonic()))
 
@@ -77,7 +77,7 @@ def _figure(name: str, value: str) -> Text:
 
 @contextlib.contextmanager
 def showing(console: Console) -> Iterator[Callable[[Sequence[Snapshot]], None]]:
-    """A live view on ``console`` while the block runs, or none where it is no terminal."""
+    """A live view on ``console`` while the block runs; none if the console is not a terminal."""
     if not console.is_terminal:
         yield FleetView(None).look
         return

@@ -22,11 +22,11 @@ from infra.lab.fleet.oracle import Estimated, Verdict
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
 from infra.page_style import STYLE
-from infra.response_lines import NORMAL_95, number
-from infra.terminal import estimate_form, plain_table
+from infra.terminal import plain_table
+from tacit.methods.figures import MARGIN, form_of_errors, margin, number
 
 MOST_ANSWERS, WIDTH = 24, 92
-NUMBERS = ("estimate", "± 1.96 s.e.", "of all devices", "truth of all")
+NUMBERS = ("estimate", MARGIN, "of all devices", "truth of all")
 HUE, INK = "#0b7285", "#343a40"
 DIRECT_REMARK = "tokens were signed with the local issuer's key (--tokens direct), not attested and issued"
 SAMPLED_REMARK = "tokens were fetched by sampled devices only; real devices fetch theirs whatever their coin says"
@@ -34,7 +34,7 @@ CPU_REMARK = "CPU of the services covers the run and the release"
 
 
 def remarks(result: FleetResult, load: Load) -> list[str]:
-    """What is not as in a deployment, and what was measured."""
+    """How the run differs from a deployment, and what was measured."""
     found = [CPU_REMARK] if result.services else []
     if load.prepared is not None:
         return [f"contributions were made before, by tacit fleet prepare ({load.prepared.name})", *found]
@@ -116,7 +116,7 @@ def _verdict_title(verdict: Verdict) -> str:
 
 def _remarks(verdict: Verdict) -> list[str]:
     """What could not be compared, and whether devices were silent."""
-    return [*verdict.remarks, *([] if verdict.warning is None else [f"warning: {verdict.warning}"])]
+    return [*verdict.remarks, *(f"warning: {one}" for one in verdict.warnings)]
 
 
 def _verdict_table(verdict: Verdict) -> Table:
@@ -130,18 +130,18 @@ def _verdict_table(verdict: Verdict) -> Table:
 
 
 def _answers_table(rows: Sequence[Estimated], width: int) -> Group:
-    """At most ``MOST_ANSWERS`` of them, and how many intervals hold the truth."""
+    """At most ``MOST_ANSWERS`` rows, and how many intervals hold the truth."""
     shown = rows[:MOST_ANSWERS]
-    form = estimate_form(one.stderr for one in shown)
+    form = form_of_errors(one.stderr for one in shown)
     answers = [AnswerRow(one.label, one.estimate, one.stderr, _numbers(one, form), one.truth) for one in shown]
     table = answers_table(answers, "estimate ━ with 95 % interval ╌, truth ┃", NUMBERS, width)
     return Group(table, Text(_inside(rows), style="dim"))
 
 
 def _numbers(one: Estimated, form: str) -> tuple[str, ...]:
-    """What stands below ``NUMBERS``."""
+    """The cells below the headings ``NUMBERS``."""
     whole = "-" if one.low is None or one.high is None else f"{number(one.low, form)} to {number(one.high, form)}"
-    return number(one.estimate, form), number(NORMAL_95 * one.stderr, form), whole, number(one.truth, form)
+    return number(one.estimate, form), margin(one.stderr, form), whole, number(one.truth, form)
 
 
 def _inside(rows: Sequence[Estimated]) -> str:
@@ -194,7 +194,7 @@ def write_report(
 
 
 def _drawn(draw: Any) -> bytes:
-    """PNG of what ``draw`` puts on one pair of axes."""
+    """The PNG of what ``draw`` paints on one pair of axes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -263,7 +263,7 @@ def cpu_picture(microseconds: dict[str, float]) -> bytes:
 
 
 def page(document: dict[str, Any], load: Load, verdict: Verdict | None, pictures: dict[str, bytes]) -> str:
-    """The whole page, pictures and style inside."""
+    """The whole page, with pictures and style inside."""
     name = document["recipe"]["name"]
     parts = [
         f"<h1>Fleet: {_text(name)}</h1>",
@@ -309,7 +309,7 @@ def _verdict_section(verdict: Verdict) -> str:
 
 
 def _answers_section(rows: Sequence[Estimated]) -> str:
-    form = estimate_form(one.stderr for one in rows)
+    form = form_of_errors(one.stderr for one in rows)
 
     def row(one: Estimated) -> str:
         cells = "".join(f'<td class="n">{text}</td>' for text in _numbers(one, form))

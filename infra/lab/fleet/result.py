@@ -1,4 +1,4 @@
-"""What a fleet's run came to, all shards together."""
+"""The results of a fleet's run, summed over all shards."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from infra.lab.devices.truth import added
 @dataclass
 class FleetResult(ShardResult):
     """Sums over the shards. ``timings`` are the longest shard's seconds by stage, ``cpu`` all shards' CPU seconds,
-    ``services`` CPU seconds of the stack's processes by service while the fleet ran. ``seconds`` of wall-clock are the
-    whole run's but for the wait for the recipe's interval."""
+    ``services`` the CPU seconds of the stack's processes by service while the fleet ran. ``seconds`` is the wall-clock
+    time of the whole run without the wait for the recipe's interval."""
 
     services: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
 
     @classmethod
     def of(cls, shards: Sequence[ShardResult]) -> FleetResult:
-        """The shards put together."""
+        """The sum of the shards."""
         whole = cls(progress=merged([shard.progress for shard in shards]))
         for shard in shards:
             whole.devices += shard.devices
@@ -46,12 +46,12 @@ class FleetResult(ShardResult):
 
     @property
     def contributions(self) -> int:
-        """Contributions that came to an end, counted or not."""
+        """Number of contributions that ended, counted or not."""
         return self.deliveries.states.total()
 
     @property
     def injected(self) -> Counter[Fault]:
-        """Contributions by fault, those without one left out."""
+        """Number of contributions by fault, without those that have none."""
         found: Counter[Fault] = Counter()
         for (fault, _), count in self.deliveries.states.items():
             if fault is not Fault.NONE:
@@ -59,7 +59,8 @@ class FleetResult(ShardResult):
         return found
 
     def ended(self, state: State, *, counting: bool) -> int:
-        """Contributions that ended in ``state``, of those that should count or of those that should not."""
+        """Number of contributions that ended in ``state``, among those that should count or among those that should
+        not."""
         states = self.deliveries.states.items()
         return sum(count for (fault, end), count in states if end is state and FATE[fault].counts is counting)
 

@@ -1,4 +1,4 @@
-"""Plans the shards of a fleet, runs them, and has them judged."""
+"""Plans the shards of a fleet, runs them, and has the result judged."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ Look = Callable[[Sequence[Snapshot]], None]
 
 @dataclass(frozen=True)
 class Load:
-    """What a person asks for. ``rate`` is contributions per second of all workers together, ``None`` as fast as it
-    goes; ``limit`` seconds for the whole run; ``direct`` signs tokens with the issuer's key."""
+    """The options of a run. ``rate`` is in contributions per second of all workers together, ``None`` for as fast as
+    possible; ``limit`` is in seconds for the whole run; ``direct`` signs tokens with the issuer's key."""
 
     devices: int | None
     rate: float | None = None
@@ -63,8 +63,8 @@ class Load:
 
 @dataclass(frozen=True)
 class Data:
-    """What the devices know: a distribution (``None``: the question's usual one), or a CSV file's column; ``missing``
-    is the share of devices that know nothing."""
+    """What the devices know: a distribution (``None``: the question's default), or a CSV file's column; ``missing`` is
+    the share of devices that know nothing."""
 
     distribution: str | None = None
     file: Path | None = None
@@ -75,8 +75,9 @@ class Data:
 def open_fleet(
     origin: Origin, reference: str, load: Load, data: Data, *, model: str | None = None, allow_remote: bool = False
 ) -> FleetRun:
-    """A fleet for the recipe called ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
-    machine unless ``allow_remote``, for a recipe of another model than ``model``, and what ``open_target`` raises."""
+    """A fleet for the recipe ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
+    machine unless ``allow_remote`` is set, and for a recipe of another model than ``model``; also what ``open_target``
+    raises."""
     if not allow_remote:
         require_local(origin.config.relay_url, origin.config.attester_url)
     target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
@@ -87,7 +88,7 @@ def open_fleet(
 
 
 class FleetRun:
-    """One run or one preparation. Raises ``UsageError`` for what cannot be."""
+    """One run or one preparation. Raises ``UsageError`` for impossible options."""
 
     def __init__(self, origin: Origin, target: Destination, load: Load, population: Population) -> None:
         devices = load.devices if load.prepared is None else read_header(load.prepared).devices
@@ -107,16 +108,16 @@ class FleetRun:
 
     @property
     def target(self) -> Destination:
-        """What it sends to."""
+        """The destination of the contributions."""
         return self._target
 
     @property
     def folder(self) -> Path:
-        """Where the shards' journals lie."""
+        """The folder of the shards' journals."""
         return self._folder
 
     def run(self, look: Look, oracle: bool) -> tuple[FleetResult, Verdict | None]:
-        """Send everything; with ``oracle`` also ask the stack what came of it."""
+        """Send everything; with ``oracle``, also compare with what the stack says."""
         layout = self._origin.layout
         if oracle and layout is None:
             raise UsageError("--oracle works with a local stack only (--state-dir)")
@@ -175,7 +176,7 @@ class FleetRun:
         return run_in_processes(plans, look, self._load.limit)
 
     def _plans(self) -> Iterator[ShardPlan]:
-        """The devices in as many ranges as there are workers."""
+        """Plans that split the devices into as many ranges as there are workers."""
         load, workers = self._load, self._load.workers
         slot_key, authority, contributions = b"", b"", 0
         layout = self._origin.layout
@@ -209,13 +210,13 @@ class FleetRun:
             )
 
     def _contributions(self, path: Path) -> int:
-        """How many a prepared file holds. Raises ``UsageError`` where they are for another recipe."""
+        """Number of contributions in a prepared file. Raises ``UsageError`` if they are for another recipe."""
         if read_header(path).recipe_hash != self._target.recipe.hash:
             raise UsageError(f"{path}: was prepared for another recipe than {self._target.recipe.name}")
         return read_totals(path).contributions
 
     def _check_time(self, plans: Sequence[ShardPlan]) -> None:
-        """A load that cannot end before the recipe does is refused before it begins."""
+        """Raise ``UsageError`` for a load that cannot end before the recipe does."""
         recipe, now = self._target.recipe, self._now()
         left = recipe.interval.end - max(now, recipe.interval.start)
         rate, dummy_rate = Fraction(recipe.rate), recipe.sampling.dummy_rate
@@ -236,7 +237,7 @@ class FleetRun:
 
 
 def _add_prepared(result: FleetResult, path: Path) -> None:
-    """The devices that have no contribution in the file were decided when it was prepared."""
+    """Add the devices without a contribution in the file; they were decided when it was prepared."""
     totals = read_totals(path)
     result.without_token, result.beyond = totals.without_token, totals.beyond
     result.sampled += totals.without_token + totals.beyond

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,17 +10,8 @@ import numpy as np
 from client_agent.panprivate.watch import Plan
 from infra.lab.intruder.attackers import ATTACKERS, Attacker
 from infra.lab.intruder.traces import ONCE, Keeper, KeeperKind, Moments, Trace, devices
+from infra.lab.intruder.verdict import Advantage, Verdict, judged_together
 from infra.lab.kit.entropy import SeededEntropy
-
-
-@dataclass(frozen=True, slots=True)
-class Advantage:
-    """``advantage`` = 2 (accuracy - 1/2) over devices that the attacker has not learnt from; 0 for a coin, 1 for
-    somebody who knows. ``stderr`` is that of a coin."""
-
-    name: str
-    advantage: float
-    stderr: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +24,12 @@ class GameResult:
     @property
     def best(self) -> Advantage:
         """The attacker who did best."""
-        return max(self.attackers, key=lambda one: one.advantage)
+        return self.verdict.best
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether any attacker does better than chance."""
+        return judged_together(self.attackers)
 
 
 def play(
@@ -57,6 +52,6 @@ def judged(lives: Sequence[tuple[Trace, int]], learning: int, attackers: Sequenc
     found = []
     for attacker in attackers:
         guess = attacker.learn(traces[:learning], labels[:learning])
-        right = float((guess(traces[learning:]) == labels[learning:]).mean())
-        found.append(Advantage(attacker.name, 2 * right - 1, 1 / math.sqrt(guessing)))
+        right = int((guess(traces[learning:]) == labels[learning:]).sum())
+        found.append(Advantage(attacker.name, right, guessing))
     return GameResult(sum(trace.snapshots for trace in traces), tuple(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from client_agent.panprivate.slots import Disk
 from client_agent.panprivate.watch import EventWatch, Plan
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.scratch import scratch_folder
 from tacit.methods.draws import fair_flips, uniform_below
 from tacit.ports import Entropy
 
@@ -120,13 +120,13 @@ def devices(
     plan: Plan, number: int, entropy: SeededEntropy, kind: KeeperKind = Keeper, moments: Moments = ONCE
 ) -> Iterator[tuple[Trace, int]]:
     """``number`` devices, each with events (1) or without any (0) by the toss of a coin, and their traces."""
-    with tempfile.TemporaryDirectory(prefix="tacit-intruder-") as folder:
+    with scratch_folder("tacit-intruder-") as folder:
         for device in range(number):
             own = entropy.child(f"device {device}")
             label = fair_flips(1, own)
             own_plan = replace(plan, recipe=device.to_bytes(len(plan.recipe), "big"))
             events = events_of(plan.schedule.steps, label, own)
-            yield _lived(own_plan, Path(folder), events, own, kind, moments), label
+            yield _lived(own_plan, folder, events, own, kind, moments), label
 
 
 def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:

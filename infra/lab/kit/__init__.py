@@ -1,2 +1,2 @@
-"""What laboratory and tests share: simulated time, seeded randomness, networks with faults; well-formed recipes,
-reports and bundles under keys that everybody knows."""
+"""Parts that laboratory and tests share: simulated time, seeded randomness, networks with faults; well-formed recipes,
+reports and bundles under published keys."""

@@ -1,6 +1,6 @@
-"""A Leader and a Helper that serve one task in one process, without a log: for tests of what they do together.
+"""A Leader and a Helper that serve one task in one process, without a log: for tests of the two together.
 
-The applications are real and reach each other through ``InProcessTransport``; nothing runs in the background, tests
+The applications are real and reach each other through ``InProcessTransport``. Nothing runs in the background; tests
 call the drivers' ``step()``.
 """
 
@@ -46,13 +46,13 @@ COLLECTOR_TOKEN = "collector-at-aggregators"  # noqa: S105
 OPERATOR_TOKEN = "operator-at-aggregators"  # noqa: S105
 
 RETENTION = 30 * 86400.0
-"""Seconds after its end for which an aggregator keeps a task, as configured by default."""
+"""Seconds after a task's end for which an aggregator keeps it, as configured by default."""
 
 MakeApp = Callable[[Mapping[str, Any], Deps], web.Application]
 
 
 def party_of(kit: TaskKit, role: Role) -> Party:
-    """What the aggregator ``role`` holds for the kit's task."""
+    """The ``Party`` of the aggregator ``role`` for the kit's task."""
     task = kit.task
     verifier = TokenVerifier(task.token_key_spki, task.slot)
     closes = task.end_seconds + RETENTION
@@ -87,14 +87,14 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
 
 
 async def mount_serving(network: InProcessTransport, url: str, app: web.Application, party: Party) -> None:
-    """Mount an aggregator that serves the task of ``party`` from the beginning, as if it had found it in a log."""
+    """Mount an aggregator that serves the task of ``party`` from the start, as if it had found it in a log."""
     app[PARTIES].add(party)
     await network.mount(url, app)
     await serve(app, party)
 
 
 async def serve(app: web.Application, party: Party) -> None:
-    """Have an aggregator that runs serve the task of ``party``."""
+    """Make a running aggregator serve the task of ``party``."""
     app[PARTIES].add(party)
     row = TaskRow(party.task.recipe_hash, TaskState.ACTIVE, b"", task_id=party.task.task_id)
     async with app[FOLLOWER].store.transaction() as tx:
@@ -148,7 +148,7 @@ class AggregatorPair:
         await self.inner.close()
 
     async def start(self, role: Role) -> web.Application:
-        """Start an aggregator, or end it and start it again on what it stored."""
+        """Start an aggregator, or stop it and start it again with what it stored."""
         self._starts += 1
         entropy = SeededEntropy(b"start %d" % self._starts)
         deps = Deps(self.clock, entropy, self.network, self.observer, background=False)
@@ -168,7 +168,7 @@ class AggregatorPair:
         message: str | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """One request below the task's URL at ``role`` (``path`` begins with "/"), past the broken network."""
+        """One request below the task's URL at ``role`` (``path`` begins with "/"), bypassing the broken network."""
         headers = {}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -178,7 +178,7 @@ class AggregatorPair:
         return await self.inner.request(method, url, headers=headers, body=body)
 
     async def half_send(self, role: Role, path: str, *, token: str | None, message: str, body: bytes) -> HalfSent:
-        """A POST like ``send``, of which the last byte is still to come; the handler waits for it."""
+        """Begin a POST like ``send``, but hold the last byte back; the handler waits for it."""
         headers = {"Content-Type": media_types.dap(message)}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -189,7 +189,7 @@ class AggregatorPair:
         return begun
 
     async def end_retention(self, *roles: Role) -> None:
-        """Let everything pass for which the task is kept; the aggregators ``roles`` take note of it."""
+        """Let the time pass for which the task is kept, and let the aggregators ``roles`` notice it."""
         await self.clock.advance(max(0.0, self.task.end_seconds + RETENTION - self.clock.now()) + 1)
         for role in roles:
             await self.apps[role][FOLLOWER].end_tasks()

@@ -18,8 +18,8 @@ ORIGIN = "log.example/tacit"
 
 
 def signed_bundle(tree: MemoryTree, since: int, key: SigningKey, hidden: Iterable[int] = ()) -> Bundle:
-    """Every entry of ``tree`` but the ``hidden`` ones with proofs, for a reader who last saw ``since`` entries; the log
-    is ORIGIN."""
+    """Every entry of ``tree`` except the ``hidden`` ones, with proofs, for a reader who last saw ``since`` entries. The
+    log's origin is ORIGIN."""
     left_out = set(hidden)
     entries = tuple(
         BundleEntry(index, leaf, tuple(prove_inclusion(tree.read, index, tree.size)))
@@ -32,7 +32,8 @@ def signed_bundle(tree: MemoryTree, since: int, key: SigningKey, hidden: Iterabl
 
 
 def paged(tree: MemoryTree, bundle: Bundle, path: str) -> bytes | None:
-    """What a log with this tree and these live entries has at ``path``, one of ``tacit.tlog.pages``."""
+    """The answer of a log with this tree and these live entries for ``path``, one of the paths of
+    ``tacit.tlog.pages``."""
     pages = {b64url(hashlib.sha256(page).digest()): page for page in encode_pages(bundle.entries)}
     if path == "/v1/bundle":
         return Head(bundle.checkpoint, tuple(hashlib.sha256(page).digest() for page in pages.values())).encode()

@@ -13,8 +13,8 @@ ROUNDING_SECONDS = 1e-6  # a POSIX time in a float has steps of 0.24 µs; sleeps
 class SimClock:
     """Simulated time from ``now`` on; ``sleep`` returns when ``advance`` has moved the clock far enough.
 
-    With ``autojump`` (real seconds) the clock jumps to the next sleeper by itself whenever nobody started or
-    ended a sleep for that long in real time; then a program runs through hours of simulated time in no time.
+    With ``autojump`` (real seconds) the clock jumps to the next sleeper by itself if nobody started or ended a sleep
+    for that long in real time; so a program runs through hours of simulated time in a short real time.
     """
 
     def __init__(self, now: float = 1_700_000_000.0, *, autojump: float | None = None) -> None:
@@ -45,7 +45,7 @@ class SimClock:
         return sum(not future.done() for _, _, future in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move ``seconds`` on, waking every sleeper at its own time and letting it run before the next."""
+        """Move the clock on by ``seconds``, waking every sleeper at its own time and letting it run before the next."""
         end = self._now + seconds
         await settle()
         while self._wake_next(end):
@@ -54,14 +54,14 @@ class SimClock:
         await settle()
 
     def jump(self, seconds: float) -> None:
-        """Move ``seconds`` on without running anything; sleepers due are woken on the next loop turn."""
+        """Move the clock on by ``seconds`` without running anything; due sleepers are woken on the next loop turn."""
         end = self._now + seconds
         while self._wake_next(end):
             pass
         self._now = max(self._now, end)
 
     def set_back(self, seconds: float) -> None:
-        """Correct the clock by ``seconds`` into the past; sleepers stay due when they were."""
+        """Set the clock back by ``seconds``; sleepers stay due when they were."""
         self._now -= seconds
 
     def _wake_next(self, end: float) -> bool:

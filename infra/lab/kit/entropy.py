@@ -1,4 +1,4 @@
-"""Reproducible randomness for tests. Never for anything real: who knows the seed knows every secret."""
+"""Reproducible randomness for tests. Never for anything real: everyone who knows the seed knows every secret."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class HalfSent:
         protocol.data_received(message[: len(message) - held])
 
     async def finish(self) -> HttpResponse:
-        """Send the rest; the answer."""
+        """Send the rest; returns the answer."""
         try:
             if self._rest:
                 self._protocol.data_received(self._rest)
@@ -131,7 +131,7 @@ class HalfSent:
 
 
 class _Pipe(asyncio.Transport):
-    """The server's end of a connection: keeps what is written, ``closed`` is done once the server closes."""
+    """The server's end of a connection. It keeps what is written; ``closed`` is done once the server closes."""
 
     def __init__(self, client_address: str) -> None:
         super().__init__({"peername": (client_address, 0), "sockname": ("127.0.0.1", 0)})
@@ -179,7 +179,7 @@ def _serialise(method: str, url: str, headers: Mapping[str, str], body: bytes) -
 
 
 class _Received:
-    """What ``http.client`` needs of a socket: its bytes as a file."""
+    """The part of a socket that ``http.client`` needs: its bytes as a file."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -208,7 +208,7 @@ class FaultKind(Enum):
     """Where an exchange breaks, seen from the peer's handler."""
 
     LOSE_REQUEST = "lose_request"  # the peer never acts
-    LOSE_RESPONSE = "lose_response"  # the peer acts, the caller does not learn
+    LOSE_RESPONSE = "lose_response"  # the peer acts, but the caller does not learn of it
     DELAY = "delay"  # the request arrives late
     DUPLICATE = "duplicate"  # the peer gets the request twice; the caller gets the second answer
 
@@ -245,7 +245,7 @@ Plan = Callable[[Exchange], Fault | None]
 
 
 def no_faults(_exchange: Exchange) -> Fault | None:
-    """The plan of a good day."""
+    """The plan without faults."""
     return None
 
 

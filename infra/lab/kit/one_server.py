@@ -1,4 +1,5 @@
-"""The cast of recipes of model ``pan-private-single``, such recipes by hand, and reports as their devices make them."""
+"""The parties of recipes of model ``pan-private-single``, such recipes by hand, and reports as their devices make
+them."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ DEFAULT_MOST = 3
 
 
 class AnalyzerKit(RecipeKit):
-    """All parties of such a recipe with their keys. ``urls`` may replace the analyzer's, too."""
+    """All parties of such a recipe with their keys. ``urls`` may also replace the analyzer's URL."""
 
     def __init__(self, seed: bytes | int = 0, urls: Mapping[str, str] | None = None) -> None:
         super().__init__(seed, urls)
@@ -57,7 +58,7 @@ class AnalyzerKit(RecipeKit):
 
     @property
     def policy(self) -> Policy:
-        """That of ``RecipeKit``, with the analyzer as the trusted server, without caps on claims."""
+        """The policy of ``RecipeKit``, with the analyzer as the trusted server, and without caps on claims."""
         pin = AggregatorPin(url=self.url, signing_key=self._public("analyzer"))
         caps = {"max_epsilon_aggregator": "9", "max_epsilon_half_batch": "9", "allow_unbounded_local": True}
         return super().policy.model_copy(update={"aggregators": {OPERATOR: pin}, **caps})
@@ -100,7 +101,7 @@ class AnalyzerKit(RecipeKit):
         return sign_leaf(LeafType.OPT_IN, body, OPERATOR, self.keys["analyzer"])
 
     def analyzer_void(self, recipe: Recipe) -> SignedLeaf:
-        """The analyzer's word that nothing of the recipe was or will be released."""
+        """The analyzer's void leaf: nothing of the recipe was or will be released."""
         body = Void(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role="analyzer")
         return sign_leaf(LeafType.VOID, body, OPERATOR, self.keys["analyzer"])
 
@@ -144,7 +145,8 @@ class Reporter:
         return self._tokens(SLOT)
 
     def cells(self, times: int) -> tuple[Ciphertext, ...]:
-        """What a device sends on which the event happened so often: by the state itself, randomised."""
+        """The randomised cells of a device on which the event happened ``times`` times, made through the device's own
+        state."""
         key, method = self.kit.state_key.public_key(), randomizer_of(self.recipe)
         if self.recipe.question.statistic == "count":
             machine = NonZero(key)

@@ -40,7 +40,7 @@ class SharedReports:
         self._keys = {role: kit.state_keys[role].public_key() for role in BOTH}
 
     def sharing(self, context: bytes | None = None) -> Sharing:
-        """What cells are made with, bound to the task or to another ``context``."""
+        """The sharing that cells are made with, bound to the task or to another ``context``."""
         return Sharing(self._keys[Role.LEADER], self._keys[Role.HELPER], self.task.ctx if context is None else context)
 
     def cells(self, bits: Sequence[int], context: bytes | None = None) -> SharedCells:
@@ -49,11 +49,11 @@ class SharedReports:
         return tuple(sharing.rerandomised(sharing.made(bit, self.entropy), self.entropy) for bit in bits)
 
     def payloads(self, bits: Sequence[int], context: bytes | None = None) -> Payloads:
-        """What goes into both shares of a report of ``bits``."""
+        """The payloads of both shares of a report of ``bits``."""
         return dict(zip(BOTH, sealed_shares(self.cells(bits, context)), strict=True))
 
     def encrypted(self, role: Role, chunk: bytes) -> bytes:
-        """The ciphertexts of one cell's part, whatever it is."""
+        """The ciphertexts of one cell's part ``chunk``, which may be any bytes."""
         key = self._keys[role]
         return b"".join(key.rerandomise(known(element), self.entropy).encode() for element in embed(chunk))
 
@@ -68,7 +68,7 @@ class SharedReports:
         return bound_report(self.task, (b"", payloads), bound.token, bound.preimages, metadata, self.entropy)
 
     def of_shares(self, change: Callable[[bytes, bytes], tuple[bytes, bytes]], bits: Sequence[int]) -> Report:
-        """A report whose first cell is what ``change`` makes of its Leader's chunk and its Helper's seed."""
+        """A report in whose first cell ``change`` was applied to the Leader's chunk and the Helper's seed."""
         vdaf = Prio3CountVec(2, 1)
         chunk, seed = vdaf.shard_cell(self.task.ctx, bits[0], self.entropy(vdaf.CELL_RAND_SIZE))
         first = dict(zip(BOTH, change(chunk, seed), strict=True))

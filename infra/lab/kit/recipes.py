@@ -1,4 +1,4 @@
-"""A cast of parties with keys, and recipes and leaves signed by them."""
+"""Parties with keys, and recipes and leaves signed by them."""
 
 from __future__ import annotations
 
@@ -73,10 +73,11 @@ def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> 
 
 
 def survey_from(**options: Any) -> Survey:
-    """A survey from its members, or in short: ``question`` and ``token`` of a recipe, and ``default`` (encoded),
-    ``default_rate``, ``non_default_share`` and ``devices`` for importance sampling. Raises FieldError."""
+    """A survey from its members, or in short form: ``question`` (asked as it is, with no other category than it states)
+    and ``token`` of a recipe, and ``default`` (encoded), ``default_rate``, ``non_default_share`` and ``devices`` for
+    importance sampling. Raises ``FieldError``."""
     question, token = options.pop("question"), options.pop("token", None)
-    body: dict[str, Any] = {**dict(question), **options}
+    body: dict[str, Any] = {"missing": "ignore", **dict(question), **options}
     del body["round_input"]
     if token is not None:
         body |= {"epoch": token.epoch, "slot": token.slot}
@@ -87,7 +88,7 @@ def survey_from(**options: Any) -> Survey:
 
 
 class RecipeKit:
-    """All parties of a recipe with their keys, as no party ever holds them together, reproducible by ``seed``.
+    """All parties of a recipe with their keys, as no single party ever holds them, reproducible by ``seed``.
 
     ``urls`` replaces addresses of leader, helper and relay.
     """
@@ -206,7 +207,7 @@ class RecipeKit:
         return sign_leaf(LeafType.OPT_IN, self.opt_in(recipe, role), f"{role}.example", self.keys[role])
 
     def void_leaf(self, recipe: Recipe, role: str) -> SignedLeaf:
-        """The word of ``role`` that nothing of the recipe was or will be released, signed by the aggregator."""
+        """The void leaf of ``role``, signed by the aggregator: nothing of the recipe was or will be released."""
         body = Void.model_validate({"recipe_hash": recipe.hash_text, "task_id": b64url(task_id(recipe)), "role": role})
         return sign_leaf(LeafType.VOID, body, f"{role}.example", self.keys[role])
 
@@ -215,8 +216,8 @@ class RecipeKit:
         return self.recipe(**{"name": "census", "question": census_question(attributes), "rate": Decimal(1)} | options)
 
     def census_share(self, census: Recipe, role: str, reports: int, counts: Sequence[int]) -> CensusShare:
-        """The share of ``role``: the leader's holds a mask of 7s more than ``counts`` (of the first cells; the others
-        are 0), the helper's takes it off."""
+        """The share of ``role``: the leader's is ``counts`` (of the first cells; the others are 0) plus a mask of 7s,
+        and the helper's removes the mask."""
         vdaf = vdaf_of(census)
         counts = [*counts, *[0] * (census.randomizer.categories - len(counts))]
         share = [count + 7 for count in counts] if role == "leader" else [vdaf.field.MODULUS - 7] * len(counts)
@@ -236,8 +237,8 @@ class RecipeKit:
         return sign_leaf(LeafType.CENSUS_SHARE, body, f"{role}.example", self.keys[role])
 
     def directory(self, epoch: int = EPOCH, slots: int = 4) -> IssuerDirectory:
-        """A directory of the issuer; slot 0 has ``infra.lab.kit.reports.issuer_key()``'s key, the others have
-        keys of which nobody knows the private half."""
+        """A directory of the issuer. Slot 0 has the key of ``infra.lab.kit.reports.issuer_key()``; the private keys of
+        the other slots are unknown."""
         spki = issuer_key().token_key.spki
         keys = [SlotKey(slot=0, token_key=b64url(spki))]
         others = (spki[:-40] + bytes([spki[-40] ^ slot]) + spki[-39:] for slot in range(1, slots))
@@ -280,8 +281,8 @@ def changed(recipe: Recipe, path: str, value: Any) -> Recipe:
 
 
 def with_sampling(recipe: Recipe, **members: Any) -> Recipe:
-    """The recipe with other members of ``sampling`` (``importance``, ``dummies``, ``rate``), and the claim that goes
-    with them."""
+    """The recipe with other members of ``sampling`` (``importance``, ``dummies``, ``rate``), and the claim that follows
+    from them."""
     body = copy.deepcopy(recipe.body())
     del body["privacy"]
     body["sampling"].update(members)
@@ -289,8 +290,8 @@ def with_sampling(recipe: Recipe, **members: Any) -> Recipe:
 
 
 def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
-    """(rule, recipe) pairs: each recipe breaks the rule under ``kit.policy`` at NOW; some break others with it.
-    All are well formed, so that they can be signed."""
+    """(rule, recipe) pairs: each recipe breaks the rule under ``kit.policy`` at NOW; some also break others. All are
+    well formed, so that they can be signed."""
     good = kit.recipe()
     changes = [*_bad_parties(good), *_bad_questions(), *_bad_batches(), *_bad_samples(), *_bad_claims()]
     return [(rule, changed(good, path, value)) for rule, path, value in changes]

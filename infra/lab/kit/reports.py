@@ -1,7 +1,7 @@
 """Tasks with fresh keys, tokens for them, and reports that are good or bad in one chosen way.
 
-``ReportFactory`` makes every bad report that an aggregator must refuse by name. Whoever uses it needs only
-what a Client has: the task and a source of tokens.
+``ReportFactory`` makes every bad report that an aggregator must refuse by name. It needs only what a Client has: the
+task and a source of tokens.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BoundToken:
 
 
 TokenSource = Callable[[Slot], BoundToken]
-"""Gives a fresh token of a slot at each call."""
+"""Returns a fresh token of a slot at each call."""
 
 
 @lru_cache(maxsize=4)
@@ -63,12 +63,12 @@ def issuer_key(number: int = 0) -> IssuerKey:
 
 
 def no_tokens(slot: Slot) -> BoundToken:
-    """The source of a client that has to be given each token. Raises ``ValueError``."""
+    """The token source of a client that must be given each token. Raises ``ValueError``."""
     raise ValueError(f"no token of slot {slot.slot} was given")
 
 
 def token_source(key: IssuerKey, entropy: Entropy) -> TokenSource:
-    """Tokens straight from an issuer key, for any slot."""
+    """A source of tokens signed directly with an issuer key, for any slot."""
 
     def draw(slot: Slot) -> BoundToken:
         preimages = Preimages.draw(entropy)
@@ -81,14 +81,14 @@ def token_source(key: IssuerKey, entropy: Entropy) -> TokenSource:
 
 @dataclass(frozen=True)
 class TaskKit:
-    """A task and every secret of its parties, as no party ever holds them together."""
+    """A task and every secret of its parties, as no single party ever holds them."""
 
     task: Task
     key_pairs: dict[Role, hpke.KeyPair] = field(repr=False)
     verify_key_seed: bytes = field(repr=False)
     issuer_key: IssuerKey = field(repr=False)
     state_keys: dict[Role, PrivateKey] = field(default_factory=dict, repr=False)
-    """Of a pan-private task's aggregators; else none."""
+    """The state keys of a pan-private task's aggregators; otherwise empty."""
 
     @property
     def verify_key(self) -> bytes:
@@ -149,9 +149,9 @@ def make_task_kit(
 
 
 class ReportFactory:
-    """Makes reports for ``task``. Each method returns one report with a token of its own unless ``token``
-    gives one, at ``time`` (default: the first unit of the task interval). Where ``roles`` is an argument,
-    only the shares of these aggregators are bad."""
+    """Makes reports for ``task``. Each method returns one report with a token of its own unless ``token`` is given, at
+    ``time`` (default: the first unit of the task interval). Where ``roles`` is an argument, only the shares of these
+    aggregators are bad."""
 
     def __init__(self, task: Task, tokens: TokenSource, entropy: Entropy) -> None:
         self.task = task
@@ -184,7 +184,7 @@ class ReportFactory:
         )
 
     def bad_proof(self, measurement: Any, *, token: BoundToken | None = None, time: int | None = None) -> Report:
-        """A report whose measurement was changed after it was proved: the two aggregators find out together, by the
+        """A report whose measurement was changed after it was proved: only both aggregators together find out, by the
         proof."""
 
         def break_proof(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
@@ -216,7 +216,7 @@ class ReportFactory:
         token: BoundToken | None = None,
         time: int | None = None,
     ) -> Report:
-        """A report with a private extension that nobody has defined, before the token's."""
+        """A report with an undefined private extension before the token's."""
         return self._with_extensions(
             measurement, roles, lambda own: (Extension(UNKNOWN_EXTENSION_TYPE, b""), *own), token, time
         )
@@ -269,7 +269,7 @@ class ReportFactory:
         token: BoundToken | None = None,
         time: int | None = None,
     ) -> Report:
-        """A report whose sealed plaintexts go on for a byte after their end."""
+        """A report whose sealed plaintexts have one extra byte at the end."""
         metadata, public_share, shares = self._parts(measurement, token, time)
         sealed = {
             role: self._seal_bytes(role, metadata, public_share, share.encode() + (b"\x00" if role in roles else b""))

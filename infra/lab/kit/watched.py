@@ -1,4 +1,4 @@
-"""Recipes of the models of local pan-privacy as an analyst proposes them, and the cast of both models."""
+"""Recipes of the models of local pan-privacy as an analyst proposes them, and the parties of both models."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tacit.recipe.survey import Survey
 
 TWO, ONE = PanPrivate.name, PanPrivateSingle.name
 CELLS = ((TWO, "count"), (TWO, "histogram"), (ONE, "count"), (ONE, "histogram"), (ONE, "mean"))
-"""What the two models answer."""
+"""The statistics that each of the two models answers."""
 STEP_SECONDS, STEPS = 60, 10
 MOST = 4
 
 
 class WatchingKit(AnalyzerKit):
-    """All parties of recipes of both models, leader and helper with keys for the devices' state."""
+    """All parties of recipes of both models; leader and helper have keys for the devices' state."""
 
     def __init__(self, seed: bytes | int = 0) -> None:
         super().__init__(seed)
@@ -51,7 +51,8 @@ class WatchingKit(AnalyzerKit):
         return PanPrivateParties.model_validate(body)
 
     def watched_survey(self, model: str, statistic: str, **members: Any) -> Survey:
-        """A survey of 1,000 devices that were visited or not in the ten minutes before NOW; ``members`` are others."""
+        """A survey of 1,000 devices about whether they were visited in the ten minutes before NOW; ``members`` replaces
+        members."""
         start = NOW // STEP_SECONDS * STEP_SECONDS
         most = {} if statistic == "count" else {"most": MOST}
         period = {"start": start - STEPS * STEP_SECONDS, "step_seconds": STEP_SECONDS, "steps": STEPS}

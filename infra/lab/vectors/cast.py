@@ -1,4 +1,4 @@
-"""Who takes part in the test vectors: keys that everybody knows, drawn from one published seed."""
+"""The parties of the test vectors, with published keys drawn from one published seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRIME_BITS = 1024
 
 @dataclass
 class Draws:
-    """Entropy that remembers what it gave, in order."""
+    """Entropy that remembers the bytes that it returned, in order."""
 
     entropy: SeededEntropy
 
@@ -44,7 +44,7 @@ class Draws:
         return self.given[-1]
 
     def hex(self) -> list[str]:
-        """What was given since the last call."""
+        """The bytes returned since the last call, in hex."""
         given, self.given = self.given, []
         return [one.hex() for one in given]
 
@@ -99,7 +99,7 @@ class Cast:
         self.now = NOW
 
     def draws(self, label: str) -> Draws:
-        """Randomness of a part of the vectors, whatever others take."""
+        """Randomness for one part of the vectors, independent of what other parts take."""
         return Draws(self.entropy.child(label))
 
     @cached_property
@@ -121,12 +121,12 @@ class Cast:
 
     @cached_property
     def witness(self) -> SigningKey:
-        """The one witness."""
+        """The only witness."""
         return generate_signing_key(self.entropy.child("witness"))
 
     @cached_property
     def device(self) -> SoftwareDevice:
-        """The one device, and the authority that certified it."""
+        """The only device, and the authority that certified it."""
         draw = self.entropy.child("device")
         return SoftwareRoot.create(draw, self.now).issue("device-1", draw, self.now)
 
@@ -149,5 +149,5 @@ class Cast:
 
 @lru_cache(maxsize=1)
 def cast() -> Cast:
-    """The cast: finding its primes takes a second."""
+    """The parties; finding the primes takes a second."""
     return Cast()

@@ -1,6 +1,6 @@
-"""Test vectors from a recipe to a result: one document per step, each with every input and every byte that follows.
+"""Test vectors from a recipe to a result: one document per step, with every input and every byte that follows.
 
-All of it is a function of one published seed. Bytes are hex, JSON is JSON; texts are texts.
+All of it is a function of one published seed. Bytes are written as hex; JSON documents and texts as they are.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def token() -> dict[str, Any]:
 
 
 def attestation() -> dict[str, Any]:
-    """What the device of the vectors sends to the attester for that token."""
+    """The device's request to the attester for that token."""
     people = cast()
     challenge = people.draws("attestation")(32)
     request = TokenRequest.decode(bytes.fromhex(token()["token_request"]))
@@ -156,7 +156,7 @@ def attestation() -> dict[str, Any]:
 
 
 def answers() -> dict[str, Any]:
-    """From a value to what is sent: encoder, coins, randomizer, with the bytes that were drawn in their order."""
+    """From a value to what is sent: encoder, coins, randomizer, with the bytes that were drawn, in order."""
     people = cast()
     found = []
     for name, values in ANSWERS.items():
@@ -178,7 +178,7 @@ def answers() -> dict[str, Any]:
 
 
 def _thresholds(recipe: Recipe) -> dict[str, Any]:
-    """What the draws are compared with: the randomizer's, and that of a dummy's coin."""
+    """The thresholds with which draws are compared: the randomizer's, and that of a dummy's coin."""
     found = randomizer_of(recipe).thresholds()
     if recipe.sampling.dummies is not None:
         found["dummy_coin_threshold"] = f"{coin_threshold(recipe.sampling.dummy_rate):032x}"
@@ -197,11 +197,11 @@ DOCUMENTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "kept_shares.json": (kept_shares, "model pan-private: cells shared, embedded, encrypted, opened, verified"),
     "aggregate.json": (aggregate, "aggregate shares, their seals, sum and estimate"),
 }
-"""File -> what makes it, and what it holds."""
+"""File -> the function that makes it, and a description."""
 
 
 def vectors_readme() -> str:
-    """The page beside them."""
+    """The README of the vectors."""
     rows = "\n".join(f"| [{name}]({name}) | {about} |" for name, (_, about) in DOCUMENTS.items())
     return f"""# Test vectors
 

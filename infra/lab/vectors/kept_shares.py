@@ -1,4 +1,5 @@
-"""Vectors of model ``pan-private``: cells as devices keep and send them, and what leader and helper make of them."""
+"""Vectors of model ``pan-private``: cells as devices keep and send them, and what leader and helper compute from
+them."""
 
 from __future__ import annotations
 

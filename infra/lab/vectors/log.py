@@ -18,7 +18,7 @@ from tacit.tlog.merkle import leaf_hash, prove_consistency, prove_inclusion
 
 WITNESS = "witness.example/tacit"
 KNOWN = 3
-"""Entries of the tree from which consistency is proved."""
+"""Number of entries of the old tree in the consistency proof."""
 
 
 def log() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Vectors of what travels: reports, an oblivious exchange, aggregate shares."""
+"""Vectors of messages: reports, an oblivious exchange, aggregate shares."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def aggregate() -> dict[str, Any]:
 def _verified(
     task: Task, verify_key: bytes, measurement: Any, nonce: bytes, rand: bytes
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """A report's shares through both aggregators: what these send each other, and both output shares."""
+    """Verifies a report's shares with both aggregators: the messages that these exchange, and both output shares."""
     vdaf = task.vdaf
     public_share, input_shares = vdaf.shard(task.ctx, measurement, nonce, rand)
     states, sent = zip(

@@ -1,4 +1,4 @@
-"""What recipes charge to accounts, and which of them are void."""
+"""The charges of recipes to accounts, and which of them are void."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _number(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    """Make both tables; recipes that are in the log already are charged too."""
+    """Make both tables. Recipes that are already in the log are charged too."""
     charges = op.create_table(
         "charges",
         sa.Column("recipe_hash", sa.LargeBinary(32), nullable=False),

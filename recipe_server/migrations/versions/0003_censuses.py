@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """No recipe of an earlier version is a census."""
+    """Make both tables, empty: no recipe of an earlier version is a census."""
     op.create_table(
         "censuses",
         sa.Column("recipe_hash", sa.LargeBinary(32), nullable=False),

@@ -1,4 +1,4 @@
-"""Series, their rounds, and what they charge."""
+"""Series, their rounds, and their charges."""
 
 from __future__ import annotations
 

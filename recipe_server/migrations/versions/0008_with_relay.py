@@ -1,4 +1,4 @@
-"""What recipes and series cost against an aggregator with the relay."""
+"""The cost of recipes and series against an aggregator together with the relay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column to both tables; what is in the log already is counted too."""
+    """Add the column to both tables, and fill it for what is already in the log."""
     for table in ("charges", "series"):
         column = sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'"))
         op.add_column(table, column)

@@ -1,4 +1,4 @@
-"""Which model a recipe has: its model says whose opt-ins and void leaves count."""
+"""The model of each recipe, which says whose opt-ins and void leaves count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; every recipe that was admitted before is of the one model that there was."""
+    """Add the column. Every recipe that was admitted before has the one model that existed then."""
     op.add_column("recipes", sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"))
 
 

@@ -17,7 +17,7 @@ class OpenIdBody(Document):
 
 
 class AuthorizationDocument(Document):
-    """Where a browser goes to sign in, within ten minutes."""
+    """The URL at which a browser signs in, within ten minutes."""
 
     url: str
 
@@ -69,13 +69,13 @@ class PasskeyDocument(Document):
 
 
 class PasskeyList(Document):
-    """The oldest first."""
+    """Passkeys, the oldest first."""
 
     passkeys: list[PasskeyDocument]
 
 
 class AssertionBody(Document):
-    """What a passkey shall be shown for."""
+    """The act for which a passkey is used."""
 
     act: Literal["approve", "publish"]
 

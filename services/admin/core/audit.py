@@ -15,12 +15,12 @@ PAGE = 500
 
 
 def chained(number: int, previous: bytes, act: Act) -> AuditRow:
-    """The row of ``act``."""
+    """Make the row of the audit log for ``act``."""
     return AuditRow(number, previous, act, row_hash(number, previous, asdict(act)))
 
 
 async def record(tx: AuditTx, act: Act) -> AuditRow:
-    """Append ``act``, in the transaction of what it tells of; one writer at a time."""
+    """Append ``act`` in the same transaction as what was done; one writer at a time."""
     last = await tx.last_act()
     row = chained(1, FIRST, act) if last is None else chained(last.number + 1, last.hash, act)
     await tx.add_act(row)
@@ -28,7 +28,7 @@ async def record(tx: AuditTx, act: Act) -> AuditRow:
 
 
 def follows(chain: Chain, rows: Sequence[AuditRow]) -> Chain:
-    """``chain`` with the next ``rows``."""
+    """The state of ``chain`` after the next ``rows``."""
     count, newest = chain.rows, chain.newest
     for row in rows:
         if row != chained(count + 1, newest, row.act):
@@ -38,7 +38,7 @@ def follows(chain: Chain, rows: Sequence[AuditRow]) -> Chain:
 
 
 async def verify(store: Transactions[AuditTx]) -> Chain:
-    """Read every row, in pages, and recompute it."""
+    """Read every row, in pages, and recompute the chain."""
     chain = Chain()
     while chain.broken is None:
         async with store.read() as tx:

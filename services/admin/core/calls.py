@@ -1,4 +1,4 @@
-"""What a route of the admin API is, as data, and what its handler is given and gives."""
+"""A route of the admin API as data, and the input and output of its handler."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from services.admin.core.config import AdminConfig
+from services.admin.core.consent import Consent
+from services.admin.core.empowering import Empowering
 from services.admin.core.events import Event, Events
 from services.admin.core.log import Log
 from services.admin.core.openid import OpenIdClient
@@ -37,17 +39,17 @@ UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Storing(Enum):
-    """What a handler gets of the store."""
+    """The access to the store that a handler gets."""
 
     NOTHING = "nothing"
-    """It opens transactions itself, for it waits for others in between."""
+    """The handler opens transactions itself, because it waits for other services in between."""
     READ = "read"
     WRITE = "write"
 
 
 @dataclass(frozen=True)
 class Admin:
-    """Everything that handlers use."""
+    """Everything that the handlers use."""
 
     config: AdminConfig
     deps: Deps
@@ -57,37 +59,39 @@ class Admin:
     passkeys: Passkeys
     passwords: Passwords
     computing: Turns
-    """Of what takes long to compute."""
+    """The turns for long computations."""
     people: People
+    consent: Consent
+    empowering: Empowering
     questions: Questions
     publishing: Publishing
     log: Log
     whole: Whole
     shared: Shared
-    """What the recipe server said while the log is slow."""
+    """Answers of the recipe server, used while the log is slow."""
     collector: CollectorAccess | None
     releases: Releases | None
-    """Of the collector, where there is one."""
+    """The releases of the collector, if there is one."""
     events: Events
     planner: Planner
 
     @property
     def own_collector(self) -> CollectorAccess:
-        """Raises ``Abort`` (404) where the organisation has none."""
+        """The collector's access. Raises ``Abort`` (404) if the organisation has no collector."""
         if self.collector is None:
             raise refuse(Problem.NOT_FOUND, "this service is configured without a collector")
         return self.collector
 
     @property
     def own_releases(self) -> Releases:
-        """Raises ``Abort`` (404) where the organisation has no collector."""
+        """The releases of the collector. Raises ``Abort`` (404) if the organisation has no collector."""
         if self.releases is None:
             raise refuse(Problem.NOT_FOUND, "this service is configured without a collector")
         return self.releases
 
     @property
     def now(self) -> int:
-        """POSIX seconds."""
+        """The current time in POSIX seconds."""
         return int(self.deps.clock.now())
 
 
@@ -96,7 +100,7 @@ ADMIN = web.AppKey("admin", Admin)
 
 @dataclass(frozen=True)
 class Call:
-    """One request at its handler."""
+    """One request, as its handler sees it."""
 
     admin: Admin
     request: web.Request
@@ -108,14 +112,14 @@ class Call:
 
     @property
     def who(self) -> Principal:
-        """Whoever sent it, on a route that is not for everybody."""
+        """The person who sent the request, on a route that needs one."""
         if self.principal is None:
             raise RuntimeError("this route is for everybody")
         return self.principal
 
     @property
     def stored(self) -> AdminTx:
-        """The transaction, on a route that has one."""
+        """The transaction of the request, on a route that has one."""
         if self.tx is None:
             raise RuntimeError("this route has no transaction")
         return self.tx
@@ -126,7 +130,7 @@ class Call:
 
     @property
     def tag(self) -> str | None:
-        """``If-Match``, where it was sent."""
+        """The entity tag in ``If-Match``, if it was sent."""
         return self.request.headers.get("If-Match")
 
     def page(self) -> tuple[int, int]:
@@ -146,14 +150,14 @@ class Reply:
     detail: str = ""
     secret: bool = field(default=False, repr=False)
     who: str = ""
-    """Who acted, where that is not known before the handler says so."""
+    """The person who acted, if only the handler knows who it is."""
     cookie: Callable[[web.Response], None] | None = field(default=None, repr=False)
     event: Event | None = None
-    """What whoever listens is told of it, once it is stored."""
+    """The events that listeners get once the act is stored."""
     content: bytes | None = field(default=None, repr=False)
-    """The body, where it is no document; its type stands in ``headers``."""
+    """The body, if it is not a document; its type is in ``headers``."""
     stream: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = field(default=None, repr=False)
-    """An answer that goes on."""
+    """An answer that is a stream."""
 
 
 Handler = Callable[[Call], Awaitable[Reply]]
@@ -177,28 +181,28 @@ class Route:
     storing: Storing = Storing.READ
     paged: bool = False
     tagged: bool = False
-    """Whether ``If-Match`` is heeded."""
+    """Whether the route uses ``If-Match``."""
     query: tuple[str, ...] = ()
     media: str = media_types.JSON
-    """The type of what it answers."""
+    """The media type of its answers."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """Further types of what it answers, by the word that asks for one in the query's ``format``."""
+    """Further media types of its answers, by their names in the query's ``format``."""
 
     prepare: Callable[[Admin, Any], Awaitable[Any]] | None = None
     """Work on the body that takes a while, done before the handler's transaction begins."""
     seen: bool = True
-    """Whether a request of it shows that a person is there, whose session is in use."""
+    """Whether a request to it shows that the person is present, so that the session counts as in use."""
     computes: bool = False
-    """Whether it only computes, although it is a POST: then it is no act, and done again where it is asked again."""
+    """Whether it only computes although it is a POST: then it is no act, and a repeated request computes again."""
 
     @property
     def takes(self) -> bool:
-        """Whether requests of it may have a body."""
+        """Whether its requests may have a body."""
         return self.method in UNSAFE
 
     @property
     def acts(self) -> bool:
-        """Whether requests of it are acts."""
+        """Whether its requests are acts."""
         return self.takes and not self.computes
 
     @property
@@ -209,7 +213,7 @@ class Route:
 
     @property
     def once(self) -> bool:
-        """Whether an ``Idempotency-Key`` is heeded."""
+        """Whether the route uses an ``Idempotency-Key``."""
         return self.method == "POST" and self.acts and self.permission is not None
 
     @property

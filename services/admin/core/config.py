@@ -85,6 +85,8 @@ class AdminConfig(ServiceConfig):
     --parties`` takes them); an approval holds for them."""
     epoch_seconds: Annotated[int, Field(ge=5, le=366 * 86400)] = 86400
     """Length of the issuer's token epochs in seconds."""
+    check_in_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] = 60.0
+    """How often devices look at the log, in seconds: what has no start of its own is published early enough for all."""
     analyst_key: ConfigPath | None = None
     """File (0600) with the key that signs recipes; without it, and without ``analyst_token``, signatures come from
     elsewhere, over the recipe that waits for one."""
@@ -96,6 +98,13 @@ class AdminConfig(ServiceConfig):
     people: ConfigPath | None = None
     """File (0600) with the first people, each with name, role and the SHA-256 of the key (``key_sha256``, as
     ``tacit keys show`` prints it); it is read into an empty store, once."""
+    persons: Annotated[int, Field(ge=1, le=2)] = 2
+    """How many administrators a change needs that makes or changes an approver or an administrator. With 1, one
+    administrator can be every person here; the overview then says so. A smaller number holds only once the delay that
+    held before has passed."""
+    approver_delay_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = 86400
+    """With two persons: seconds from a second administrator's consent until the changed person's approvals and consents
+    count. All see the change on the overview meanwhile. A shorter delay holds only once the one before has passed."""
     public_url: str | None = None
     """Where browsers reach the service, if not at its own address: behind a proxy that ends TLS, its https URL, so that
     cookies are marked Secure."""

@@ -13,7 +13,7 @@ PosixSeconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="POSIX secon
 
 
 class Document(BaseModel):
-    """Immutable; members that it does not know are refused."""
+    """An immutable document; unknown members are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,6 +97,9 @@ class PersonDocument(Document):
     has_password: bool
     has_identity: bool
     created: PosixSeconds
+    counts_from: PosixSeconds | None = Field(
+        default=None, description="From when approvals and consents count; null: from the beginning."
+    )
 
 
 class PersonPage(Document):
@@ -111,16 +114,23 @@ Password = Annotated[
 ]
 
 
+KeyDigest = Annotated[
+    str | None,
+    Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of a key in hexadecimal, as `tacit keys show` prints it."),
+]
+
+
 class PersonBody(Document):
-    """A new person."""
+    """A new person. ``key_sha256``: of a first key that the person made."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, json_schema_extra={"pattern": f"^{NAME.pattern}$"})]
     role: Role
     password: Password = None
+    key_sha256: KeyDigest = None
 
 
 class PersonChange(Document):
-    """What of a person becomes different; what is left out stays."""
+    """The changes to a person; members that are left out stay as they are."""
 
     role: Role | None = None
     disabled: bool | None = None
@@ -144,15 +154,17 @@ class KeyList(Document):
 
 
 class NewKey(KeyDocument):
-    """A new key with its text, which is shown this once."""
+    """A new key with its text, which is shown this once; null where the person made it."""
 
-    key: str
+    key: str | None
 
 
 class KeyBody(Document):
-    """A new key. Without ``expires`` it opens until it is taken."""
+    """A new key. Without ``expires`` it opens until it is taken. ``sha256``: of one that the person made, so that
+    nobody else sees its text."""
 
     label: Label = ""
+    sha256: KeyDigest = None
     expires: PosixSeconds | None = None
 
 
@@ -245,7 +257,7 @@ class ResultList(Document):
 
 
 class CollectionBody(Document):
-    """Which recipe's batch is asked for."""
+    """The recipe whose batch is asked for."""
 
     recipe: Annotated[str, Field(min_length=43, max_length=43, description="The recipe's hash.")]
 
@@ -260,7 +272,7 @@ class CollectionDocument(Told):
 
 
 class CollectionList(Document):
-    """Every collection."""
+    """All collections."""
 
     collections: list[CollectionDocument]
 

@@ -1,4 +1,4 @@
-"""What changed, told to whoever listens (server-sent events): states of questions, yields as coarse as they are told.
+"""What changed, sent to listeners (server-sent events): states of questions, and yields as coarsely as they are known.
 
 Nothing is kept: a listener that was away reads the resources again. One that does not keep up is cut off.
 """
@@ -22,12 +22,12 @@ from tacit.ports import Clock
 from tacit.service.store import Transactions
 
 MOST_WAITING: Final = 64
-"""Events that a listener may be behind."""
+"""The most events that may wait for one listener."""
 MOST_STREAMS: Final = 8
 MOST_LISTENING: Final = 64
 """Streams of one person, and of all: each is a request that is being answered, of which a service has only so many."""
 WATCHED: Final = 50
-"""Published questions, the newest, whose yields are looked at."""
+"""How many of the newest published questions are watched for their yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,19 @@ class Event:
     document: dict[str, Any]
 
     def encode(self) -> bytes:
-        """As a block of ``text/event-stream``."""
+        """The event as a block of ``text/event-stream``."""
         return f"event: {self.kind}\ndata: {json.dumps(self.document, separators=(',', ':'))}\n\n".encode()
 
 
 @dataclass
 class Events:
-    """Everybody who listens."""
+    """All listeners."""
 
     _queues: dict[asyncio.Queue[Event | None], str] = field(default_factory=dict)
 
     @property
     def heard(self) -> bool:
-        """Whether anybody does."""
+        """Whether there is any listener."""
         return bool(self._queues)
 
     @contextmanager
@@ -71,7 +71,7 @@ class Events:
             self._queues.pop(queue, None)
 
     def tell(self, event: Event) -> None:
-        """Everybody gets it, but for who is too far behind: for them it is over."""
+        """Send an event to all listeners. The stream of a listener that is too far behind ends."""
         for queue in list(self._queues):
             if queue.qsize() >= MOST_WAITING:
                 self._end(queue)
@@ -79,7 +79,7 @@ class Events:
                 queue.put_nowait(event)
 
     def end(self) -> None:
-        """It is over for everybody."""
+        """End all streams."""
         for queue in list(self._queues):
             self._end(queue)
 
@@ -107,7 +107,7 @@ class YieldWatch:
         self._known: dict[str, dict[str, Any]] = {}
 
     async def step(self) -> int:
-        """How many were told. A collector that is away is asked again."""
+        """Returns how many events were sent. A collector that cannot be reached is asked again."""
         if not self._events.heard or self._collector is None:
             self._known.clear()
             return 0

@@ -1,4 +1,4 @@
-"""How it goes with the devices of a staging deployment, in counts: two small files that ``tacit staging`` writes.
+"""The devices of a staging deployment, in counts: two small files that ``tacit staging`` writes.
 
 Nobody can know this of a real deployment: there no organisation sees a device, and none counts them. So nothing but a
 folder on the same machine tells it, no other service is asked, and without that folder there is nothing to show.
@@ -22,9 +22,9 @@ DEVICES_FILE: Final = "devices.json"
 REPORT_FILE: Final = "report.json"
 MOST_BYTES: Final = 1 << 17
 MOST_RECIPES: Final = 200
-"""Recipes of a report, the newest."""
+"""How many of the newest recipes of a report are kept."""
 QUIET_SECONDS: Final = 60.0
-"""Silence after which nothing seems to run any more."""
+"""Seconds without news after which the deployment seems to have ended."""
 
 Count = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 Word = Annotated[str, Field(pattern=r"^[a-z_-]{1,32}$")]
@@ -109,12 +109,12 @@ def _part(path: Path, model: type[Told], troubles: list[str]) -> Told | None:
     except UsageError as error:
         troubles.append(str(error).replace(f"{path.parent}/", ""))
     except DecodeError:
-        troubles.append(f"{path.name}: not what tacit staging writes")
+        troubles.append(f"{path.name}: not a file that tacit staging writes")
     return None
 
 
 class FleetWatch:
-    """Tells, while anybody listens, that the deployment has told something new."""
+    """Sends an event, while anybody listens, when the deployment has written new counts."""
 
     def __init__(self, folder: Path, events: Events) -> None:
         self._places = [folder / name for name in (DEVICES_FILE, REPORT_FILE)]
@@ -122,7 +122,7 @@ class FleetWatch:
         self._known: list[int] = []
 
     async def step(self) -> int:
-        """How many were told."""
+        """Returns how many events were sent."""
         found = await asyncio.to_thread(lambda: [_stamp(path) for path in self._places])
         fresh, self._known = found != self._known, found
         if not fresh or not self._events.heard:

@@ -1,4 +1,4 @@
-"""One sign-in by OpenID Connect, from the browser that begins it to the person who it turns out to be.
+"""One sign-in by OpenID Connect, from the browser that begins it to the person who signed in.
 
 What a sign-in is bound to is drawn when it begins and lies with the browser alone, in a cookie that scripts cannot
 read: state, nonce and PKCE verifier follow from it. So nobody fills a table from outside, and an answer of the provider
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from services.admin.core import audit
+from services.admin.core.consent import Consent, Kind
 from services.admin.core.openid import Proof
 from services.admin.core.people import existing
 from services.admin.core.ports import AdminTx, PeopleTx
@@ -27,7 +28,7 @@ from tacit.service.auth import token_digest
 
 FLOW_COOKIE: Final = "tacit_openid"
 FLOW_SECONDS: Final = 600
-"""How long somebody may take to sign in at the provider."""
+"""How many seconds a person may take to sign in at the provider."""
 INVITATION_SECONDS: Final = 7 * 86400
 INVITATION_PREFIX: Final = "invite-"
 MOST_TARGET: Final = 1024
@@ -44,7 +45,7 @@ class Flow:
 
     @property
     def proof(self) -> Proof:
-        """What it is bound to."""
+        """The values that this sign-in is bound to."""
         verifier = self._derived("verifier")
         challenge = b64url(hashlib.sha256(verifier.encode()).digest())
         return Proof(self._derived("state"), self._derived("nonce"), verifier, challenge)
@@ -53,7 +54,7 @@ class Flow:
         return b64url(hashlib.sha256(f"tacit openid {purpose} v1\0".encode() + self.secret).digest())
 
     def cookie(self) -> str:
-        """As the browser keeps it."""
+        """The sign-in as the text of the browser's cookie."""
         return b64url(json.dumps([b64url(self.secret), self.at, self.invitation, self.target]).encode())
 
 
@@ -63,7 +64,7 @@ def begun(entropy: Entropy, now: int, invitation: str, target: str) -> Flow:
 
 
 def target_of(cookie: str) -> str:
-    """Where a browser with this cookie wanted to go; nothing is proven of it."""
+    """The page that a browser with this cookie wanted to reach; unverified."""
     try:
         return str(json.loads(unb64url(cookie))[3])
     except (DecodeError, ValueError, TypeError, LookupError, RecursionError):
@@ -85,12 +86,14 @@ def flow_of(cookie: str, state: str, now: int) -> Flow:
 
 
 def stray() -> Abort:
-    """The answer to an answer of the provider that this browser does not wait for."""
-    return refuse(Problem.STRAY, "it was not begun in this browser, took too long, or was answered before; begin again")
+    """The refusal of an answer of the provider that this browser does not wait for."""
+    return refuse(
+        Problem.STRAY, "it was not begun in this browser, took too long, or was already completed; begin again"
+    )
 
 
 def identity_of(issuer: str, subject: str) -> str:
-    """What is kept of an account."""
+    """The digest that is kept of an account."""
     return hashlib.sha256(f"tacit identity v1\0{issuer}\0{subject}".encode()).hexdigest()
 
 
@@ -98,11 +101,22 @@ async def invite(tx: PeopleTx, entropy: Entropy, person_id: str, now: int) -> tu
     """A fresh invitation of a person, in the place of an earlier one, and its text, which nobody can read again.
     Raises ``Abort`` (404)."""
     await existing(tx, person_id)
+    text, digest = new_invitation(entropy)
+    return await put_invitation(tx, person_id, digest, now), text
+
+
+def new_invitation(entropy: Entropy) -> tuple[str, bytes]:
+    """The text of a fresh invitation, and its digest."""
     text = INVITATION_PREFIX + b64url(entropy(32))
-    invitation = Invitation(person_id, now + INVITATION_SECONDS, token_digest(text))
+    return text, token_digest(text)
+
+
+async def put_invitation(tx: PeopleTx, person_id: str, digest: bytes, now: int) -> Invitation:
+    """Make the invitation with this digest the only valid one of the person."""
+    invitation = Invitation(person_id, now + INVITATION_SECONDS, digest)
     await tx.drop_invitations(person_id=person_id, expired_at=now)
     await tx.add_invitation(invitation)
-    return invitation, text
+    return invitation
 
 
 async def take_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
@@ -112,10 +126,10 @@ async def take_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> 
 
 
 async def require_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
-    """Raises ``Abort`` (403) unless it is one of ``person`` that holds."""
+    """Check that it is a valid invitation of ``person``. Raises ``Abort`` (403) if not."""
     found = await tx.invitation(token_digest(text.encode("utf-8", "surrogateescape")))
     if found is None or found.person != person.id or now >= found.expires:
-        raise refuse(Problem.INVITATION, "it was used, is over, or was taken back; ask for another one")
+        raise refuse(Problem.INVITATION, "it was used, has expired, or was revoked; ask for another one")
 
 
 async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
@@ -128,7 +142,7 @@ async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
     return person
 
 
-async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: str) -> Person:
+async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: str, consent: Consent) -> Person:
     """Who signed in, bound to the account first where an invitation says so; the flow counts no more. Raises
     ``Abort``: 403 where nobody here has the account or the invitation does not hold, 409 for another's account."""
     if not await tx.use_flow(token_digest(flow.proof.state), now, now - FLOW_SECONDS):
@@ -137,13 +151,15 @@ async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: st
     if flow.invitation:
         invitation = await tx.invitation(token_digest(flow.invitation))
         if invitation is None or now >= invitation.expires:
-            raise refuse(Problem.INVITATION, "it was used, is over, or was taken back; ask for another one")
+            raise refuse(Problem.INVITATION, "it was used, has expired, or was revoked; ask for another one")
         if person is not None and person.id != invitation.person:
             raise refuse(Problem.IDENTITY_TAKEN, "sign out at the provider, and sign in there as yourself")
         invited = await existing(tx, invitation.person)
         if invited.identity is not None and invited.identity != identity:
             await tx.drop_sessions(person_id=invited.id)  # the account of before opens nothing any more
-        person = replace(invited, identity=identity)
+        person = await consent.note(
+            tx, replace(invited, identity=identity), Kind.ACCOUNT, f"bound the account {identity[:16]}"
+        )
         await tx.put_person(person)
         await tx.drop_invitations(person_id=person.id, expired_at=now)
         await audit.record(

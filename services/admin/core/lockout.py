@@ -20,7 +20,7 @@ from tacit.service.store import Transactions
 
 PLACES: Final = 1 << 16
 OF_NAMES: Final = "sign-in names"
-"""What the secret is called."""
+"""The name of the secret."""
 
 
 class Lockout:
@@ -34,7 +34,7 @@ class Lockout:
         self._secret = b""
 
     async def open(self) -> None:
-        """Read the secret, or make it."""
+        """Read the secret from the store, or make it."""
         async with self._store.transaction() as tx:
             kept = await tx.secret(OF_NAMES)
             if kept is None:

@@ -1,8 +1,9 @@
-"""What the admin API is called, and by what it opens: ``tacit.service.openapi`` makes its document of that and of
-the table of routes."""
+"""The title of the admin API and its means of authentication. ``tacit.service.openapi`` makes its document from these
+and from the table of routes."""
 
 from __future__ import annotations
 
+from services.admin.core.api_examples import EXAMPLES
 from services.admin.core.people import PERMISSIONS, Permission
 from services.admin.core.records import QuestionState
 from services.admin.core.sign_in import CSRF_HEADER
@@ -10,7 +11,7 @@ from tacit.service.openapi import About
 
 
 def about(cookie: str) -> About:
-    """``cookie``: the name of sessions'."""
+    """``cookie``: the name of the session cookie."""
     return About(
         title="Tacit admin API",
         description="The analyst's organisation: its questions, who approves them, and what came of them.",
@@ -28,4 +29,5 @@ def about(cookie: str) -> About:
             role.value: ", ".join(one.value for one in Permission if one in granted)
             for role, granted in PERMISSIONS.items()
         },
+        examples=EXAMPLES,
     )

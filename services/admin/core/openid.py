@@ -112,7 +112,7 @@ class OpenIdClient:
 
     @property
     def issuer(self) -> str:
-        """As configured."""
+        """The URL of the provider, as configured."""
         return self._config.issuer
 
     async def close(self) -> None:
@@ -158,7 +158,7 @@ class OpenIdClient:
                 fields["client_secret"] = self._secret
         status, document = await self._asked("POST", provider.token, headers, urlencode(fields).encode())
         if 400 <= status < 500:
-            raise refuse(Problem.PROVIDER_REFUSED, f"it does not take the code{_word(document)}; sign in again")
+            raise refuse(Problem.PROVIDER_REFUSED, f"it does not accept the code{_word(document)}; sign in again")
         token = document.get("id_token") if status == 200 else None
         if not isinstance(token, str) or not 0 < len(token) <= MOST_TOKEN:
             raise odd("it gives no ID token")
@@ -252,7 +252,7 @@ class OpenIdClient:
         before = self._failed
         async with self._reading:
             if self._failed != before:
-                raise away(PROVIDER, "it did not answer others who asked at the same time")
+                raise away(PROVIDER, "it did not answer other requests at the same time")
             try:
                 yield
             except Abort:
@@ -290,7 +290,7 @@ class OpenIdClient:
         if answer.status >= 500:
             raise away(PROVIDER, "it answers with an error of its own")
         if answer.status >= 300 and answer.status < 400:
-            raise odd("it sends elsewhere, which is not followed")
+            raise odd("it answers with a redirect, which is not followed")
         try:
             document = json.loads(answer.body)
         except (ValueError, RecursionError):
@@ -299,7 +299,7 @@ class OpenIdClient:
 
 
 def odd(why: str) -> Abort:
-    """The answer to somebody whose provider cannot be understood."""
+    """The refusal for an answer of the provider that cannot be used."""
     return refuse(Problem.PEER_ANSWER, f"the {PROVIDER}: {why}", peer=PROVIDER)
 
 

@@ -42,7 +42,7 @@ from tacit.tlog.canonical import canonical_bytes
 LABEL: Final = b"tacit passkey challenge v1\0"
 CHALLENGE_SECONDS: Final = 120
 MOST_OF_ONE: Final = 16
-"""Passkeys of a person."""
+"""The most passkeys that a person may have."""
 MOST_ID: Final = 512
 """Bytes of a credential's id that are taken."""
 ALGORITHMS: Final = (-8, -7, -257)
@@ -110,7 +110,7 @@ class Passkeys:
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError, NotImplementedError) as error:
             raise unusable() from error
         if await tx.passkey(own.credential_id) is not None:
-            raise refuse(Problem.PASSKEY, "it is registered already")
+            raise refuse(Problem.PASSKEY, "it is already registered")
         now = int(self._clock.now())
         made = Passkey(own.credential_id, person.id, label, now, data.counter, bytes(own))
         await tx.add_passkey(made)
@@ -121,7 +121,7 @@ class Passkeys:
         self._require_session(who)
         known = [AttestedCredentialData(one.credential) for one in await tx.passkeys(who.person.id)]
         if not known:
-            raise refuse(Problem.PASSKEY, "you have none; register one by an administrator's invitation")
+            raise refuse(Problem.PASSKEY, "you have no passkey; register one with an invitation from an administrator")
         challenge = await self._challenge(tx, who.person, purpose)
         options, _ = self._server.authenticate_begin(known, _VERIFIED, challenge)
         return dict(dict(options)["publicKey"])
@@ -134,7 +134,7 @@ class Passkeys:
         if not self.on or (answer is None and not await self.needed(tx, who.person)):
             return ""
         if answer is None:
-            raise refuse(Problem.PASSKEY_NEEDED, "sign in with a browser, and do it there with your passkey")
+            raise refuse(Problem.PASSKEY_NEEDED, "sign in with a browser, and use your passkey there")
         self._require_session(who)
         known = {one.id: one for one in await tx.passkeys(who.person.id)}
         try:
@@ -148,7 +148,10 @@ class Passkeys:
             raise unusable() from error
         counter = _counter(response.response.authenticator_data)
         if (counter or used.counter) and counter <= used.counter:
-            raise refuse(Problem.PASSKEY_COUNTER, "its counter went back, so that there may be a copy; take it away")
+            raise refuse(
+                Problem.PASSKEY_COUNTER,
+                "its counter went back, so there may be a copy of it; have an administrator revoke it",
+            )
         await tx.put_passkey(replace(used, counter=counter))
         return b64url(used.id[:6])
 
@@ -165,21 +168,23 @@ class Passkeys:
         """What ``fido2`` compares an answer with; the challenge counts no more. Raises ``Abort`` (403)."""
         found = await tx.challenge(challenge)
         if found is None or found.person != person.id or self._clock.now() >= found.expires:
-            raise refuse(Problem.PASSKEY, "it took too long, was shown before, or is for something else; do it again")
+            raise refuse(Problem.PASSKEY, "it took too long, was used before, or is for something else; try again")
         if bound(found.nonce, purpose) != challenge:
-            raise refuse(Problem.PASSKEY, "it was shown for another text, state or act; read it again")
+            raise refuse(Problem.PASSKEY, "it was used for another text, state or act; read the question again")
         if not await tx.drop_challenges(person_id=person.id, expired_at=0):
-            raise refuse(Problem.PASSKEY, "it was shown at the same moment by another request; look at what came of it")
+            raise refuse(Problem.PASSKEY, "another request used it at the same moment; check what that request did")
         return {"challenge": b64url(challenge), "user_verification": _VERIFIED}
 
     def _require_session(self, who: Principal) -> None:
         self.require_on()
         if who.by != BY_SESSION:
-            raise refuse(Problem.PASSKEY_NEEDED, "passkeys are shown in a browser that is signed in, not with a key")
+            raise refuse(
+                Problem.PASSKEY_NEEDED, "a passkey is used in a browser that is signed in, not with an API key"
+            )
 
 
 def bound(nonce: bytes, purpose: Mapping[str, Any]) -> bytes:
-    """The challenge of ``purpose``."""
+    """The challenge that an authenticator signs for ``purpose``."""
     return hashlib.sha256(LABEL + nonce + canonical_bytes(dict(purpose))).digest()
 
 
@@ -192,8 +197,8 @@ def purpose_of(act: str, person: Person, question_id: str, state: str, revision:
 
 
 def unusable() -> Abort:
-    """The answer to a message of an authenticator that does not count; it does not say why."""
-    return refuse(Problem.PASSKEY, "the passkey's answer does not count here")
+    """The refusal of an authenticator's message that is not valid; it does not say why."""
+    return refuse(Problem.PASSKEY, "the passkey's answer is not valid here")
 
 
 def _registering(person: Person) -> dict[str, Any]:

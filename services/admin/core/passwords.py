@@ -19,7 +19,7 @@ HASHER = PasswordHasher()
 
 
 class Passwords:
-    """Hashes and comparisons. ``entropy``: of salts."""
+    """Hashes and compares passwords. ``entropy``: the source of salts."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -34,7 +34,7 @@ class Passwords:
         self._nobody = await self._hash("", b64url(self._entropy(32)))
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """End the threads."""
         self._turns.close()
 
     async def hashed(self, password: str) -> str:

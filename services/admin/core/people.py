@@ -23,14 +23,16 @@ from tacit.service.auth import token_digest
 from tacit.service.config import read_secret
 
 LEAST_PASSWORD, MOST_PASSWORD = 12, 256
+MOST_NAME: Final = 64
 KEY_PREFIX: Final = "tacit-"
 """Of every key, so that a person or a scanner can tell one from other text."""
 HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9](?: ?[A-Za-z0-9._@+-]){0,63}")
+"""No two spaces, and none at the end: they would make two names that look the same."""
 
 
 class Permission(enum.StrEnum):
-    """What a route asks of whoever calls it."""
+    """The permission that a route asks of its caller."""
 
     READ = "read"
     """See questions, recipes, results, accounts and the log."""
@@ -43,11 +45,11 @@ class Permission(enum.StrEnum):
     AUDIT = "audit"
     """Read the audit log."""
     PEOPLE = "people"
-    """Add people, change them, and give and take keys."""
+    """Add people, change them, and give and revoke keys."""
 
 
 class Role(enum.StrEnum):
-    """What a person is."""
+    """The role of a person."""
 
     VIEWER = "viewer"
     ANALYST = "analyst"
@@ -63,7 +65,11 @@ PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
     ),
     Role.ADMINISTRATOR: frozenset({Permission.READ, Permission.OPERATE, Permission.AUDIT, Permission.PEOPLE}),
 }
-"""The one table of who may do what. Whoever gives keys writes and approves nothing."""
+"""The one table of who may do what. A person who may give keys can neither write nor approve."""
+POWERFUL: Final = frozenset(
+    role.value for role, granted in PERMISSIONS.items() if granted & {Permission.APPROVE, Permission.PEOPLE}
+)
+"""Roles by which somebody approves, or makes others approvers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,11 @@ WORDS: Final = {
     Permission.AUDIT: "read the audit log",
     Permission.PEOPLE: "add and change people",
 }
-"""What whoever has a permission may do."""
+"""What each permission allows, in words."""
 
 
 def forbidden(permission: Permission) -> Abort:
-    """The answer to somebody who is known and may not."""
+    """The refusal for a person whose role does not have the permission."""
     return refuse(Problem.FORBIDDEN, f"this needs a role that may {WORDS[permission]}")
 
 
@@ -106,7 +112,7 @@ def new_key(entropy: Entropy) -> str:
 
 
 class People:
-    """People and their keys. ``entropy``: of ids and keys."""
+    """People and their keys. ``entropy``: the source of ids and keys."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -114,13 +120,20 @@ class People:
     async def add(self, tx: PeopleTx, name: str, role: Role, password: str, now: int) -> Person:
         """A new person; ``password``: a hash of ``Passwords.hashed``, or empty. Raises ``Abort`` (409) where the name
         is taken, and ``FieldError`` for one that cannot be one."""
-        if not NAME.fullmatch(name):
-            raise FieldError("name", "takes 1 to 64 of letters, digits, space and ._@+-, a letter or digit first")
-        if await tx.person_named(name) is not None:
-            raise refuse(Problem.NAME_TAKEN, "another person has this name")
+        await self.require_free(tx, name)
         person = Person(new_id(self._entropy), name, role.value, now, password)
         await tx.add_person(person)
         return person
+
+    async def require_free(self, tx: PeopleTx, name: str) -> None:
+        """Raises ``Abort`` (409) where the name is taken, and ``FieldError`` for one that cannot be one."""
+        if len(name) > MOST_NAME or not NAME.fullmatch(name):
+            raise FieldError(
+                "name",
+                "must be 1 to 64 characters: letters, digits, single spaces and ._@+-, with a letter or digit first",
+            )
+        if await tx.person_named(name) is not None:
+            raise refuse(Problem.NAME_TAKEN, "another person has this name")
 
     async def change(
         self, tx: PeopleTx, person_id: str, role: Role | None, disabled: bool | None, password: str | None

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 from services.admin.core.questions import text_of
 from services.admin.core.turns import Turns
-from tacit.accounting.planner import alternatives, proposal
-from tacit.errors import Refusal
-from tacit.operations.design import alternative_document, requirements_of
+from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.drafting import refusals_document
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
@@ -19,7 +17,7 @@ KEPT: Final = 256
 
 
 class Planner:
-    """Compares under a policy, in ``turns``."""
+    """Compares ways to ask under a policy, in ``turns``."""
 
     def __init__(self, policy: Policy, turns: Turns) -> None:
         self._policy = policy
@@ -27,8 +25,9 @@ class Planner:
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def compared(self, who: str, survey: Survey) -> dict[str, Any]:
-        """``{proposal, refusals, alternatives}``, for the person ``who``: the proposal is None where none is allowed,
-        and the refusals say why. Raises ``FieldError``, ``UsageError``, and ``Abort`` (503) where too many wait."""
+        """``{proposal, refusals, alternatives}``, for the person ``who``: the proposal is what the survey's recipe will
+        have, None where none is allowed; the refusals say why, or why the wanted error is not kept. Raises
+        ``FieldError``, ``UsageError``, and ``Abort`` (503) where too many wait."""
         asked = text_of(survey)
         known = self._known.pop(asked, None)
         found = known if known is not None else await self._turns.do(who, lambda: self._compare(survey))
@@ -38,15 +37,9 @@ class Planner:
         return found
 
     def _compare(self, survey: Survey) -> dict[str, Any]:
-        needs = requirements_of(survey, self._policy)
-        wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
-        found = alternatives(needs, wanted)
-        try:
-            chosen, refusals = alternative_document(needs, proposal(found, wanted)), list[dict[str, Any]]()
-        except Refusal as refusal:
-            chosen, refusals = None, refusals_document([refusal])
+        ways = ways_of(survey, self._policy)
         return {
-            "proposal": chosen,
-            "refusals": refusals,
-            "alternatives": [alternative_document(needs, one) for one in found],
+            "proposal": None if ways.used is None else alternative_document(ways.needs, ways.used),
+            "refusals": [] if ways.refusal is None else refusals_document([ways.refusal]),
+            "alternatives": [alternative_document(ways.needs, one) for one in ways.found],
         }

@@ -10,8 +10,10 @@ from services.admin.core.records import (
     ApiKey,
     AuditRow,
     Challenge,
+    Change,
     Failures,
     Invitation,
+    KeptRule,
     Passkey,
     Person,
     Question,
@@ -24,17 +26,17 @@ class QuestionsTx(Protocol):
     """What the life of a question asks of a transaction."""
 
     async def question(self, question_id: str) -> Question | None:
-        """One question."""
+        """The question with this id."""
         ...
 
     async def questions(
         self, after: int, limit: int, state: QuestionState | None = None, recipe_hash: str = ""
     ) -> Sequence[Question]:
-        """At most ``limit`` questions behind number ``after`` in the order in which they were written."""
+        """At most ``limit`` questions after number ``after``, in the order in which they were written."""
         ...
 
     async def questions_of(self, recipe_hashes: Sequence[str]) -> Mapping[str, str]:
-        """Of these recipes those that came from a question here, with its id."""
+        """The recipes among these that came from a question here, each with the question's id."""
         ...
 
     async def newest_published(self, limit: int) -> Sequence[str]:
@@ -50,7 +52,7 @@ class QuestionsTx(Protocol):
         ...
 
     async def add_question(self, question: Question) -> None:
-        """Keep a new question; its number is given to it."""
+        """Store a new question; the store gives it its number."""
         ...
 
     async def put_question(self, question: Question, before: Question) -> bool:
@@ -75,23 +77,27 @@ class PeopleTx(Protocol):
         ...
 
     async def person_identified(self, identity: str) -> Person | None:
-        """The person whose account of the sign-in provider it is."""
+        """The person to whom this account of the sign-in provider is bound."""
         ...
 
     async def names(self, person_ids: Collection[str]) -> Mapping[str, str]:
-        """The names of those of them that there are, by id."""
+        """The names, by id, of those of these people who exist."""
         ...
 
     async def people(self, after: int, limit: int) -> Sequence[Person]:
-        """At most ``limit`` people behind number ``after``, in order."""
+        """At most ``limit`` people after number ``after``, in order."""
         ...
 
     async def active_with_role(self, role: str) -> int:
         """How many people who are not disabled have the role."""
         ...
 
+    async def counting_with_role(self, role: str, now: int) -> int:
+        """How many of them have approvals and consents that count at a POSIX second."""
+        ...
+
     async def add_person(self, person: Person) -> None:
-        """Keep a new person; the number is given."""
+        """Store a new person; the store gives the number."""
         ...
 
     async def put_person(self, person: Person) -> None:
@@ -99,7 +105,7 @@ class PeopleTx(Protocol):
         ...
 
     async def key_holder(self, digest: bytes) -> tuple[ApiKey, Person] | None:
-        """The key with this digest, and whose it is."""
+        """The key with this digest, and its owner."""
         ...
 
     async def keys(self, person_id: str) -> Sequence[ApiKey]:
@@ -107,15 +113,19 @@ class PeopleTx(Protocol):
         ...
 
     async def add_key(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         ...
 
     async def drop_key(self, person_id: str, key_id: str) -> bool:
-        """Delete a person's key; whether there was one."""
+        """Delete a person's key. Returns whether there was one."""
         ...
 
     async def drop_access(self) -> None:
-        """Delete every key, session, password, passkey, bound account and invitation, and let nobody in any more."""
+        """Delete every key, session, password, passkey, bound account and invitation, and disable everybody."""
+        ...
+
+    async def drop_ways_in(self, person_id: str) -> None:
+        """Delete the keys, sessions, password, passkeys, bound account and invitation of one person."""
         ...
 
     async def secret(self, name: str) -> bytes | None:
@@ -131,15 +141,15 @@ class PeopleTx(Protocol):
         ...
 
     async def session_holder(self, digest: bytes) -> tuple[Session, Person] | None:
-        """The same with whose it is."""
+        """The session of this cookie, and its owner."""
         ...
 
     async def put_session(self, session: Session) -> None:
-        """Keep a new session, or when one was seen last."""
+        """Store a new session, or the time when one was last seen."""
         ...
 
     async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
-        """End one session, all of a person's, or all that began earlier; how many."""
+        """End one session, all sessions of a person, or all that began earlier. Returns how many."""
         ...
 
     async def invitation(self, digest: bytes) -> Invitation | None:
@@ -151,15 +161,15 @@ class PeopleTx(Protocol):
         ...
 
     async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
-        """Delete those of a person, and all that are over at a POSIX second."""
+        """Delete the invitations of a person, and all that have expired at a POSIX second."""
         ...
 
     async def use_flow(self, digest: bytes, now: int, forget_before: int) -> bool:
-        """Remember a completed sign-in, and forget those of before a POSIX second; False where it is remembered."""
+        """Remember a completed sign-in, and forget those before a POSIX second. False if it was remembered."""
         ...
 
     async def failures(self, account: bytes) -> Failures | None:
-        """What is remembered of failures to sign in."""
+        """The record of failed sign-ins of an account."""
         ...
 
     async def put_failures(self, failures: Failures) -> None:
@@ -167,7 +177,39 @@ class PeopleTx(Protocol):
         ...
 
     async def drop_failures(self, *, account: bytes = b"", last_before: int = 0) -> None:
-        """Forget those of an account, or all that ended earlier."""
+        """Forget the failures of an account, or all that ended earlier."""
+        ...
+
+
+class ConsentTx(Protocol):
+    """What changes that need consent ask of a transaction."""
+
+    async def changes(self) -> Sequence[Change]:
+        """All changes, in the order in which they were asked for."""
+        ...
+
+    async def change(self, change_id: str) -> Change | None:
+        """One."""
+        ...
+
+    async def put_change(self, change: Change) -> None:
+        """Store a new change, or replace one."""
+        ...
+
+    async def drop_change(self, change_id: str) -> bool:
+        """Delete a change. Returns whether there was one."""
+        ...
+
+    async def drop_past_changes(self, now: int) -> None:
+        """Delete the changes whose wait ended by a POSIX second, and those that count by then."""
+        ...
+
+    async def kept_rule(self) -> KeptRule | None:
+        """The rule as it was last configured."""
+        ...
+
+    async def put_rule(self, rule: KeptRule) -> None:
+        """Store the rule in place of the one before."""
         ...
 
 
@@ -175,11 +217,11 @@ class PasskeysTx(Protocol):
     """What passkeys ask of a transaction."""
 
     async def passkeys(self, person_id: str) -> Sequence[Passkey]:
-        """A person's, the oldest first."""
+        """The passkeys of a person, the oldest first."""
         ...
 
     async def passkey(self, passkey_id: bytes) -> Passkey | None:
-        """One, by the id that its authenticator gave it."""
+        """The passkey with the id that its authenticator gave it."""
         ...
 
     async def add_passkey(self, passkey: Passkey) -> None:
@@ -191,11 +233,11 @@ class PasskeysTx(Protocol):
         ...
 
     async def drop_passkey(self, person_id: str, passkey_id: bytes) -> bool:
-        """Delete a person's; whether there was one."""
+        """Delete a passkey of a person. Returns whether there was one."""
         ...
 
     async def challenge(self, challenge: bytes) -> Challenge | None:
-        """What it was made of."""
+        """What the challenge was made of."""
         ...
 
     async def add_challenge(self, challenge: Challenge) -> None:
@@ -203,8 +245,8 @@ class PasskeysTx(Protocol):
         ...
 
     async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
-        """Delete those of a person, and all that are over at a POSIX second; whether there was one, which of two
-        transactions only one is told."""
+        """Delete the challenges of a person, and all that have expired at a POSIX second. Returns whether there was
+        one; of two concurrent transactions only one gets True."""
         ...
 
 
@@ -212,15 +254,15 @@ class AnswersTx(Protocol):
     """What repeated requests ask of a transaction."""
 
     async def answer(self, key: bytes) -> Answer | None:
-        """What was answered under this key."""
+        """The answer that was stored under this key."""
         ...
 
     async def add_answer(self, answer: Answer) -> None:
-        """Keep it; a second one of the same key is an integrity error."""
+        """Store an answer; a second one with the same key is an integrity error."""
         ...
 
     async def drop_answers(self, before: int) -> int:
-        """Forget those given before a POSIX second; how many."""
+        """Forget the answers given before a POSIX second. Returns how many."""
         ...
 
 
@@ -232,15 +274,15 @@ class AuditTx(Protocol):
         ...
 
     async def newest_of(self, what: str) -> AuditRow | None:
-        """The newest row of what was done."""
+        """The newest row of this kind of act."""
         ...
 
     async def add_act(self, row: AuditRow) -> None:
-        """Append a row; a second one of its number is an integrity error."""
+        """Append a row; a second one with the same number is an integrity error."""
         ...
 
     async def acts(self, after: int, limit: int) -> Sequence[AuditRow]:
-        """At most ``limit`` rows behind number ``after``, in order."""
+        """At most ``limit`` rows after number ``after``, in order."""
         ...
 
     async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
@@ -252,5 +294,5 @@ class PublishingTx(QuestionsTx, AuditTx, Protocol):
     """What publishing asks of a transaction."""
 
 
-class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, AnswersTx, AuditTx, Protocol):
+class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx, AnswersTx, AuditTx, Protocol):
     """Everything."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from http import HTTPStatus
 from typing import Final
 from weakref import WeakValueDictionary
@@ -30,7 +30,9 @@ from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
 from tacit.moments import when
 from tacit.operations.checking import Checked, checked, context_at
+from tacit.operations.design import decided
 from tacit.operations.drafting import Drafted, drafted, refusals_document
+from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.operations.publishing import send_leaf, signed_leaf
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
@@ -66,6 +68,7 @@ class Publishing:
         turns: Turns,
         tell: Callable[[Event], None],
         grew: Callable[[int], None],
+        pace: Pace = USUAL_PACE,
     ) -> None:
         self._tell = tell
         self._grew = grew
@@ -77,6 +80,9 @@ class Publishing:
         self._epoch_seconds = epoch_seconds
         self._clock = clock
         self._key = key
+        self._pace = pace
+        self._placing = asyncio.Lock()
+        self._given = deque[tuple[int, int]](maxlen=BATCH)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -89,11 +95,15 @@ class Publishing:
         where the log is away, or too many wait."""
         live = await self._log.live()
         parties, now = self._questions.parties_of(survey), self._clock.now()
-        work = partial(drafted, survey, parties, live, self._policy, self._epoch_seconds, now)
+
+        def work() -> Drafted:
+            chosen, given = decided(survey, self._policy), list(self._given)
+            return drafted(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
+
         return await self._turns.do(who, work)
 
     async def checked(self, survey: Survey, who: str) -> tuple[Drafted, Checked]:
-        """The same, with what every rule says of it. Raises as ``drafted``."""
+        """The recipe as from ``drafted``, with the verdict of every rule on it. Raises as ``drafted``."""
         found = await self.drafted(survey, who)
         live = await self._log.live()
         context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
@@ -108,9 +118,10 @@ class Publishing:
             if question.state is QuestionState.PUBLISHED:
                 return question
             self._require_approval(question)
-            if not question.leaf:
-                question = await self._placed(question)
-            return await self._sent(question) if question.leaf else question
+            async with self._placing:
+                if not question.leaf:
+                    question = await self._placed(question)
+                return await self._sent(question) if question.leaf else question
 
     async def sign(self, question_id: str, leaf: SignedLeaf) -> Question:
         """Publish with a signature from elsewhere. Raises ``Abort``: 409 for another recipe than the one that waits,
@@ -125,7 +136,7 @@ class Publishing:
                 self._require_own(question, leaf)
                 question = await self._stored(question, replace(question, leaf=leaf.encode()))
             elif question.leaf != leaf.encode():
-                raise refuse(Problem.SIGNED, "its recipe has a signature already")
+                raise refuse(Problem.SIGNED, "its recipe already has a signature")
             return await self._sent(question)
 
     async def step(self) -> int:
@@ -147,7 +158,7 @@ class Publishing:
                     if "settled" in problem.extensions:
                         continue
                     if problem.status >= 500:
-                        raise TransportError("the log does not take what is to be published") from problem
+                        raise TransportError("the log does not accept what is to be published") from problem
                 moved += 1
         return moved
 
@@ -163,9 +174,7 @@ class Publishing:
                 state=question.state.value,
             )
         if not question.leaf and question.approval != self._questions.binding(question):
-            raise refuse(
-                Problem.APPROVAL_VOID, "parties or policy are others than those that were approved; submit it again"
-            )
+            raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since the approval; submit it again")
 
     def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
         if not question.recipe or leaf.type is not LeafType.RECIPE or leaf.body_bytes() != question.recipe:
@@ -187,6 +196,7 @@ class Publishing:
         found = await self.drafted(survey_of(question))
         if found.refusals:
             raise _refused(found.refusals)
+        self._given.append((found.recipe.token.epoch, found.recipe.token.slot))  # a reading of the log may miss it yet
         return await self._signed(question, found.recipe)
 
     async def _signed(self, question: Question, recipe: Recipe) -> Question:
@@ -213,7 +223,9 @@ class Publishing:
             await self._stored(question, freed, act and replace(act, outcome=rule[:64]))
             raise refused(Refusal(rule, problem.detail or problem.title)) from problem
         except (TransportError, DecodeError) as error:
-            raise away("log", "it gave no answer that says whether it has the recipe, which is sent again") from error
+            raise away(
+                "log", "its answer does not say whether it has the recipe, so the recipe is sent again"
+            ) from error
         return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
 
     def _own_act(self, question: Question) -> Act:
@@ -235,7 +247,7 @@ class Publishing:
                 raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
             missed = replace(question, state=QuestionState.MISSED, recipe=b"", recipe_hash="", leaf=b"")
             await self._stored(question, missed, act and replace(act, outcome="interval-began"))
-            words = "the log does not have its recipe, and devices decide by now; publish it again"
+            words = "the log does not have its recipe, and devices already decide; publish it again"
             raise refuse(Problem.INTERVAL_BEGAN, words, state=QuestionState.MISSED.value) from problem
         position = int(found["index"])
         return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)

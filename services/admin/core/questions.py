@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.admin.core.consent import Consent
 from services.admin.core.people import Permission, Principal, forbidden, new_id
 from services.admin.core.ports import QuestionsTx
 from services.admin.core.problems import Problem, not_found, refuse
@@ -28,12 +29,12 @@ LABEL = b"tacit approval v1\0"
 
 
 def text_of(survey: Survey) -> str:
-    """The survey as canonical JSON."""
+    """The survey as the canonical JSON that a question stores."""
     return canonical_bytes(survey.model_dump(mode="json", exclude_none=True)).decode()
 
 
 def survey_of(question: Question) -> Survey:
-    """Inverse of ``text_of``."""
+    """The survey of a question; the inverse of ``text_of``."""
     return Survey.from_body(json.loads(question.text))
 
 
@@ -45,7 +46,10 @@ def etag_of(question: Question) -> str:
 class Questions:
     """What may happen to a question, in a transaction of the caller's. ``parties``: by model."""
 
-    def __init__(self, parties: Mapping[str, Parties], policy: Policy, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self, parties: Mapping[str, Parties], policy: Policy, consent: Consent, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._consent = consent
         self._parties = parties
         self._policy = policy
         self._clock = clock
@@ -53,7 +57,7 @@ class Questions:
 
     @property
     def parties(self) -> Mapping[str, Parties]:
-        """Those of each model."""
+        """The parties of each model."""
         return self._parties
 
     def parties_of(self, survey: Survey) -> Parties:
@@ -64,7 +68,7 @@ class Questions:
         return found
 
     def binding(self, question: Question) -> bytes:
-        """What an approval holds for: a digest of text, parties and policy."""
+        """What an approval binds: a digest of text, parties and policy."""
         survey = survey_of(question)
         bound: dict[str, Any] = {
             "survey": json.loads(question.text),
@@ -95,7 +99,7 @@ class Questions:
         )
 
     async def delete(self, tx: QuestionsTx, question_id: str, tag: str | None) -> None:
-        """The draft is gone. Raises as ``edit``."""
+        """Delete the draft. Raises as ``edit``."""
         before = await self.at(tx, question_id, tag, needed=True)
         if not QUESTION_STATES.allows(before.state, None):
             raise self._wrong_state(before, "is no draft")
@@ -103,30 +107,33 @@ class Questions:
             raise changed()
 
     async def submit(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
-        """Offer a complete question for approval. Raises ``FieldError`` for what is missing, and ``Abort``."""
+        """Offer a complete question for approval. Raises ``FieldError`` of all that is missing, and ``Abort``."""
         before = await self.at(tx, question_id, tag)
         if before.leaf:
             raise self._wrong_state(before, "is being published")
         survey = survey_of(before)
         self.parties_of(survey)
-        if survey.missing:
-            raise FieldError(survey.missing[0], "is needed to make a recipe")
+        if survey.lacking:
+            first, *others = (FieldError(name, "is needed to make a recipe") for name in survey.lacking)
+            raise FieldError(first.field, first.reason, tuple(others))
         survey.question()
         cleared = replace(before, approver="", approval=b"", recipe=b"", recipe_hash="")
         return await self.move(tx, before, replace(cleared, state=QuestionState.SUBMITTED))
 
     async def approve(self, tx: QuestionsTx, who: Principal, question_id: str, tag: str | None) -> Question:
-        """Let it be published as it is. Raises ``Abort``: 403 ``own-draft`` for whoever wrote any of it."""
+        """Let it be published as it is. Raises ``Abort``: 403 ``own-draft`` for whoever wrote any of it,
+        ``counts-later`` for an approver who was changed a short while ago."""
         before = await self.at(tx, question_id, tag)
         if who.person.id in before.authors:
             raise refuse(Problem.OWN_DRAFT, "you wrote some of it")
         if not who.may(Permission.APPROVE):
             raise forbidden(Permission.APPROVE)
+        self._consent.require_counting(who.person)
         approved = replace(before, approver=who.person.id, approval=self.binding(before))
         return await self.move(tx, before, replace(approved, state=QuestionState.APPROVED), anew=True)
 
     async def end(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
-        """Nobody waits for it any more; what the log holds stays."""
+        """End the question: nobody waits for it any more, and what the log holds stays."""
         before = await self.at(tx, question_id, tag)
         return await self.move(tx, before, replace(before, state=QuestionState.ENDED))
 
@@ -157,11 +164,13 @@ class Questions:
 
 
 def changed() -> Abort:
-    """The answer to somebody who has not read the newest text."""
+    """The refusal for a request that does not name the newest text."""
     return refuse(Problem.CHANGED, "read it again, and send its ETag")
 
 
 def field_problem(error: UsageError) -> Abort:
-    """What a person is told of a document with a wrong member."""
-    extensions = {"field": error.field} if isinstance(error, FieldError) else {}
-    return refuse(Problem.FIELD if extensions else Problem.USAGE, str(error), **extensions)
+    """The refusal of a document with a wrong member."""
+    if not isinstance(error, FieldError):
+        return refuse(Problem.USAGE, str(error))
+    fields = [{"field": one.field, "reason": one.reason} for one in error.every]
+    return refuse(Problem.FIELD, "; ".join(map(str, error.every)), field=error.field, fields=fields)

@@ -79,6 +79,8 @@ class Person:
     disabled: bool = False
     identity: str | None = None
     """Digest of the account of the sign-in provider that is bound to the person (``flow.identity_of``)."""
+    counts_from: int = 0
+    """POSIX second from which the person's approvals and consents count."""
     number: int = 0
 
 
@@ -134,6 +136,46 @@ class Challenge:
     expires: int
     nonce: bytes = field(repr=False)
     challenge: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of somebody who approves or administers. It waits for consent until ``expires`` while ``counts_from`` is
+    0; afterwards the person counts from then on. ``kind``: of ``consent.Kind``; ``person``: the id of whom it is about,
+    with the ``name`` and the ``role`` that they have by it; ``words``: what changes; ``payload``: the same as canonical
+    JSON; ``digest``: over all of it and how the person got in when it was asked for. ``asked_by`` and ``consented_by``
+    are ids, empty for the operator and for nobody. Times are POSIX seconds."""
+
+    id: str
+    kind: str
+    person: str
+    name: str
+    role: str
+    words: str
+    asked_by: str
+    asked: int
+    expires: int
+    payload: str = "{}"
+    digest: bytes = b""
+    consented_by: str = ""
+    counts_from: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has consented yet."""
+        return not self.counts_from
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRule:
+    """How many ``persons`` a change of an approver needs, and the ``delay`` in seconds before it counts, as configured
+    ``since`` a POSIX second; and what held before."""
+
+    persons: int
+    delay: int
+    since: int
+    before_persons: int
+    before_delay: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Releases:
         for one in found:
             self._add(one)
         if more and len(self._listed) <= cursor:
-            raise ValueError("a page without a release that says that more follow")
+            raise ValueError("a page without a release says that more follow")
         return len(self._listed) if more else None
 
     def _add(self, document: Mapping[str, Any]) -> None:

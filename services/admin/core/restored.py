@@ -12,6 +12,7 @@ from typing import Final
 
 from services.admin.core import audit
 from services.admin.core.calls import Admin
+from services.admin.core.consent import Kind
 from services.admin.core.people import first_people
 from services.admin.core.ports import AdminTx
 from services.admin.core.records import Act, AuditRow, QuestionState
@@ -31,7 +32,9 @@ async def close_restored(admin: Admin, closed_until: int) -> None:
         if _is_noted(await reading.newest_of(ACCEPTED), closed_until):
             return
     if admin.config.people is None:
-        raise UsageError("an older database was accepted, so that no key opens it: let `people` name a file with some")
+        raise UsageError(
+            "an older database was accepted, so no key is valid any more: set `people` to a file with keys"
+        )
     people = first_people(admin.config.people, max(admin.now, closed_until), admin.deps.entropy)
     async with admin.store.transaction() as tx:
         if _is_noted(await tx.newest_of(ACCEPTED), closed_until):
@@ -39,10 +42,10 @@ async def close_restored(admin: Admin, closed_until: int) -> None:
         await tx.drop_access()
         for person, key in people:
             known = await tx.person_named(person.name)
-            if known is None:
-                await tx.add_person(person)
-            else:
-                await tx.put_person(replace(known, role=person.role, disabled=False))
+            let_in = person if known is None else replace(known, role=person.role, disabled=False)
+            words = "let in by the operator, who accepted an older database"
+            let_in = await admin.consent.note(tx, let_in, Kind.OPERATOR, words)
+            await (tx.add_person(let_in) if known is None else tx.put_person(let_in))
             await tx.add_key(key if known is None else replace(key, person=known.id))
         for state in _VOID:
             await _take_approvals(admin, tx, state)

@@ -34,7 +34,7 @@ from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_kn
 from tacit.tlog.canonical import parse_json
 
 EMPTY: Final = (Nothing, ActBody)
-"""Bodies that may be left out."""
+"""Models of bodies that may be left out."""
 
 
 def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -144,11 +144,12 @@ def _idempotency(
 
 
 def _replayed(before: Answer, asked: bytes) -> web.Response:
-    """The answer that was given before. Raises ``Abort``: 422 for another request, 409 where it was shown once."""
+    """The stored answer to an earlier request with this key. Raises ``Abort``: 422 if that request was another one, 409
+    if its answer is shown only once."""
     if before.request != asked:
         raise refuse(Problem.IDEMPOTENCY_KEY, "use a new key for a new request")
     if before.body is None:
-        raise refuse(Problem.SHOWN_ONCE, "what was made is there; take it back if its text is lost")
+        raise refuse(Problem.SHOWN_ONCE, "what was made exists; revoke it if its text is lost")
     headers = {**json.loads(before.headers), "Idempotency-Replayed": "true"}
     return web.Response(status=before.status, body=before.body, headers=headers)
 

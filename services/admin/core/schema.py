@@ -41,6 +41,7 @@ PEOPLE = Table(
     Column("password", String(256), nullable=False),
     Column("disabled", Boolean, nullable=False),
     Column("identity", String(64)),
+    Column("counts_from", BigInteger, nullable=False),
     Index("people_identity", "identity", unique=True),
 )
 KEYS = Table(
@@ -108,6 +109,32 @@ SECRETS = Table(
     METADATA,
     Column("name", String(32), primary_key=True),
     Column("value", LargeBinary(32), nullable=False),
+)
+CHANGES = Table(
+    "changes",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("person", String(32), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("words", Text, nullable=False),
+    Column("asked_by", String(32), nullable=False),
+    Column("asked", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("consented_by", String(32), nullable=False),
+    Column("counts_from", BigInteger, nullable=False),
+)
+CONSENT_RULE = Table(
+    "consent_rule",
+    METADATA,
+    Column("persons", BigInteger, nullable=False),
+    Column("delay", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("before_persons", BigInteger, nullable=False),
+    Column("before_delay", BigInteger, nullable=False),
 )
 ANSWERS = Table(
     "answers",

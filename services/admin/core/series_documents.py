@@ -1,4 +1,4 @@
-"""What answers about jobs, series and censuses hold."""
+"""Answers about jobs, series and censuses."""
 
 from __future__ import annotations
 

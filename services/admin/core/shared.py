@@ -11,9 +11,9 @@ from tacit.ports import Clock, Entropy
 from tacit.service.limits import busy
 
 SHARED_SECONDS: Final = 2.0
-"""How old an answer may be that somebody else is given, too."""
+"""How old an answer may be that is given to somebody else, too."""
 MOST_ASKED: Final = 64
-"""Different things that are asked for within that time."""
+"""How many different things may be asked for within that time."""
 
 
 class Shared:
@@ -39,7 +39,7 @@ class Shared:
         return await asyncio.shield(self._asked[what][1])
 
     async def close(self) -> None:
-        """Wait for nothing more."""
+        """Stop all waiting."""
         tasks = [task for _, task in self._asked.values()]
         for task in tasks:
             task.cancel()

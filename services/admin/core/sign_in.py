@@ -52,7 +52,7 @@ class Shown:
 
 
 def csrf_token(cookie: str) -> str:
-    """What pages of the session with this cookie send along."""
+    """The CSRF token that pages of the session with this cookie send."""
     return b64url(hashlib.sha256(b"tacit csrf v1\0" + cookie.encode("utf-8", "surrogateescape")).digest())
 
 
@@ -84,7 +84,7 @@ class SignIn:
         self.cookie = SECURE_PREFIX + COOKIE if secure else COOKIE
 
     async def open(self) -> None:
-        """Get ready for whoever signs in."""
+        """Prepare for sign-ins."""
         await self._lockout.open()
         await self._passwords.open()
 
@@ -122,7 +122,7 @@ class SignIn:
         return Principal(self._holder(await tx.key_holder(digest)), BY_KEY, digest)
 
     async def by_key(self, presented: str) -> Shown:
-        """Whose key it is. Raises ``Abort`` (401)."""
+        """The owner of the key. Raises ``Abort`` (401)."""
         digest = _digest(presented)
         async with self._store.read() as tx:
             found = await tx.key_holder(digest)
@@ -175,7 +175,7 @@ class SignIn:
         return Shown(person)
 
     def tells(self) -> bool:
-        """Whether the audit log is told of one more failure."""
+        """Whether one more failure goes into the audit log."""
         minute = int(self._clock.now() // 60)
         self._minute, self._told = minute, self._told + 1 if minute == self._minute else 1
         return self._told <= MOST_TOLD

@@ -9,8 +9,8 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.admin.core.consent_store import SqlConsent
 from services.admin.core.records import (
     QUESTION_STATES,
     Act,
@@ -26,10 +26,12 @@ from services.admin.core.records import (
     QuestionState,
     Session,
 )
+from services.admin.core.rows import Rows
 from services.admin.core.schema import (
     ANSWERS,
     AUDIT,
     CHALLENGES,
+    CHANGES,
     FAILURES,
     FLOWS,
     INVITATIONS,
@@ -53,32 +55,16 @@ _ROW = sa.select(*(AUDIT.c[name] for name in ("number", "previous", "hash", *(on
 
 
 def _with_person(table: sa.Table) -> sa.Select[Any]:
-    """A row of ``table`` by its digest, with its person's; made once, for every request asks it."""
+    """A query for a row of ``table`` by its digest, with its person; made once, because every request needs it."""
     joined = table.join(PEOPLE, PEOPLE.c.id == table.c.person)
     return sa.select(table, PEOPLE).select_from(joined).where(table.c.digest == sa.bindparam("digest"))
 
 
+_WAYS_IN = (KEYS, SESSIONS, INVITATIONS, PASSKEYS, CHALLENGES)
 _KEYED, _BEGUN = _with_person(KEYS), _with_person(SESSIONS)
 
 
-class _Rows:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
-    async def _one(self, query: sa.Select[Any]) -> Mapping[str, Any] | None:
-        row: Mapping[str, Any] | None = (await self._connection.execute(query)).mappings().first()
-        return row
-
-    async def _all(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = (await self._connection.execute(query)).mappings().all()
-        return found
-
-    async def _run(self, statement: sa.Executable) -> int:
-        result: Any = await self._connection.execute(statement)
-        return int(result.rowcount)
-
-
-class SqlQuestions(_Rows):
+class SqlQuestions(Rows):
     """``services.admin.core.ports.QuestionsTx``."""
 
     async def question(self, question_id: str) -> Question | None:
@@ -125,19 +111,19 @@ class SqlQuestions(_Rows):
         await self._run(sa.insert(QUESTIONS).values(_columns(question)))
 
     async def put_question(self, question: Question, before: Question) -> bool:
-        """Compare the revision, and set."""
+        """Replaces the question if its revision is unchanged."""
         QUESTION_STATES.check(before.state, question.state)
         moved = sa.update(QUESTIONS).where(QUESTIONS.c.id == before.id, QUESTIONS.c.revision == before.revision)
         return await self._run(moved.values(_columns(question))) == 1
 
     async def drop_question(self, question: Question) -> bool:
-        """Compare the revision, and delete."""
+        """Deletes the question if its revision is unchanged."""
         QUESTION_STATES.check(question.state, None)
         same = (QUESTIONS.c.id == question.id) & (QUESTIONS.c.revision == question.revision)
         return await self._run(sa.delete(QUESTIONS).where(same)) == 1
 
 
-class SqlPeople(_Rows):
+class SqlPeople(Rows):
     """``services.admin.core.ports.PeopleTx``."""
 
     async def person(self, person_id: str) -> Person | None:
@@ -151,7 +137,7 @@ class SqlPeople(_Rows):
         return None if row is None else Person(**row)
 
     async def person_identified(self, identity: str) -> Person | None:
-        """By bound account."""
+        """The person with this bound account."""
         row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.identity == identity))
         return None if row is None else Person(**row)
 
@@ -169,6 +155,11 @@ class SqlPeople(_Rows):
         """How many."""
         query = sa.select(sa.func.count()).where(PEOPLE.c.role == role, PEOPLE.c.disabled.is_(False))
         return int((await self._connection.execute(query)).scalar_one())
+
+    async def counting_with_role(self, role: str, now: int) -> int:
+        """How many."""
+        active = (PEOPLE.c.role == role) & PEOPLE.c.disabled.is_(False) & (PEOPLE.c.counts_from <= now)
+        return int((await self._connection.execute(sa.select(sa.func.count()).where(active))).scalar_one())
 
     async def add_person(self, person: Person) -> None:
         """A new row."""
@@ -198,10 +189,16 @@ class SqlPeople(_Rows):
         return await self._run(sa.delete(KEYS).where(KEYS.c.id == key_id, KEYS.c.person == person_id)) == 1
 
     async def drop_access(self) -> None:
-        """Every way in."""
-        for table in (KEYS, SESSIONS, INVITATIONS, PASSKEYS, CHALLENGES):
+        """Deletes all that lets anybody in."""
+        for table in (*_WAYS_IN, CHANGES):
             await self._run(sa.delete(table))
         await self._run(sa.update(PEOPLE).values(password="", disabled=True, identity=None))
+
+    async def drop_ways_in(self, person_id: str) -> None:
+        """Deletes all that lets one person in."""
+        for table in _WAYS_IN:
+            await self._run(sa.delete(table).where(table.c.person == person_id))
+        await self._run(sa.update(PEOPLE).where(PEOPLE.c.id == person_id).values(password="", identity=None))
 
     async def secret(self, name: str) -> bytes | None:
         """By name."""
@@ -213,7 +210,7 @@ class SqlPeople(_Rows):
         await self._run(sa.insert(SECRETS).values(name=name, value=value))
 
     async def session(self, digest: bytes) -> Session | None:
-        """By the digest of its cookie."""
+        """The session with this digest of its cookie."""
         row = await self._one(sa.select(SESSIONS).where(SESSIONS.c.digest == digest))
         return None if row is None else Session(**row)
 
@@ -230,7 +227,7 @@ class SqlPeople(_Rows):
         await self._run(sa.insert(SESSIONS).values(asdict(session)))
 
     async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
-        """All that any of the three names."""
+        """Deletes every session that any of the three arguments selects."""
         named = (SESSIONS.c.digest == digest) | (SESSIONS.c.person == person_id) | (SESSIONS.c.began < began_before)
         return await self._run(sa.delete(SESSIONS).where(named))
 
@@ -249,7 +246,7 @@ class SqlPeople(_Rows):
         await self._run(sa.delete(INVITATIONS).where(over))
 
     async def use_flow(self, digest: bytes, now: int, forget_before: int) -> bool:
-        """A new row, unless there is one."""
+        """Adds a row, unless there is one."""
         await self._run(sa.delete(FLOWS).where(FLOWS.c.at < forget_before))
         if await self._one(sa.select(FLOWS).where(FLOWS.c.digest == digest)) is not None:
             return False
@@ -257,7 +254,7 @@ class SqlPeople(_Rows):
         return True
 
     async def failures(self, account: bytes) -> Failures | None:
-        """By the account's digest."""
+        """The row with this digest of the account."""
         row = await self._one(sa.select(FAILURES).where(FAILURES.c.account == account))
         return None if row is None else Failures(**row)
 
@@ -271,7 +268,7 @@ class SqlPeople(_Rows):
         await self._run(sa.delete(FAILURES).where((FAILURES.c.account == account) | (FAILURES.c.last < last_before)))
 
 
-class SqlPasskeys(_Rows):
+class SqlPasskeys(Rows):
     """``services.admin.core.ports.PasskeysTx``."""
 
     async def passkeys(self, person_id: str) -> Sequence[Passkey]:
@@ -312,7 +309,7 @@ class SqlPasskeys(_Rows):
         return await self._run(sa.delete(CHALLENGES).where(over)) > 0
 
 
-class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
+class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys, SqlConsent):
     """``services.admin.core.ports.AdminTx``."""
 
     async def answer(self, key: bytes) -> Answer | None:
@@ -334,7 +331,7 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
         return None if row is None else _audit_row(row)
 
     async def newest_of(self, what: str) -> AuditRow | None:
-        """The newest of one kind."""
+        """The newest act of one kind."""
         query = _ROW.where(AUDIT.c.what == what).order_by(AUDIT.c.number.desc()).limit(1)
         row = (await self._connection.execute(query)).first()
         return None if row is None else _audit_row(row)
@@ -350,7 +347,7 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys):
         return [_audit_row(row) for row in await self._connection.execute(query)]
 
     async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
-        """The newest of one target, in order."""
+        """The newest acts on one target, in order."""
         done = _ROW.where(AUDIT.c.target == target, AUDIT.c.what.in_(whats), AUDIT.c.outcome == DONE)
         found = await self._connection.execute(done.order_by(AUDIT.c.number.desc()).limit(limit))
         return [_audit_row(row) for row in reversed(found.all())]
@@ -386,7 +383,7 @@ class SqlAdminStore(DatabaseStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqlAdminTx]:
-        """Commit everything in the block, or nothing. Every one spends: there is nothing here that may be forgotten."""
+        """Commit everything in the block, or nothing. Every transaction is durable: nothing here may be forgotten."""
         async with self._database.transaction() as connection:
             yield SqlAdminTx(connection)
             await self._database.spend(connection)

@@ -46,7 +46,7 @@ class Turns:
         return await asyncio.shield(running)
 
     def close(self) -> None:
-        """Let go of the threads; nothing more is done."""
+        """End the threads; pending work is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _hold(self, who: str) -> None:

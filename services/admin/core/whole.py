@@ -139,7 +139,7 @@ class Whole:
         return own
 
     async def close(self) -> None:
-        """Keep what was read."""
+        """Write what was read to the folder."""
         for task in (self._following, self._renewing):
             if task is not None:
                 task.cancel()
@@ -195,7 +195,7 @@ class Whole:
 
     @property
     def _age(self) -> float:
-        """Seconds since the last reading."""
+        """How many seconds ago the last reading was."""
         return self._deps.clock.now() - self._read_at
 
     def _followed(self, task: asyncio.Task[None]) -> None:
@@ -281,7 +281,7 @@ class Whole:
         return found
 
     async def _renew(self, seen: Seen) -> None:
-        """Reckon beside requests."""
+        """Compute the accounts beside other requests."""
         try:
             found = await asyncio.to_thread(self._reckon, seen)
             if self._accounts is not None and self._accounts.version == found.version:

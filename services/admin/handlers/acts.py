@@ -12,13 +12,13 @@ from tacit.codec import b64url
 
 
 async def listed(call: Call) -> Reply:
-    """A page of it, from the first act on."""
+    """A page of the audit log, from the first act on."""
     after, limit = call.page()
     return Reply(await page_of(call.stored, after, limit))
 
 
 async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
-    """At most ``limit`` acts behind number ``after``."""
+    """At most ``limit`` acts after number ``after``."""
     found = await tx.acts(after, limit + 1)
     names = await tx.names({row.act.who for row in found if row.act.who})
     following = str(found[limit - 1].number) if len(found) > limit else None

@@ -10,12 +10,12 @@ from services.admin.core.problems import Problem, refuse
 
 
 async def shown(call: Call) -> Reply:
-    """What the deployment told last."""
+    """The newest counts of the deployment."""
     return Reply(await fleet_of(call.admin))
 
 
 async def fleet_of(admin: Admin) -> FleetDocument:
-    """The same as a document. Raises ``Abort`` (404) where this is no staging deployment."""
+    """The newest counts as a document. Raises ``Abort`` (404) if this is no staging deployment."""
     if (folder := admin.config.fleet) is None:
-        raise refuse(Problem.NOT_FOUND, "there is no fleet here: only a staging deployment can count its devices")
+        raise refuse(Problem.NOT_FOUND, "only a staging deployment can count its devices, and this is none")
     return await asyncio.to_thread(read_fleet, folder)

@@ -1,4 +1,4 @@
-"""The organisation's work that does not end by itself: this service's own, and the collector's collections."""
+"""The organisation's unfinished jobs: those of this service, and the collector's collections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.problems import not_found
 from services.admin.core.series_documents import JobList
 from services.admin.handlers.recipes import at_collector
-from tacit.operations.results import RELEASED
+from tacit.operations.results import PASSING, REFUSED, RELEASED
 from tacit.service.app import STEPS
 from tacit.service.operated import Job, background_jobs, background_work
 from tacit.service.operator_documents import JobDocument
@@ -26,7 +26,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def retry(call: Call) -> Reply:
-    """Have a job tried again now."""
+    """Try a job again now."""
     steps, wanted = call.request.app[STEPS], call.part("id")
     if wanted in (work := background_work(steps)):
         steps.retry(work[wanted])
@@ -40,12 +40,20 @@ async def retry(call: Call) -> Reply:
 
 
 async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
-    """All of them, this service's first, then collections that have released nothing. Raises ``Abort``."""
+    """All jobs, this service's first, then collections that have released nothing. Raises ``Abort``."""
     own = [_document(one) for one in background_jobs(steps)]
     if admin.collector is None:
         return own
     found = await at_collector(admin, "GET", "/v1/collections")
     return own + [_collection(one) for one in found["collections"] if one["state"] != RELEASED]
+
+
+def can_help(job: JobDocument) -> bool:
+    """Whether trying ``job`` again may have another outcome: true of a failure, and of a refusal because of
+    something that may still arrive; not of a refusal because of what the batch or the recipe is."""
+    if job.state != REFUSED:
+        return bool(job.stuck)
+    return job.detail.partition(": ")[0].rsplit(":", 1)[-1] in PASSING
 
 
 def _document(job: Job) -> JobDocument:

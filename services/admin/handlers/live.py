@@ -1,4 +1,4 @@
-"""Server-sent events for as long as whoever listens may read."""
+"""Server-sent events, for as long as the listener has the permission to read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from services.admin.core.people import Permission
 from tacit.errors import Abort
 
 BEAT_SECONDS = 15.0
-"""Silence after which a comment is sent, and looked whether the listener may still read."""
+"""Silence after which a comment is sent and the listener's permission is checked again."""
 EVENT_STREAM = "text/event-stream"
 
 
 async def events(call: Call) -> Reply:
-    """What changes from now on."""
+    """A stream of all changes from now on."""
     return Reply(None, stream=partial(_stream, call.who.person.id))
 
 

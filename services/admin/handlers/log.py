@@ -1,4 +1,4 @@
-"""The log as this organisation verified it, and what its recipes leave in the accounts."""
+"""The log as this organisation verified it, and the accounts after the recipes in it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def entries(call: Call) -> Reply:
 
 
 async def proof(call: Call) -> Reply:
-    """That an entry is in the tree of the newest checkpoint."""
+    """The proof that an entry is in the tree of the newest checkpoint."""
     log = await call.admin.whole.read()
     return Reply(proof_of(log, index_of(log, call.part("index"))))
 
@@ -85,12 +85,14 @@ def entries_of(log: Seen, first: int, limit: int) -> EntryPage:
 
 
 def proof_of(log: Seen, index: int) -> ProofDocument:
-    """That the entry at ``index`` is in the tree of the newest checkpoint that was read."""
+    """The proof that the entry at ``index`` is in the tree of the newest checkpoint that was read."""
     leaf, path = leaf_hash(log.tree.entries[index]), prove_inclusion(log.tree.read, index, log.size)
     try:
         verify_inclusion(leaf, index, log.size, path, log.root)
     except CryptoError as error:
-        raise Fatal("the hashes of the log have changed on the disk; remove the folder and start again") from error
+        raise Fatal(
+            "the hashes of the log have changed on the disk; remove the folder and start the service again"
+        ) from error
     return ProofDocument(
         index=index,
         size=log.size,
@@ -102,7 +104,7 @@ def proof_of(log: Seen, index: int) -> ProofDocument:
 
 
 def _entry(index: int, data: bytes) -> EntryDocument:
-    """What stands in front of an entry; one of a kind that is not known has no words."""
+    """The summary of an entry; one of an unknown kind has no name and no signer."""
     kind, signer, name = "unknown", "", None
     with contextlib.suppress(DecodeError):
         leaf = SignedLeaf.decode(data)

@@ -7,15 +7,18 @@ from aiohttp import web
 from services.admin.core import flow
 from services.admin.core.access_documents import AuthorizationDocument, InvitationDocument
 from services.admin.core.calls import Admin, Call, Reply
+from services.admin.core.consent_documents import WaitingInvitation
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.problems import Problem, refuse
+from services.admin.core.records import Change
 from services.admin.core.routing import source_of
 from services.admin.core.sign_in import SECURE_PREFIX, Shown
+from services.admin.handlers.consent import document_of_change, words_of
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply
 
 RETURN_PATH = "/sign-in/openid/return"
-"""Where the provider sends browsers back; redirects know no other place of this service."""
+"""The path to which the provider sends browsers back; it is the only redirect target in this service."""
 
 
 def client_of(admin: Admin) -> OpenIdClient:
@@ -26,7 +29,7 @@ def client_of(admin: Admin) -> OpenIdClient:
 
 
 async def begin(call: Call) -> Reply:
-    """Where a browser goes to sign in, and the cookie by which its return is known."""
+    """The URL at which a browser signs in, and the cookie that identifies it on its return."""
     admin, body = call.admin, call.body
     client = client_of(admin)
     begun = flow.begun(admin.deps.entropy, admin.now, body.invitation or "", body.next or "/")
@@ -43,7 +46,7 @@ async def begin(call: Call) -> Reply:
 
 
 async def end(call: Call) -> Reply:
-    """A session for whom the provider signed in."""
+    """Begin a session for the person whom the provider signed in."""
     admin, body, request = call.admin, call.body, call.request
     client = client_of(admin)
     begun = flow.flow_of(request.cookies.get(cookie_name(secure=admin.sign_in.secure), ""), body.state, admin.now)
@@ -55,7 +58,8 @@ async def end(call: Call) -> Reply:
         raise refuse(Problem.PROVIDER_REFUSED, f"it answered with an error{said}")
     identity = flow.identity_of(client.issuer, await client.subject(body.code, begun.proof))
     async with admin.store.transaction() as tx:
-        person = await flow.person_of(tx, begun, identity, admin.now, source_of(admin, request))
+        source = source_of(admin, request)
+        person = await flow.person_of(tx, begun, identity, admin.now, source, admin.consent)
         cookie = await admin.sign_in.begin(tx, Shown(person))
     reply = session_reply(admin, person, cookie)
     given = reply.cookie
@@ -70,7 +74,7 @@ async def end(call: Call) -> Reply:
 
 
 def cookie_name(*, secure: bool) -> str:
-    """Over TLS one that no other host of the same site can set."""
+    """The name of the cookie; over TLS, one that no other host of the same site can set."""
     return SECURE_PREFIX + flow.FLOW_COOKIE if secure else flow.FLOW_COOKIE
 
 
@@ -78,12 +82,16 @@ async def invite(call: Call) -> Reply:
     """An invitation, whose text is shown this once."""
     if call.admin.openid is None:
         call.admin.passkeys.require_on()
-    made, text = await flow.invite(call.stored, call.admin.deps.entropy, call.part("id"), call.admin.now)
+    made, text = await call.admin.empowering.invite(call.stored, call.who, call.part("id"))
+    if isinstance(made, Change):
+        asked = await document_of_change(call.stored, made)
+        waiting = WaitingInvitation(**asked.model_dump(), invitation=text)
+        return Reply(waiting, 202, target=made.person, detail=words_of(made), secret=True)
     document = InvitationDocument(person=made.person, expires=made.expires, invitation=text)
     return Reply(document, 201, target=made.person, secret=True)
 
 
 async def unbind(call: Call) -> Reply:
-    """The person's account opens nothing any more, nor does an invitation."""
+    """Unbind the person's account and revoke any invitation."""
     person = await flow.unbind(call.stored, call.part("id"), call.admin.now)
     return Reply(document_of(person), target=person.id)

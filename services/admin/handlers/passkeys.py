@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from services.admin.core import flow
 from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
 from services.admin.core.calls import Call, Reply
+from services.admin.core.consent import Kind
 from services.admin.core.passkeys import purpose_of
 from services.admin.core.people import existing
 from services.admin.core.ports import AdminTx
@@ -30,7 +31,7 @@ async def of_person(call: Call) -> Reply:
 
 
 async def options(call: Call) -> Reply:
-    """What a browser makes a passkey by."""
+    """The options from which a browser makes a passkey."""
     admin, who = call.admin, call.who
     async with admin.store.transaction() as tx:
         asked = await admin.passkeys.registration(tx, who)
@@ -39,27 +40,32 @@ async def options(call: Call) -> Reply:
 
 
 async def register(call: Call) -> Reply:
-    """A new passkey, for an invitation."""
+    """Register a new passkey with an invitation."""
     admin, who, body = call.admin, call.who, call.body
     admin.passkeys.require_on()
     await flow.take_invitation(call.stored, body.invitation, who.person, admin.now)
     made = await admin.passkeys.register(call.stored, who, body.label, body.credential)
+    words = f"registered the passkey {b64url(made.id[:6])}"
+    await call.stored.put_person(await admin.consent.note(call.stored, who.person, Kind.PASSKEY, words))
     return Reply(_document(made), 201, {"Location": "/v1/passkeys"}, who.person.id, f"passkey {b64url(made.id[:6])}")
 
 
 async def take(call: Call) -> Reply:
-    """A person's passkey opens nothing any more."""
+    """Revoke a passkey of a person."""
     try:
         found = unb64url(call.part("passkey"))
     except DecodeError as error:
         raise not_found("passkey") from error
     if not await call.stored.drop_passkey(call.part("id"), found):
         raise not_found("passkey")
+    if call.admin.passkeys.mode == "optional":  # whoever has none needs none
+        person, words = await existing(call.stored, call.part("id")), f"lost the passkey {b64url(found[:6])}"
+        await call.stored.put_person(await call.admin.consent.note(call.stored, person, Kind.PASSKEY, words))
     return Reply(None, 204, target=call.part("id"), detail=f"passkey {b64url(found[:6])}")
 
 
 async def asked(call: Call) -> Reply:
-    """What a browser shows a passkey by, for an act on a question as it is now."""
+    """The options with which a browser uses a passkey for an act on a question as it is now."""
     admin = call.admin
     async with admin.store.transaction() as tx:
         question = await admin.questions.at(tx, call.part("id"), call.tag)
@@ -79,7 +85,7 @@ async def shown(call: Call, tx: AdminTx, question: Question, act: str) -> str:
 
 
 def purpose_for(call: Call, question: Question, act: str) -> dict[str, object]:
-    """What a passkey is shown for."""
+    """The purpose for which a passkey is used."""
     binding = call.admin.questions.binding(question)
     return purpose_of(act, call.who.person, question.id, question.state.value, question.revision, binding)
 

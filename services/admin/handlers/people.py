@@ -12,13 +12,15 @@ from services.admin.core.documents import (
     PersonDocument,
     PersonPage,
 )
+from services.admin.core.empowering import Wanted
 from services.admin.core.people import Role, existing
-from services.admin.core.records import ApiKey, Person
+from services.admin.core.records import ApiKey, Change, Person
+from services.admin.handlers.consent import asked_reply
 from tacit.errors import FieldError
 
 
 async def listed(call: Call) -> Reply:
-    """A page of them."""
+    """A page of the list of people."""
     after, limit = call.page()
     found = await call.stored.people(after, limit + 1)
     following = str(found[limit - 1].number) if len(found) > limit else None
@@ -33,14 +35,21 @@ async def hashed(admin: Admin, body: PersonBody | PersonChange) -> str | None:
 async def add(call: Call) -> Reply:
     """A new person, with a local account if there is a password."""
     admin, body = call.admin, call.body
-    found = await admin.people.add(call.stored, body.name, body.role, call.prepared or "", admin.now)
+    found = await admin.empowering.add(
+        call.stored, call.who, body.name, body.role, call.prepared or "", body.key_sha256
+    )
+    if isinstance(found, Change):
+        return await asked_reply(call.stored, found)
     return Reply(document_of(found), 201, {"Location": f"/v1/people/{found.id}"}, found.id, f"role {found.role}")
 
 
 async def change(call: Call) -> Reply:
-    """Another role or password, or nobody any more."""
-    people, body = call.admin.people, call.body
-    found = await people.change(call.stored, call.part("id"), body.role, body.disabled, call.prepared)
+    """Change the role or password of a person, or let them in no more."""
+    body = call.body
+    wanted = Wanted(body.role, body.disabled, call.prepared)
+    found = await call.admin.empowering.change(call.stored, call.who, call.part("id"), wanted)
+    if isinstance(found, Change):
+        return await asked_reply(call.stored, found)
     words = [f"role {found.role}", *(["disabled"] if found.disabled else []), *(["password"] if call.prepared else [])]
     return Reply(document_of(found), target=found.id, detail=", ".join(words))
 
@@ -55,10 +64,15 @@ async def give_key(call: Call) -> Reply:
     """A new key, whose text is shown this once."""
     admin, body = call.admin, call.body
     if body.expires is not None and body.expires <= admin.now:
-        raise FieldError("expires", "is over; take a second that is to come")
-    key, text = await admin.people.give_key(call.stored, call.part("id"), body.label, body.expires, admin.now)
-    document = NewKey(**_key(key).model_dump(), key=text)
-    return Reply(document, 201, target=key.person, detail=f"key {key.id}", secret=True)
+        raise FieldError("expires", "has passed; give a POSIX second in the future")
+    found = await admin.empowering.give_key(
+        call.stored, call.who, call.part("id"), body.label, body.expires, body.sha256
+    )
+    if isinstance(found, Change):
+        return await asked_reply(call.stored, found)
+    key, text = found
+    document = NewKey(**_key(key).model_dump(), key=text or None)
+    return Reply(document, 201, target=key.person, detail=f"key {key.id}", secret=bool(text))
 
 
 async def take_key(call: Call) -> Reply:
@@ -68,7 +82,7 @@ async def take_key(call: Call) -> Reply:
 
 
 def document_of(person: Person) -> PersonDocument:
-    """A person as everybody may see them."""
+    """A person as the document that every permitted reader sees."""
     return PersonDocument(
         id=person.id,
         name=person.name,
@@ -77,6 +91,7 @@ def document_of(person: Person) -> PersonDocument:
         has_password=bool(person.password),
         has_identity=person.identity is not None,
         created=person.created,
+        counts_from=person.counts_from or None,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from services.admin.core.calls import Call, Reply
+from services.admin.core.consent import ways_in
 from services.admin.core.documents import CheckDocument, DesignDocument, QuestionDocument, QuestionPage
 from services.admin.core.events import question_event
 from services.admin.core.ports import PeopleTx
@@ -28,7 +29,7 @@ async def create(call: Call) -> Reply:
 
 
 async def listed(call: Call) -> Reply:
-    """A page of them, of one state or all."""
+    """A page of questions, in one state or in all."""
     after, limit = call.page()
     stated = call.request.query.get("state")
     if stated is not None and stated not in set(QuestionState):
@@ -42,50 +43,51 @@ async def listed(call: Call) -> Reply:
 
 
 async def shown(call: Call) -> Reply:
-    """One, with its ETag."""
+    """One question, with its ETag."""
     found = await call.admin.questions.at(call.stored, call.part("id"), None)
     return replace(await _reply(call.stored, found), event=None)
 
 
 async def edit(call: Call) -> Reply:
-    """Another text."""
+    """Replace the text of a question."""
     found = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
     return await _reply(call.stored, found)
 
 
 async def delete(call: Call) -> Reply:
-    """A draft less."""
+    """Delete a draft."""
     await call.admin.questions.delete(call.stored, call.part("id"), call.tag)
     return Reply(None, 204, target=call.part("id"), event=question_event(call.part("id"), None, 0))
 
 
 async def submit(call: Call) -> Reply:
-    """Offered for approval."""
+    """Submit a question for approval."""
     return await _reply(call.stored, await call.admin.questions.submit(call.stored, call.part("id"), call.tag))
 
 
 async def approve(call: Call) -> Reply:
-    """Approved by another person than its authors."""
+    """Approve a question, as a person who is none of its authors."""
     before = await call.admin.questions.at(call.stored, call.part("id"), call.tag)
     found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
     words = await passkeys.shown(call, call.stored, before, passkeys.APPROVE)
-    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}{words}")
+    ways = b64url(await ways_in(call.stored, call.who.person))
+    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}, ways in {ways}{words}")
 
 
 async def end(call: Call) -> Reply:
-    """Nobody waits for it any more."""
+    """End a question: nobody waits for it any more."""
     return await _reply(call.stored, await call.admin.questions.end(call.stored, call.part("id"), call.tag))
 
 
 async def check(call: Call) -> Reply:
-    """Every rule, with the numbers and what would pass, of the recipe that it would become now."""
+    """The verdict of every rule on the recipe that the question would become now, with numbers and what would pass."""
     async with call.admin.store.read() as tx:
         question = await call.admin.questions.at(tx, call.part("id"), call.tag)
     return await _checked(call, survey_of(question))
 
 
 async def check_text(call: Call) -> Reply:
-    """The same of a text that is kept nowhere."""
+    """The verdict of every rule on a text that is not stored."""
     return await _checked(call, call.body)
 
 
@@ -95,12 +97,12 @@ async def _checked(call: Call, survey: Survey) -> Reply:
 
 
 async def design(call: Call) -> Reply:
-    """Ways to ask it, compared."""
+    """Compare the ways to ask a question."""
     return Reply(DesignDocument.model_validate(await call.admin.planner.compared(call.who.person.id, call.body)))
 
 
 async def publish(call: Call) -> Reply:
-    """In the log; or 202, where its recipe waits for a signature from elsewhere."""
+    """Publish a question in the log; or 202, if its recipe waits for a signature from elsewhere."""
     if call.admin.config.passkeys_publish:
         async with call.admin.store.transaction() as tx:
             before = await call.admin.questions.at(tx, call.part("id"), call.tag)
@@ -110,7 +112,7 @@ async def publish(call: Call) -> Reply:
 
 
 async def sign(call: Call) -> Reply:
-    """In the log, with a signature from elsewhere."""
+    """Publish a question in the log with a signature from elsewhere."""
     leaf = SignedLeaf.decode(canonical_bytes(call.body.leaf))
     return await _published(call, await call.admin.publishing.sign(call.part("id"), leaf))
 

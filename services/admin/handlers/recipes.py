@@ -29,10 +29,10 @@ from tacit.recipe.model import Recipe
 
 HASH_SIZE = 32
 FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}
-"""Tables of results beside JSON, by the word that asks for one."""
+"""Formats of results other than JSON, by their name in the query."""
 MOST_ACCEPTED: Final = 32
 PATIENCE_SECONDS: Final = 1.0
-"""How long the log that is followed here is waited for."""
+"""How many seconds a request waits for the log that is followed here."""
 
 
 async def listed(call: Call) -> Reply:
@@ -84,7 +84,7 @@ async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Reci
 
 
 async def shown(call: Call) -> Reply:
-    """One recipe, verified, with its yield."""
+    """Show one verified recipe, with its yield."""
     return Reply(await document_of(call.admin, _hash(call.part("hash"))))
 
 

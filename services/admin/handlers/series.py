@@ -29,7 +29,7 @@ async def censuses(call: Call) -> Reply:
 
 
 def page_of(live: LiveLog, after: int, limit: int) -> SeriesPage:
-    """``limit`` series behind the first ``after``."""
+    """At most ``limit`` series after the first ``after``."""
     page = [_document(one, live) for one in live.series[after : after + limit]]
     return SeriesPage(series=page, next=str(after + limit) if len(live.series) > after + limit else None)
 

@@ -1,4 +1,4 @@
-"""Signing in and out with a browser, and who one is."""
+"""Signing in and out with a browser, and who is signed in."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def session_reply(admin: Admin, person: Person, cookie: str) -> Reply:
 
 
 async def _shown(call: Call) -> Shown:
-    """Who it is, and what they show."""
+    """The person who signs in, with what they showed."""
     admin, body = call.admin, call.body
     if body.key is not None and body.name is None and body.password is None:
         return await admin.sign_in.by_key(body.key)
     if body.key is None and body.name is not None and body.password is not None:
         return await admin.sign_in.by_password(body.name, body.password, call.request.remote or "")
-    raise FieldError("key", "give either it or `name` and `password`")
+    raise FieldError("key", "give either `key`, or `name` and `password`")
 
 
 async def shown(call: Call) -> Reply:
-    """Who one is, and what one may."""
+    """The person who is signed in, and their permissions."""
     token = csrf_token(call.request.cookies[call.admin.sign_in.cookie]) if call.who.by == BY_SESSION else None
     return Reply(_document(call.who.person, token))
 
 
 async def sign_out(call: Call) -> Reply:
-    """The session is over."""
+    """End the session."""
     signing = call.admin.sign_in
     await signing.end(call.stored, call.request.cookies.get(signing.cookie, ""))
 

@@ -33,7 +33,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Every file by its name."""
+    """Every asset by its file name."""
     folder = files("services.admin.pages") / "static"
     return {name: _asset(name, (folder / name).read_bytes()) for name in _TYPES}
 
@@ -43,7 +43,7 @@ def _asset(name: str, body: bytes) -> Asset:
 
 
 def add_assets(app: web.Application) -> None:
-    """A route for each file."""
+    """Add a route for each asset."""
     for asset in assets().values():
         app.router.add_get(asset.path, _giving(asset))
 

@@ -1,4 +1,4 @@
-"""Where things stand in a drawing: numbers to positions. The templates draw; nothing here knows a colour."""
+"""Positions in drawings, computed from numbers. The templates draw; nothing here knows a colour."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.admin.pages.rendering import figure
+from tacit.methods.figures import form_of, interval, with_margin
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
-NORMAL_95 = 1.96
 MULTIPLES = 12
-"""Answers that are shown over time."""
+"""The most answers that are shown over time."""
 WIDTH = 640
-"""Of a drawing, in its own units."""
+"""Width of a drawing, in its own units."""
+ROW = 26
+"""Height of the row of one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def path(points: Iterable[tuple[float, float]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line with the label at its end. ``kind``: of the style."""
+    """A line with the label at its end. ``kind``: the style of the line."""
 
     label: str
     kind: str
@@ -99,17 +101,16 @@ def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     """A released result: each answer with its 95 % interval on one axis."""
     rows = [(bucket, *_interval(bucket)) for bucket in document["buckets"]]
     low, high = min(0.0, *(row[1] for row in rows)), max(0.0, *(row[2] for row in rows))
-    axis = Axis(low, high or 1.0, 170, WIDTH - 150)
+    axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
     return {
         "axis": axis,
         "zero": axis.at(0.0),
-        "height": 22 * len(rows) + 44,
+        "height": ROW * len(rows) + 44,
         "rows": [
             {
-                "y": 22 * index + 16,
+                "y": ROW * index + 16,
                 "label": bucket["label"],
-                "estimate": bucket["estimate"],
-                "error": end - bucket["estimate"],
+                "told": with_margin(bucket["estimate"], bucket["stderr"], form),
                 "x": axis.at(bucket["estimate"]),
                 "x1": axis.at(begin),
                 "x2": axis.at(end),
@@ -174,8 +175,7 @@ def _ends(first: float, last: float) -> tuple[str, str]:
 
 
 def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
-    error = NORMAL_95 * bucket["stderr"]
-    return bucket["estimate"] - error, bucket["estimate"] + error
+    return interval(bucket["estimate"], bucket["stderr"])
 
 
 def burning(found: BurnDown) -> dict[str, Any]:

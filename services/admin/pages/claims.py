@@ -35,7 +35,7 @@ def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def _words(form: Form | None, name: str | None, n: int) -> str:
-    """Whose number to go by instead."""
+    """The adversary whose number applies instead, in words."""
     one = None if form is None or name is None else form.adversary(name)
     return "" if one is None else one.words.format(n=n).removeprefix("... ")
 

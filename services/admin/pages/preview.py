@@ -1,4 +1,4 @@
-"""What a survey would cost and give in each way to ask it, and what every rule says: drawn while somebody writes."""
+"""Cost and accuracy of each way to ask a survey, and the verdict of every rule: shown while somebody writes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from services.admin.core.calls import Admin
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.survey_fields import body_of
-from services.admin.pages.survey_labels import label_of
+from services.admin.pages.survey_labels import label_of, worded
+from tacit.accounting.alternatives import AGGREGATION, SAMPLED
 from tacit.accounting.requirements import Requirements
 from tacit.errors import Abort, FieldError, Refusal, UsageError
+from tacit.methods.figures import NORMAL_95, form_of_errors
 from tacit.operations.checking import Checked
 from tacit.operations.design import requirements_of
 from tacit.recipe.survey import Survey
 
 FACTORS: Final = tuple(map(Decimal, ("0.125", "0.25", "0.5", "1", "2", "4")))
-"""Of the wanted epsilon, at which every way to ask is computed."""
+"""Multiples of the wanted epsilon at which every way to ask is computed."""
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 56, 190, 14, 42
 MIN, MAX, PLACES = "0.000001", "40", 9
 Name = tuple[str, str]
@@ -28,10 +30,10 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class Preview:
-    """What can be said of a survey so far. ``wrong``: the member that is, and why; ``unknown``: why there is no
+    """What can be said of a survey so far. ``wrong``: every member that is, and why; ``unknown``: why there is no
     comparison; ``unchecked``: why no rule was asked."""
 
-    wrong: FieldError | None = None
+    wrong: tuple[FieldError, ...] = ()
     unknown: str = ""
     unchecked: str = ""
     comparison: dict[str, Any] | None = None
@@ -40,7 +42,7 @@ class Preview:
 
     @property
     def refused(self) -> int:
-        """How many rules refuse."""
+        """The number of rules that refuse."""
         return 0 if self.checked is None else sum(not one.passed for one in self.checked.verdicts)
 
 
@@ -49,32 +51,34 @@ async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview
     try:
         survey = Survey.from_body(body_of(form))
     except FieldError as error:
-        return Preview(wrong=error)
+        return Preview(wrong=error.every)
     return await preview_of_survey(admin, who, survey)
 
 
 async def preview_of_survey(admin: Admin, who: str, survey: Survey, *, compare: bool = True) -> Preview:
     """The preview of a survey."""
     found = Preview()
-    if compare:
+    if compare and survey.population is None:
+        found = replace(found, unknown="Fill in “Devices” to see the margin of every way to ask here")
+    elif compare:
         try:
             found = replace(found, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
-            found = replace(found, unknown=f"{label_of(error.field)} {error.reason}")
+            found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason)}")
         except UsageError as error:
             found = replace(found, unknown=str(error))
     return await _judged(admin, who, survey, found)
 
 
 async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Preview:
-    if survey.missing:
-        return replace(
-            found, unchecked=f"the rules are asked once there is: {', '.join(map(label_of, survey.missing))}"
-        )
+    if survey.lacking:
+        lacking = [one for one in survey.lacking if one != "name" or survey.metric is not None]
+        words = ", ".join(f"“{label_of(one)}”" for one in lacking)
+        return replace(found, unchecked=f"the rules are asked once there is {words}")
     try:
         drafted, checked = await admin.publishing.checked(survey, who)
     except FieldError as error:
-        return replace(found, wrong=error)
+        return replace(found, wrong=error.every)
     except (UsageError, Refusal) as error:
         return replace(found, unchecked=str(error))
     except Abort as problem:
@@ -83,22 +87,24 @@ async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Pre
 
 
 async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
-    """The ways at the wanted epsilon as rows, and all of them by epsilon as a drawing. Raises ``UsageError``."""
+    """The ways at the wanted epsilon as rows, and all of them by epsilon as a drawing. Errors are margins: 1.96
+    standard errors. Raises ``UsageError``."""
     needs = requirements_of(survey, admin.config.policy)
-    wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
+    wanted = None if survey.accuracy is None else NORMAL_95 * float(survey.accuracy) * needs.scale
     here = await admin.planner.compared(who, survey)
     chosen = here["proposal"]
     curves: dict[Name, list[tuple[float, float]]] = {}
     for epsilon in sorted({_bounded(survey.epsilon * factor) for factor in FACTORS}):
         found = await admin.planner.compared(who, survey.having(epsilon=epsilon))
         for one in found["alternatives"]:
-            curves.setdefault(_name(one), []).append((float(epsilon), one["stderr"]))
+            curves.setdefault(_name(one), []).append((float(epsilon), NORMAL_95 * one["stderr"]))
     kinds = {
         _name(one): "chosen" if one == chosen else "allowed" if one["available"] else "compared"
         for one in here["alternatives"]
     }
     return {
-        "rows": [{"way": one, "kind": kinds[_name(one)]} for one in here["alternatives"]],
+        "rows": [{"way": one, "kind": kinds[_name(one)], "label": _label(*_name(one))} for one in here["alternatives"]],
+        "form": form_of_errors(NORMAL_95 * one["stderr"] for one in here["alternatives"]),
         "unit": "devices" if needs.counts else needs.statistic,
         "drawing": _drawing(needs, curves, kinds, wanted),
         "chosen": chosen,
@@ -122,7 +128,7 @@ def _drawing(
     kinds: Mapping[Name, str],
     wanted: float | None,
 ) -> dict[str, Any]:
-    """Standard error against epsilon, both by powers of ten."""
+    """Margins against epsilon, both by powers of ten."""
     epsilons = [epsilon for points in curves.values() for epsilon, _ in points]
     errors = [error for points in curves.values() for _, error in points] + ([wanted] if wanted else [])
     across = Axis(min(epsilons), max(epsilons), LEFT, WIDTH - RIGHT, log=True)
@@ -137,7 +143,7 @@ def _drawing(
         "upward": upward,
         "height": HEIGHT,
         "bottom": HEIGHT - BOTTOM,
-        "labels": spread(lines, 13, TOP + 4, HEIGHT - BOTTOM),
+        "labels": spread(lines, 17, TOP + 4, HEIGHT - BOTTOM),
         "lines": sorted(lines, key=lambda one: order[one.kind]),
         "here": across.at(needs.epsilon),
         "wanted": None if wanted is None else upward.at(wanted),
@@ -145,4 +151,6 @@ def _drawing(
 
 
 def _label(model: str, randomizer: str) -> str:
-    return f"{model.partition(',')[0].replace('samplable aggregation', 'sampled')}: {randomizer}"
+    if model in {SAMPLED, AGGREGATION}:
+        return randomizer
+    return f"{model.partition(',')[0]}: {randomizer}"

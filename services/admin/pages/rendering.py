@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Final
 
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from services.admin.pages.assets import assets
-from services.admin.pages.survey_labels import label_of
+from services.admin.pages.survey_labels import CHOICES, label_of, worded
+from tacit.methods.figures import MARGIN, delta_form, form_of, interval, margin, with_margin
+from tacit.methods.figures import number as estimate
 from tacit.moments import when
+from tacit.recipe.cautions import cautions
 
 HTML: Final = "text/html"
 HEADERS: Final = {
@@ -41,12 +45,24 @@ def environment() -> Environment:
         "number": number,
         "figure": figure,
         "stated": stated,
+        "left": left,
         "lasting": lasting,
         "plain": plain,
         "short": short,
         "label": label_of,
+        "worded": worded,
+        "marked": marked,
+        "chosen": chosen,
+        "form": form_of,
+        "with_margin": with_margin,
+        "margin": margin,
+        "ends": ends,
+        "delta": delta_form,
+        "as_form": estimate,
+        "finished": finished,
+        "cautions": cautions,
     }
-    found.globals |= {"assets": {name: asset.path for name, asset in assets().items()}}
+    found.globals |= {"assets": {name: asset.path for name, asset in assets().items()}, "MARGIN": MARGIN}
     return found
 
 
@@ -93,7 +109,12 @@ def figure(value: float | str | None) -> str:
 _RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def stated(value: str) -> str:
+def left(value: str) -> str:
+    """What is left of an epsilon, in at most four digits after the point, never more than it is."""
+    return stated(value, ROUND_FLOOR)
+
+
+def stated(value: str, rounding: str = ROUND_CEILING) -> str:
     """An epsilon or a delta in at most four digits after the point, never less than it is."""
     try:
         exact = Decimal(value)
@@ -101,20 +122,44 @@ def stated(value: str) -> str:
         return value
     if not exact.is_finite() or exact < Decimal("0.001"):
         return value
-    return f"{exact.quantize(Decimal('0.0001'), ROUND_CEILING).normalize():f}"
+    return f"{exact.quantize(Decimal('0.0001'), rounding).normalize():f}"
 
 
 def lasting(seconds: float) -> str:
-    """A length of time in the largest unit of which it has two, or in days."""
+    """A length of time in the largest unit of which it has two, or in days; whole ones."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
-            return f"{figure(seconds / length)} {unit}"
-    return f"{figure(seconds)} seconds"
+            return f"{seconds // length:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
 
 
 def plain(text: str) -> str:
-    """A word of the protocol for a person."""
+    """A word of the protocol as people read it."""
     return text.replace("-", " ").replace("_", " ")
+
+
+def ends(bucket: Mapping[str, Any], form: str) -> str:
+    """The 95 % interval of an answer."""
+    low, high = interval(bucket["estimate"], bucket["stderr"])
+    return f"{estimate(low, form)} to {estimate(high, form)}"
+
+
+def marked(text: str) -> Markup:
+    """Text whose names of the protocol, given between backticks, are marked up as code."""
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(pieces)
+    )
+
+
+def finished(state: str) -> str:
+    """The state of a recipe of the log as people read it: “over” is shown as “finished”."""
+    return "finished" if state == "over" else plain(state)
+
+
+def chosen(word: str) -> str:
+    """A choice of a form as people read it."""
+    return CHOICES.get(word, plain(word))
 
 
 def short(text: str, length: int = 10) -> str:

@@ -1,7 +1,7 @@
-"""The members of a survey as fields of a form, there and back.
+"""The members of a survey as fields of a form, and back again.
 
-A field is called as the member's path (``encoder.low``), so that what is wrong with a member is shown beside its field.
-Lists stand one to a line or with commas, attributes as ``name=value``; an empty field is a member that is left out.
+A field is named by its member's path (``encoder.low``), so that an error in a member is shown beside its field. Lists
+have one item per line or commas between items, attributes are ``name=value``; an empty field leaves the member out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from services.admin.pages.survey_labels import LABELS
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms.registry import FORMS
-from tacit.recipe.survey import MECHANISMS, Survey
+from tacit.recipe.survey import MECHANISMS, MISSING, Survey
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
@@ -29,7 +29,7 @@ def _text(said: str) -> Any:
 
 
 def _whole(said: str) -> Any:
-    """An integer, or what was said, which the survey will refuse with its own words."""
+    """An integer, or the text itself, which the survey then refuses with a message of its own."""
     return int(said) if _WHOLE.fullmatch(said) else said
 
 
@@ -71,8 +71,8 @@ def _pair(said: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member: how it is read, what may be chosen (empty: anything), of which encoders it is (empty: of none), and
-    whether it has several lines."""
+    """One member: how it is read, which choices there are (empty: free text), which encoders have it (empty: it belongs
+    to no encoder), and whether the field has several lines."""
 
     path: str
     read: Callable[[str], Any] = _text
@@ -82,40 +82,41 @@ class Field:
 
     @property
     def label(self) -> str:
-        """For a person."""
+        """The label that people read."""
         return LABELS[self.path][0]
 
     @property
     def hint(self) -> str:
-        """What it says, in a line."""
+        """The hint below the field, in one line."""
         return LABELS[self.path][1]
 
     @property
     def numeric(self) -> bool:
-        """Whether a keypad of digits will do."""
+        """Whether a numeric keypad is enough to fill the field."""
         return self.read in {_whole, _amount}
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Fields that belong together. ``more``: whether most questions leave them all out."""
+    """Fields that belong together. ``usual``: in words, what applies if none of them is changed. A group without it
+    holds the fields that every question needs, and is always open."""
 
     title: str
     fields: tuple[Field, ...]
-    more: bool = False
+    usual: str = ""
 
 
 _RANGED: Final = ("number", "vector")
 GROUPS: Final = (
     Group(
-        "What is asked",
+        "The question",
         (
-            Field("name"),
             Field("text", lines=True),
             Field("metric"),
             Field("encoder.kind", choices=KINDS),
             Field("encoder.categories", _list, kinds=("categories",), lines=True),
             Field("encoder.edges", _quantities, kinds=("buckets",)),
+            Field("statistic", choices=get_args(StatisticName), kinds=("number", "occurrences")),
             Field("encoder.low", _whole, kinds=_RANGED),
             Field("encoder.high", _whole, kinds=_RANGED),
             Field("encoder.unit", _whole, kinds=_RANGED),
@@ -127,33 +128,38 @@ GROUPS: Final = (
             Field("encoder.most", _whole, kinds=("occurrences",)),
             Field("encoder.attributes", _values, kinds=("attributes",), lines=True),
             Field("encoder.cells", _whole, kinds=("cells",)),
-            Field("encoder.other", kinds=("categories", "buckets")),
-            Field("encoder.missing", kinds=("categories", "buckets", "attributes")),
-            Field("statistic", choices=get_args(StatisticName)),
+            Field("population", _whole),
+            Field("epsilon", _amount),
         ),
     ),
     Group(
-        "Whom",
+        "Name and answers",
         (
-            Field("population", _whole),
-            Field("rate", _amount),
-            Field("min_batch_size", _whole),
-            Field("criteria", _pairs),
+            Field("name"),
+            Field("missing", choices=MISSING),
+            Field("encoder.missing", kinds=("categories", "buckets", "attributes")),
+            Field("encoder.other", kinds=("categories", "buckets")),
         ),
+        usual="Named after the metric. Devices without a value are counted separately if answers are categories.",
+    ),
+    Group(
+        "Who takes part",
+        (Field("rate", _amount), Field("min_batch_size", _whole), Field("criteria", _pairs)),
+        usual="Any device, with probability 0.5. Released once there are 80 % of the expected contributions.",
     ),
     Group(
         "How privately",
         (
-            Field("epsilon", _amount),
+            Field("randomizer", choices=tuple(METHODS)),
             Field("delta", _amount),
             Field("accuracy", _amount),
             Field("account"),
             Field("model", choices=tuple(FORMS)),
             Field("mechanism", choices=MECHANISMS),
-            Field("randomizer", choices=tuple(METHODS)),
             Field("max_epsilon0", _amount),
             Field("aggregator_flips", _whole),
         ),
+        usual="The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
     ),
     Group(
         "When",
@@ -165,7 +171,7 @@ GROUPS: Final = (
             Field("epoch", _whole),
             Field("slot", _whole),
         ),
-        more=True,
+        usual="In the next epoch, until it ends. Report times are rounded down to the minute.",
     ),
     Group(
         "Hiding who answers",
@@ -177,15 +183,29 @@ GROUPS: Final = (
             Field("dummies", _amount),
             Field("dummy_epsilon", _amount),
         ),
-        more=True,
+        usual="Every device is asked at the same rate, and none sends a dummy.",
     ),
 )
+USUAL: Final = {
+    "encoder.kind": "boolean",
+    "rate": "0.5",
+    "epsilon": "1",
+    "delta": "0.000001",
+    "model": "secure-aggregation",
+    "close": "interval_end",
+    "account": "default",
+    "aggregator_flips": "0",
+    "missing": "category",
+}
+"""The values in a new form."""
+_STATISTIC_OF_NUMBERS: Final = "mean"
 FIELDS: Final = tuple(field for group in GROUPS for field in group.fields)
 
 
 def body_of(form: Mapping[str, str]) -> dict[str, Any]:
     """The document that the fields of a form make: the body of a survey, not checked yet. Fields of another encoder
-    than the chosen one are left out."""
+    than the chosen one are left out; a question without a name is named after its metric, and numbers are averaged
+    unless the form says otherwise."""
     kind = form.get("encoder.kind", "")
     body: dict[str, Any] = {}
     for field in FIELDS:
@@ -198,11 +218,20 @@ def body_of(form: Mapping[str, str]) -> dict[str, Any]:
             body.setdefault(part, {})[name] = value
         else:
             body[name] = value
+    if kind == "number":
+        body.setdefault("statistic", _STATISTIC_OF_NUMBERS)
+    if "name" not in body and (name := _name_of(str(body.get("metric", "")))):
+        body["name"] = name
     return body
 
 
+def _name_of(metric: str) -> str:
+    """A short name made from a metric; empty if none of its characters can be used."""
+    return re.sub("[^a-z0-9]+", "-", metric.lower()).strip("-")[:63].rstrip("-")
+
+
 def fields_of(survey: Survey) -> dict[str, str]:
-    """Inverse of ``body_of``: what the fields say of a survey."""
+    """The form fields that stand for a survey; the inverse of ``body_of``."""
     body = survey.model_dump(mode="json", exclude_none=True)
     flat = {name: value for name, value in body.items() if name not in {"encoder", "importance"}}
     for part in ("encoder", "importance"):

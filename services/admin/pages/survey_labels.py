@@ -1,58 +1,88 @@
-"""What a survey's members are called in the form, and a line on each."""
+"""The label of each member of a survey in the form, with a hint of one line."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 LABELS: Final[dict[str, tuple[str, str]]] = {
-    "name": ("Short name", "a-z, 0-9 and -, such as doctor-visits"),
-    "text": ("Question", "As a person reads it"),
-    "metric": ("Metric", "Field of the device's data; of a watched event, its name"),
+    "name": ("Short name", "a-z, 0-9 and -, such as doctor-visits; if empty, made from the metric"),
+    "text": ("Question", "As people will read it"),
+    "metric": ("Metric", "Name of the field in the device's data, or of the event that devices watch"),
     "encoder.kind": ("Kind of answer", ""),
-    "encoder.categories": ("Categories", "One to a line"),
+    "encoder.categories": ("Categories", "One per line"),
     "encoder.edges": ("Lower edges", "Increasing, such as 0, 1, 3, 10; the last bucket is open"),
-    "encoder.low": ("Lowest value", "Lower values are clipped to it"),
-    "encoder.high": ("Highest value", "Higher values are clipped to it"),
-    "encoder.unit": ("Unit", "Values are rounded to multiples of it; left out: 1"),
-    "encoder.length": ("Length", "Numbers in the vector"),
-    "encoder.norm": ("Norm", "Longer vectors are shrunk to it"),
-    "encoder.start": ("Watched from", "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; left out: the next step"),
-    "encoder.step_seconds": ("Step", "Seconds of one step"),
-    "encoder.steps": ("Steps", "How many are watched"),
-    "encoder.most": ("At most", "How often it is counted in one device; a count needs none"),
-    "encoder.attributes": ("Attributes", "One to a line, values with bars: locale=de|fr"),
-    "encoder.cells": ("Answers", "How many, without names: enough to compare, not to publish"),
-    "encoder.other": ("Name for other values", "Left out: they are not told apart"),
-    "encoder.missing": ("Name for no value", "Left out: not told apart"),
-    "statistic": ("Statistic", "Left out: what is usual for the kind of answer"),
-    "population": ("Devices asked", ""),
+    "encoder.low": ("Lowest value", "Lower values are raised to it"),
+    "encoder.high": ("Highest value", "Higher values are lowered to it"),
+    "encoder.unit": ("Unit", "Values are rounded to multiples of it; if empty, 1"),
+    "encoder.length": ("Length", "How many numbers the vector has"),
+    "encoder.norm": ("Norm", "Longer vectors are scaled down to it"),
+    "encoder.start": ("Watched from", "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; if empty, the next step"),
+    "encoder.step_seconds": ("Step", "Length of one step in seconds"),
+    "encoder.steps": ("Steps", "How many steps are watched"),
+    "encoder.most": ("At most", "How many events of one device count; not needed for a count"),
+    "encoder.attributes": ("Attributes", "One per line, with its values separated by bars: locale=de|fr"),
+    "encoder.cells": ("Answers", "How many answers, without names: enough to compare, not to publish"),
+    "encoder.other": ("Name for other values", "If empty, other values are not distinguished"),
+    "missing": ("Devices without a value", "category: counted separately; ignore: spread over the answers"),
+    "encoder.missing": ("Name for no value", "If empty, “no value”"),
+    "statistic": ("Statistic", "If empty, the mean of a number, or the count or histogram of events"),
+    "population": ("Devices", "How many devices are asked"),
     "rate": ("Sampling rate q", "Probability with which a device takes part"),
-    "min_batch_size": ("Least batch B", "Left out: 0.8 × q × devices"),
+    "min_batch_size": ("Minimum batch B", "If empty, 0.8 × q × devices"),
     "criteria": ("Only devices with", "Attributes such as locale=de, os=linux"),
-    "epsilon": ("Epsilon", "Most against an aggregator with the relay; with one server against the analyzer"),
-    "delta": ("Delta", ""),
-    "accuracy": ("Wanted standard error", "As a share of the population or the range, such as 0.01"),
-    "account": ("Account", "Which the recipe is charged to"),
-    "model": ("Model", "Whom devices have to trust"),
-    "mechanism": ("Noise", "local: each device hides itself; flips: only the sum hides a device"),
-    "randomizer": ("Randomizer", "Left out: the first that fits the question"),
-    "max_epsilon0": ("Most in one report", "Epsilon that one report may tell; left out: the policy's"),
-    "aggregator_flips": ("Aggregator's flips", "Coin flips that each aggregator adds"),
-    "start": ("Begins", "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; left out: the next epoch"),
-    "duration": ("Lasts", "Seconds; left out: to the end of the epoch"),
-    "close": ("Closes", "At the end of the interval, or as soon as B are there"),
-    "time_precision": ("Time precision", "Seconds to which report times are cut"),
-    "epoch": ("Token epoch", "Left out: the next one"),
-    "slot": ("Token slot", "Left out: the first free one"),
-    "importance.default": ("Usual answer", "Its devices are asked less often"),
-    "importance.default_rate": ("Rate of the usual answer", "Probability with which they take part"),
-    "importance.non_default_share": ("Share of other answers", "As expected"),
-    "importance.devices": ("Least devices counted", "By a census"),
-    "dummies": ("Dummies", "Expected reports that say nothing, or auto"),
-    "dummy_epsilon": ("Epsilon of sending", "With auto: what may be told of whether a device sent"),
+    "epsilon": ("Epsilon", "The most that an aggregator may learn about one device, even together with the relay"),
+    "delta": ("Delta", "Probability with which epsilon may fail to hold; if empty, 0.000001"),
+    "accuracy": ("Wanted standard error", "As a share of the devices or of the range; the margin ± is 1.96 times this"),
+    "account": ("Account", "The account that the recipe is charged to"),
+    "model": ("Model", "Decides whom devices have to trust"),
+    "mechanism": ("Noise", "local: each device adds its own noise; flips: a device is hidden only in the sum"),
+    "randomizer": ("Randomizer", "If empty, the most accurate one that is allowed"),
+    "max_epsilon0": ("Local epsilon limit", "The most epsilon that one report may spend; if empty, the policy's"),
+    "aggregator_flips": ("Aggregator's flips", "How many coin flips each aggregator adds"),
+    "start": ("Begins", "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; if empty, the next epoch"),
+    "duration": ("Lasts", "Seconds; if empty, to the end of the epoch"),
+    "close": ("Closes", "At the end of the interval, or as soon as there are B contributions"),
+    "time_precision": ("Time precision", "Report times are rounded down to a multiple of this many seconds"),
+    "epoch": ("Token epoch", "If empty, the next one"),
+    "slot": ("Token slot", "If empty, the first free one"),
+    "importance.default": ("Usual answer", "Devices with this answer are asked less often"),
+    "importance.default_rate": (
+        "Rate of the usual answer",
+        "Probability with which devices with the usual answer take part",
+    ),
+    "importance.non_default_share": ("Share of other answers", "The share that is expected"),
+    "importance.devices": ("Fewest devices counted", "The lowest count from a census"),
+    "dummies": ("Dummies", "Expected number of empty reports, or auto"),
+    "dummy_epsilon": (
+        "Epsilon of sending",
+        "With auto: the most that may be revealed about whether a device sent a report",
+    ),
 }
 
 
 def label_of(path: str) -> str:
-    """What the member is called in the form; a part of several fields by its first one."""
+    """The label of the member at ``path``; of a part with several fields, the label of its first field."""
     return LABELS.get(path, LABELS.get(f"{path}.kind", (path, "")))[0]
+
+
+CHOICES: Final[dict[str, str]] = {
+    "boolean": "yes or no",
+    "categories": "one of several categories",
+    "buckets": "number, counted in buckets",
+    "number": "number, summed or averaged",
+    "vector": "several numbers",
+    "occurrences": "how often an event happens",
+    "attributes": "attributes of the device (census)",
+    "cells": "answers without names yet",
+    "category": "counted separately",
+    "ignore": "ignored, which biases the result",
+    "interval_end": "at the end of the interval",
+    "at_B": "as soon as there are B contributions",
+}
+"""The text of each choice in the form."""
+
+
+def worded(text: str) -> str:
+    """A reason whose members, given between backticks, are replaced by their labels in the form."""
+    return re.sub(r"`([a-z_.]+)`", lambda found: f"“{label_of(found[1])}”", text)

@@ -57,13 +57,13 @@ class Visit:
 
     @property
     def who(self) -> Principal:
-        """Whoever came, on a page that is not for everybody."""
+        """The signed-in person, on a page that needs one."""
         if self.principal is None:
             raise RuntimeError("this page is for everybody")
         return self.principal
 
     def may(self, permission: str) -> bool:
-        """Whether whoever came has the permission."""
+        """Whether the visitor has the permission."""
         return self.principal is not None and self.principal.may(Permission(permission))
 
     def part(self, name: str) -> str:
@@ -74,7 +74,7 @@ class Visit:
         """The number behind which a page of a list begins. Raises ``DecodeError``."""
         text = self.request.query.get("cursor", "0")
         if not text.isascii() or not text.isdigit() or len(text) > 16:
-            raise DecodeError("cursor takes a number")
+            raise DecodeError("cursor must be a number")
         return int(text)
 
     async def act(self, name: str, body: Mapping[str, Any] | None = None, tag: str = "") -> web.Response:
@@ -140,7 +140,7 @@ def _require(principal: Principal, permission: Permission) -> None:
 
 
 def refused(request: web.Request, principal: Principal | None, abort: Abort) -> web.Response:
-    """A refusal as a page in the same look."""
+    """A refusal as a page with the usual layout."""
     admin = request.app[ADMIN]
     text = rendered("error.html", **_frame(admin, request, principal), problem=abort)
     found = response(text, abort.status)
@@ -149,7 +149,7 @@ def refused(request: web.Request, principal: Principal | None, abort: Abort) -> 
 
 
 def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> dict[str, Any]:
-    """What every template knows."""
+    """The values that every template gets."""
     granted = frozenset() if principal is None else PERMISSIONS[Role(principal.person.role)]
     cookie = request.cookies.get(admin.sign_in.cookie, "")
     here = request.path
@@ -170,7 +170,7 @@ def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> d
 
 
 def _with(request: web.Request, headers: Mapping[str, str]) -> web.Request:
-    """The request with further headers."""
+    """A copy of the request with further headers."""
     if not headers:
         return request
     both = request.headers.copy()

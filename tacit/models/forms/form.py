@@ -1,4 +1,4 @@
-"""What every reader of a recipe asks of its model."""
+"""What every reader of a recipe needs to know about its model."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tacit.models.forms.parties import Parties
 
 
 class Cap(enum.Enum):
-    """Which of a policy's caps an adversary's epsilon is held to."""
+    """The policy cap that limits an adversary's epsilon."""
 
     AGGREGATE = "aggregate"
     """``max_epsilon_aggregator``, and ``max_epsilon_half_batch`` at B/2."""
     AGGREGATE_WITH_RELAY = "aggregate-with-relay"
     """``max_epsilon_aggregator_with_relay``, and ``max_epsilon_half_batch_with_relay`` at B/2."""
     LOCAL = "local"
-    """``max_epsilon_local``: what single reports tell."""
+    """``max_epsilon_local``: what single reports reveal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """One row of a claim: ``words`` for a person, in which ``{n}`` is the number of reports. ``unbounded``: whether a
-    recipe may state that nothing is guaranteed; ``unprotected``: the model guarantees nothing, whatever a recipe
-    states, so that no policy refuses it for that. ``condition`` and ``otherwise``: on what the number rests that nobody
-    enforces, and the adversary whose number to go by without it (P16). ``pure``: its delta is 0.
-    ``unseen``: it does not see who takes part, so that sampling hides a device from it."""
+    """One row of a claim. ``words`` describes the adversary to a person; ``{n}`` in it is the number of reports.
+    ``unbounded``: a recipe may state that nothing is guaranteed; ``unprotected``: the model guarantees nothing,
+    whatever a recipe states, so no policy refuses it for that. ``condition`` and ``otherwise``: a condition on which
+    the number rests and that nobody enforces, and the adversary whose number applies where it does not hold (P16).
+    ``pure``: its delta is 0. ``unseen``: it does not see who takes part, so sampling hides a device from it."""
 
     name: str
     words: str
@@ -48,13 +48,18 @@ class Adversary:
 
 
 class Form(ABC):
-    """The form of one model's recipes: their ``parties``; the roles in ``opts_in``, whose servers all sign an opt-in
-    before devices answer, each with an address of its own; pairs of ``different_operators`` (P1). ``proves``: whether a
-    recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; without one the recipe's hash stands for the
-    task (P24). ``charged`` is the adversary whose epsilon an account is charged (P22), and
-    ``charged_with_relay`` the one of the balance beside it. ``watched``: of a model whose devices watch an event over
-    steps (encoder kind ``occurrences``), the statistics that it has and the randomizer of each; empty for a model whose
-    devices answer from a value that they have. ``closes``: how a batch may close."""
+    """The form of one model's recipes.
+
+    ``parties``: the model's parties; ``opts_in``: the roles whose servers must all sign an opt-in before devices
+    answer, each with its own address; ``different_operators``: pairs of roles that need different operators (P1).
+    ``proves``: whether a recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; otherwise the recipe's
+    hash stands for the task (P24). ``charged`` is the adversary whose epsilon is charged to an account (P22), and
+    ``charged_with_relay`` the one for the balance beside it. ``refunds``: whether the charged adversary has learnt
+    nothing from a recipe that ends without a release, so that void leaves give its cost back; never true for a model
+    whose server opens reports as they come. ``watched``: for a model whose devices watch an event over steps (encoder
+    kind ``occurrences``), its statistics and the randomizer of each; empty for a model whose devices answer from a
+    stored value. ``closes``: how a batch may close.
+    """
 
     name: ClassVar[str]
     parties: ClassVar[type[Parties]]
@@ -64,17 +69,18 @@ class Form(ABC):
     adversaries: ClassVar[tuple[Adversary, ...]]
     charged: ClassVar[str]
     charged_with_relay: ClassVar[str]
+    refunds: ClassVar[bool] = False
     watched: ClassVar[Mapping[StatisticName, str]] = {}
     closes: ClassVar[tuple[str, ...]] = ("interval_end", "at_B")
 
     @abstractmethod
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-        """The claim for batches of n messages, dummies among them, by what the method's reports are worth and by who
-        sends; ``n`` below ``sample.batch`` says that the rest is not honest. ``ValueError`` names a bad parameter, or
-        says that there is no finite epsilon."""
+        """Compute the claim for batches of n messages, dummies included, from the epsilons of the method's ``reports``
+        and from who sends. ``n`` below ``sample.batch`` means that the other messages are dishonest. ``ValueError``
+        names a bad parameter, or says that there is no finite epsilon."""
 
     def proof(self, method: Method) -> Proof:
-        """What proves the outputs of ``method`` in this model, where it proves by a VDAF."""
+        """The VDAF that proves the outputs of ``method`` in this model, if the model uses a VDAF."""
         return method.proof
 
     @property
@@ -84,7 +90,7 @@ class Form(ABC):
 
     @property
     def conditions(self) -> dict[str, dict[str, str]]:
-        """The claims that rest on a condition, as documents state them."""
+        """The conditions on which claims rest, as documents state them."""
         return {
             one.name: {"if": one.condition, "otherwise": one.otherwise}
             for one in self.adversaries
@@ -92,19 +98,19 @@ class Form(ABC):
         }
 
     def adversary(self, name: str) -> Adversary | None:
-        """The adversary of this name."""
+        """The adversary of this name; None if the model has none of that name."""
         return next((one for one in self.adversaries if one.name == name), None)
 
     def capped(self, *caps: Cap) -> tuple[Adversary, ...]:
-        """The adversaries that are held to one of ``caps`` (none given: to any)."""
+        """The adversaries that are limited by one of ``caps`` (by any cap if none is given)."""
         return tuple(one for one in self.adversaries if one.cap is not None and (not caps or one.cap in caps))
 
     def unclaimed(self) -> dict[str, str]:
-        """Epsilons of a claim that is still to be computed."""
+        """Placeholders for the epsilons of a claim that has yet to be computed."""
         return dict.fromkeys(self.names, "0")
 
     def epsilon_problem(self, epsilon: Mapping[str, Any]) -> str | None:
-        """Why ``epsilon``, by adversary, is not this model's, or None."""
+        """Why ``epsilon``, by adversary, is not a claim of this model; None if it is."""
         for one in self.adversaries:
             if one.name not in epsilon:
                 return f"{one.name}: Field required"

@@ -1,8 +1,9 @@
 """Local pan-privacy with two servers: leader and helper sum secret shares that devices keep encrypted to them.
 
-Whoever reads a device's storage and memory between two updates learns nothing of what it watches (Local Pan-Privacy,
-section 5, and design rule P23); who is with one of the aggregators as well can open that one's part of every copy. What
-is sent is secure aggregation's, and so are the other four rows of the claim.
+An intruder who reads a device's storage and memory between two updates learns nothing about what the device watches
+(Local Pan-Privacy, section 5, and design rule P23); an intruder who works with one of the aggregators can open that
+aggregator's part of every copy. What is sent is the same as in secure aggregation, and so are the other four rows of
+the claim.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ INTRUDER_ROW = Adversary(
 
 
 class StateAggregator(Aggregator):
-    """Leader or helper that devices encrypt their state to: ``state_key`` is its ElGamal key, an element of
+    """Leader or helper to which devices encrypt their state: ``state_key`` is its ElGamal key, an element of
     ristretto255."""
 
     state_key: Key
 
 
 class PanPrivateParties(SecureAggregationParties):
-    """Those of secure aggregation, whose aggregators have a key for the devices' state."""
+    """The parties of secure aggregation; the aggregators also have a key for the devices' state."""
 
     leader: StateAggregator
     helper: StateAggregator
@@ -60,15 +61,16 @@ class PanPrivate(SecureAggregation):
             pure=True,
         ),
     )
+    refunds: ClassVar[bool] = True
     watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME}
 
     def proof(self, method: Method) -> Proof:
         """Every cell is proved to be 0 or 1 by itself, since shares and proofs are made before it is known which cells
-        are sent (P23); the weight is not proved."""
+        will be sent (P23); the weight is not proved."""
         return Proof("Prio3CountVec", method.cells, 1)
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-        """That of secure aggregation; nothing for the intruder, by the hardness of decisional Diffie-Hellman, and no
-        guarantee against one who works with an aggregator."""
+        """The claim of secure aggregation, and two further rows: 0 for the intruder, by the hardness of decisional
+        Diffie-Hellman, and no guarantee against an intruder who works with an aggregator."""
         claim = super().claim(reports, sample, n=n, delta=delta)
         return claim.changed({INTRUDER: 0.0, INTRUDER_WITH_AGGREGATOR: math.inf})

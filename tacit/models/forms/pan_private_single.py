@@ -7,8 +7,8 @@
 | intruder on the device                     | 0, computationally (decisional Diffie-Hellman)               |
 | intruder who works with the analyzer       | none: the analyzer can open every copy of the state          |
 
-B binds nobody against the analyzer, which sees reports one by one (design rule P24): an account is charged with what
-it is told.
+The batch minimum B does not bind the analyzer, which sees reports one by one (design rule P24), so an account is
+charged with what the analyzer learns.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ INTRUDER_WITH_ANALYZER = "intruder_with_analyzer"
 
 
 class Analyzer(Server):
-    """The one server: it opens reports, and ``state_key`` is its ElGamal key, an element of ristretto255."""
+    """The only server: it opens reports, and ``state_key`` is its ElGamal key, an element of ristretto255."""
 
     state_key: Key
 
 
 class PanPrivateSingleParties(Parties):
-    """Everyone who takes part; there is one server, and nobody else to seal a result to."""
+    """All parties of the model; there is one server, and no other party to seal a result to."""
 
     analyst: Analyst
     analyzer: Analyzer
@@ -53,7 +53,8 @@ class PanPrivateSingleParties(Parties):
 
 
 def analyzer_of(parties: Parties) -> Analyzer:
-    """The analyzer among ``parties`` of this model. Refusal ``model-unsupported`` for those of another one."""
+    """The analyzer among ``parties`` of this model. Raises refusal ``model-unsupported`` for parties of another
+    model."""
     if not isinstance(parties, PanPrivateSingleParties):
         raise Refusal("model-unsupported", "the recipe's model has no analyzer")
     return parties.analyzer
@@ -94,16 +95,18 @@ class PanPrivateSingle(Form):
     )
     charged: ClassVar[str] = ANALYZER
     charged_with_relay: ClassVar[str] = ANALYZER
+    refunds: ClassVar[bool] = False
     watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME, "mean": Flips.NAME}
     closes: ClassVar[tuple[str, ...]] = ("interval_end",)
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-        """As the table of this module. No row counts sampling: the analyzer takes reports one by one, and with a relay
-        that works with it would know who sent them. ``ValueError`` for importance sampling and dummies."""
+        """Compute the claim as in the table of this module. Sampling is not counted in any row: the analyzer takes
+        reports one by one, and together with the relay it would know who sent them. ``ValueError`` for importance
+        sampling and dummies."""
         parameters.reports(n)
         parameters.failure_probability(delta)
         if sample.is_hidden:
-            raise ValueError("a recipe with one server has one rate for everybody, and no dummies")
+            raise ValueError("a recipe with one server must have one rate for everybody and no dummies")
         local = reports.local_epsilon
         single = local if math.isfinite(local) else reports.aggregate_epsilon(1, delta)
         if single > parameters.MAX_EPSILON0:
@@ -118,6 +121,6 @@ class PanPrivateSingle(Form):
 
 
 def _counted_on(reports: Reports, n: int) -> int:
-    """Of how many reports the noise is counted: of fewer than n where one device's coin flips are so many that those of
-    n are more than can be summed. Whoever adds noise beside them only lowers the true epsilon."""
+    """The number of reports whose noise is counted: less than n where the coin flips of n devices are too many to be
+    summed. Further noise only lowers the true epsilon."""
     return min(n, parameters.MAX_N // reports.flips) if isinstance(reports, Flips) else n

@@ -1,4 +1,4 @@
-"""The parties that recipes name: their parts, those that every model has, and those of a model that is not known."""
+"""The parties that recipes name: their common parts, the parties of every model, and those of an unknown model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Part(Body):
 
 
 class Analyst(Part):
-    """Who signs the recipe."""
+    """The party that signs the recipe."""
 
     operator: Operator
     signing_key: Key
 
 
 class Server(Part):
-    """Who opts in and takes reports: its endpoint, encoded HpkeConfig and the key that signs its leaves."""
+    """A party that opts in and takes reports: its endpoint, encoded HpkeConfig and the key that signs its leaves."""
 
     operator: Operator
     url: Url
@@ -76,8 +76,8 @@ class Issuer(Part):
 
 
 class Parties(Part):
-    """Everyone who takes part. A model's parties are a subclass that lists all of them, the five of every model among
-    them, in the order of documents (members of a base would come before its own)."""
+    """Everyone who takes part. A model's parties are a subclass that lists all of them, including the five of every
+    model, in the order of documents (members of a base class would come first)."""
 
     if TYPE_CHECKING:
         analyst: Analyst
@@ -104,8 +104,8 @@ class Parties(Part):
 
 
 class UnknownParties(Parties):
-    """Parties of a model that this version does not know: the others are kept as they are, so that the recipe's bytes
-    and hash are, and it can be refused by name."""
+    """Parties of a model that this version does not know. Its further parties are kept unchanged, so that the recipe
+    keeps its bytes and hash and can be refused by name."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -116,7 +116,7 @@ class UnknownParties(Parties):
     issuer: Issuer
 
     def by_role(self) -> dict[str, Part]:
-        """Those that every model has, and others that look like a server."""
+        """The parties of every model, and others that have the form of a server."""
         found = super().by_role()
         for role, party in (self.model_extra or {}).items():
             server = _server(party)

@@ -1,4 +1,4 @@
-"""The models that this version knows, by the word that recipes use."""
+"""The models that this version knows, by their names in recipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known(model: str) -> Form | None:
 
 
 def form_of(model: str) -> Form:
-    """The form of ``model``. Refusal ``model-unsupported``."""
+    """The form of ``model``. Raises refusal ``model-unsupported``."""
     found = FORMS.get(model)
     if found is None:
         raise Refusal("model-unsupported", unsupported(model))
@@ -29,14 +29,14 @@ def form_of(model: str) -> Form:
 
 
 def adversary(name: str) -> Adversary | None:
-    """The adversary of this name, of whichever model: documents name adversaries, and no two models mean different
-    ones by one name."""
+    """The adversary of this name, of whichever model: documents refer to adversaries by name, and a name means the same
+    adversary in every model."""
     found = (form.adversary(name) for form in FORMS.values())
     return next((one for one in found if one is not None), None)
 
 
 def unsupported(model: str) -> str:
-    """What a refusal says of a model that this version does not know."""
+    """The text of a refusal for a model that this version does not know."""
     *others, last = FORMS
     known_ones = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     return f"model {model} is not supported; {known_ones}"

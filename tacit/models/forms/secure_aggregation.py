@@ -1,4 +1,4 @@
-"""Secure aggregation: two aggregators of which one is honest sum secret shares (DAP, Prio3).
+"""Secure aggregation: two aggregators, at least one of them honest, sum secret shares (DAP, Prio3).
 
 | adversary                    | one rate, no dummies                     | importance sampling or dummies            |
 |------------------------------|------------------------------------------|-------------------------------------------|
@@ -7,8 +7,9 @@
 | both aggregators             | sampling, shuffling (FMT22), given n     | as the first, over shuffled reports       |
 | both aggregators, the relay  | local randomisation alone                | epsilon0, and what taking part tells      |
 
-No row is above the one that sees more (P16, P17, P17b, P20). Noise shares have no local guarantee: whoever sees single
-reports sees values through one device's share, and both rows of both aggregators are infinite.
+No row exceeds the row of an adversary that sees more (P16, P17, P17b, P20). Noise shares have no local guarantee: one
+device's share does not hide its value from an observer of single reports, so both rows of both aggregators are
+infinite.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BOTH_WITH_RELAY = "both_aggregators_with_relay"
 
 
 class SecureAggregationParties(Parties):
-    """Everyone who takes part: leader and helper, of whom one is honest, and the collector."""
+    """Everyone who takes part: leader and helper, at least one of them honest, and the collector."""
 
     analyst: Analyst
     leader: Aggregator
@@ -45,7 +46,7 @@ class SecureAggregationParties(Parties):
 
 
 def aggregators_of(parties: Parties) -> SecureAggregationParties:
-    """``parties`` of this model. Refusal ``model-unsupported`` for those of another one."""
+    """``parties`` as parties of this model. Raises refusal ``model-unsupported`` for those of another one."""
     if not isinstance(parties, SecureAggregationParties):
         raise Refusal("model-unsupported", "the recipe's model has no leader, helper and collector")
     return parties
@@ -86,10 +87,11 @@ class SecureAggregation(Form):
     )
     charged: ClassVar[str] = AGGREGATOR
     charged_with_relay: ClassVar[str] = AGGREGATOR_WITH_RELAY
+    refunds: ClassVar[bool] = True
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
-        """As the table of this module; the sampling factor of one rate is claimed when it fits into ``delta`` (see
-        ``tacit.dp.sampling``), and then the mechanism's name ends in ``+sampling``."""
+        """Compute the claim as in the table of this module. Sampling at one rate is claimed when it fits into ``delta``
+        (see ``tacit.dp.sampling``); the mechanism's name then ends in ``+sampling``."""
         parameters.reports(n)
         parameters.failure_probability(delta)
         return _hidden(reports, sample, n, delta) if sample.is_hidden else _visible(reports, sample, n, delta)

@@ -1,12 +1,13 @@
 """Many reports at once, with the results that ``ping_pong`` and ``shard`` give for each of them.
 
-``BatchVerifier`` and ``BatchProver`` use the kernels where there are some and pure Python where there are none. A
-report that needs an exact second look (a drawn element was not below the modulus; a share has a wrong length) goes
-through pure Python alone; its neighbours are not affected. No report is counted or refused on the word of a kernel
-that was not sure.
+``BatchVerifier`` and ``BatchProver`` use the kernels where they are available and pure Python elsewhere. A report that
+needs an exact second verification (a drawn element was not below the modulus; a share has a wrong length) is verified
+in pure Python alone; its neighbours are not affected. No report is counted or refused because of a kernel that was not
+certain.
 
-A Client can search for seeds that need the second look (about 2^27 trials for a Field64 circuit). ``REDO_SHARE`` bounds
-what that costs an Aggregator: reports beyond it in one batch are refused. By chance it happens to one report in 2^27.
+A Client can search for seeds that need the second verification (about 2^27 trials for a Field64 circuit).
+``REDO_SHARE`` bounds what that costs an Aggregator: reports beyond it in one batch are refused. By chance it happens to
+one report in 2^27.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ REDO_SHARE = 64
 """Of a batch of n reports, at most max(MIN_REDO, n / REDO_SHARE) are verified again in pure Python."""
 
 Row = tuple[bytes, bytes, bytes]
-"""What one good report gives: ping-pong message, encoded out share, joint randomness seed."""
+"""The results for one valid report: ping-pong message, encoded out share, joint randomness seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBatch:
-    """What a batch came to. ``errors`` has an entry per report: why it is refused, or None. Everything else is about
-    the other reports alone, in order: the ping-pong message of each, and rows of bytes of equal size."""
+    """The outcome of a batch. ``errors`` has an entry per report: why it is refused, or None. Everything else concerns
+    only the other reports, in order: the ping-pong message of each, and rows of bytes of equal size."""
 
     errors: list[VerifyError | DecodeError | None]
     outbounds: list[bytes] = field(repr=False)
@@ -58,8 +59,8 @@ class BatchVerifier:
     """
 
     def __init__(self, vdaf: Prio3[Any], verify_key: bytes, ctx: bytes, level: int | None = None) -> None:
-        """``level`` indexes ``native.LEVELS``; None takes the path of this process. Raises ``ValueError`` for a key of
-        the wrong size."""
+        """``level`` indexes ``native.LEVELS``; None chooses the path of this process. Raises ``ValueError`` for a key
+        of the wrong size."""
         if len(verify_key) != vdaf.VERIFY_KEY_SIZE:
             raise ValueError(f"verify_key has {len(verify_key)} bytes, not {vdaf.VERIFY_KEY_SIZE}")
         self._vdaf = vdaf
@@ -73,7 +74,7 @@ class BatchVerifier:
 
     @property
     def is_native(self) -> bool:
-        """Whether kernels run, rather than pure Python."""
+        """Whether kernels are used, rather than pure Python."""
         return self._kernels is not None
 
     def leader(
@@ -84,8 +85,8 @@ class BatchVerifier:
         *,
         bounded: bool = True,
     ) -> VerifiedBatch:
-        """``ping_pong.leader_initialized`` of every report. ``bounded`` False: every report that needs it gets its
-        second look (for reports that got it before, in another batch).
+        """``ping_pong.leader_initialized`` of every report. ``bounded`` False: every report that needs a second
+        verification gets it (for reports that got it before, in another batch).
 
         Raises ``ValueError`` for sequences of different lengths and for a nonce of the wrong size.
         """
@@ -171,8 +172,8 @@ class BatchVerifier:
         alone: Callable[[int], Row],
         allowed: int,
     ) -> VerifiedBatch:
-        """Results in the order of the reports, with at most ``allowed`` second looks. Those that no kernel could take
-        fail in pure Python, and soon."""
+        """Results in the order of the reports, with at most ``allowed`` second verifications. Reports that no kernel
+        could process fail in pure Python, and quickly."""
         if len(fits) == reports and not any(verified.flags) and not any(verdicts):
             return VerifiedBatch([None] * reports, outbounds, verified.out_shares, verified.seeds)
         rows = list(
@@ -273,7 +274,7 @@ def _chosen(columns: Sequence[Sequence[bytes]], fits: Sequence[int]) -> list[byt
 
 
 def _rows(data: bytes, rows: int) -> list[bytes]:
-    """``data`` cut into ``rows`` pieces of one size."""
+    """``data`` cut into ``rows`` pieces of equal size."""
     size = len(data) // rows if rows else 0
     return [data[at * size : (at + 1) * size] for at in range(rows)]
 
@@ -285,4 +286,4 @@ def _row(data: bytes, row: int, rows: int) -> bytes:
 
 def _require_one_per_report(first: Sequence[Any], *others: Sequence[Any]) -> None:
     if any(len(other) != len(first) for other in others):
-        raise ValueError("a batch needs one of everything per report")
+        raise ValueError("a batch needs one value of each kind per report")

@@ -20,12 +20,12 @@ X86_LEVELS = ((), AVX2, AVX512, IFMA)
 
 
 def level_flags() -> tuple[tuple[str, ...], ...]:
-    """Compiler flags of each level that this kind of processor has a path for."""
+    """Compiler flags of each level that exists for this kind of processor."""
     return X86_LEVELS if is_x86() else X86_LEVELS[:1]
 
 
 def library_name() -> str:
-    """Name of the shared object of exactly these sources: an outdated one is never loaded."""
+    """Name of the shared object for exactly these sources, so that an outdated one is never loaded."""
     return _library_name("_kernels", SOURCES, (FLAGS, level_flags()))
 
 

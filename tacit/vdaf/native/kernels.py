@@ -1,7 +1,7 @@
-"""The kernels of one VDAF instance and one context, over rows of bytes.
+"""The kernels of one VDAF instance and one context, on rows of bytes.
 
-A row is what one report has of something; rows of one kind lie one after the other in one buffer. Everything here is
-for two Aggregators. The exact meaning of every flag is in ``tacit_native.h``.
+A row is one report's value of one kind; rows of one kind are concatenated in one buffer. Everything here is for two
+Aggregators. The exact meaning of every flag is in ``tacit_native.h``.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NO_MEMORY = 2
 _new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
-"""With None, a new bytes object whose content is still to be written, before anyone else has a reference."""
+"""With None as data, makes a bytes object with unwritten content, to be filled before any other reference exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRows:
-    """What ``verify_init`` makes of a batch. Rows of flagged reports mean nothing."""
+    """The output of ``verify_init`` for a batch. Rows of flagged reports are meaningless."""
 
     verifier_shares: bytes = field(repr=False)
     seeds: bytes = field(repr=False)
@@ -47,7 +47,7 @@ class VerifiedRows:
 
 @dataclass(frozen=True, slots=True)
 class ShardedRows:
-    """What ``shard`` makes of a batch. The Helper's input share is the beginning of the report's rand."""
+    """The output of ``shard`` for a batch. The Helper's input share is the beginning of the report's rand."""
 
     public_shares: bytes = field(repr=False)
     leader_shares: bytes = field(repr=False)
@@ -68,7 +68,7 @@ class Kernels:
         self._plan = library.tacit_plan_new(level, shape, ctx, len(ctx), self.sizes)
         if not self._plan:
             raise ValueError("the kernels refuse this VDAF, context or level")
-        # not __del__: a plan is freed once also where the interpreter ends before its owner is collected
+        # not __del__: the plan is freed exactly once, even if the interpreter ends before its owner is collected
         weakref.finalize(self, library.tacit_plan_free, self._plan)
         self.helper_share_size = SEED_SIZE + self.sizes.seed
         _require_same_sizes(vdaf, self.sizes)
@@ -107,7 +107,8 @@ class Kernels:
     def _call(
         self, function: Any, head: tuple[object, ...], inputs: Sequence[bytes], lengths: Sequence[int]
     ) -> list[bytes]:
-        """Outputs of the given lengths, written in place: megabytes that are neither cleared first nor copied after."""
+        """Call a kernel with outputs of the given lengths, written in place: megabytes that are neither cleared before
+        nor copied afterwards."""
         outputs: list[bytes] = [_new_bytes(None, length) for length in lengths]
         arguments: list[object] = []
         for data in (*inputs, *outputs):
@@ -121,8 +122,8 @@ class Kernels:
 
 
 def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kernels | None:
-    """The kernels of this process for an instance, or None: pure Python is chosen, or all there is, or the only one
-    that knows this circuit, these sizes or this number of shares."""
+    """The kernels of this process for an instance; None where only pure Python can be used: it was chosen, there are no
+    kernels, or they do not support this circuit, these sizes or this number of shares."""
     level = chosen_level() if level is None else level
     if level is None or _shape(vdaf) is None:
         return None
@@ -149,7 +150,7 @@ def pack_measurements(vdaf: Prio3[Any], measurements: Sequence[Any]) -> bytes:
 
 
 def _shape(vdaf: Prio3[Any]) -> Shape | None:
-    """The instance as the kernels describe it; None for one that they do not know."""
+    """The instance as described to the kernels; None for one that they do not support."""
     circuit = vdaf.flp.circuit
     known = _circuit(circuit)
     if known is None or vdaf.SHARES != 2 or vdaf.field not in _FIELD_BITS:
@@ -161,7 +162,7 @@ def _shape(vdaf: Prio3[Any]) -> Shape | None:
 
 
 def _circuit(circuit: Circuit[Any]) -> tuple[int, int, int] | None:
-    """The kernels' name of a circuit, its maximum and its chunk length."""
+    """The kernels' code of a circuit, its maximum and its chunk length."""
     kind = type(circuit)
     if kind is Count:
         return 1, 1, 1

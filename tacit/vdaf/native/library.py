@@ -1,8 +1,8 @@
 """The shared object of the kernels: found, or compiled on first use, and called through ctypes, which releases the
 interpreter lock around every call.
 
-``TACIT_NATIVE`` chooses a path: ``off`` (pure Python), ``baseline``, ``avx2``, ``avx512`` or ``ifma``; unset, the
-fastest that the processor runs.
+``TACIT_NATIVE`` chooses a path: ``off`` (pure Python), ``baseline``, ``avx2``, ``avx512`` or ``ifma``; if unset, the
+fastest that the processor supports.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def chosen_level() -> int | None:
         return None
     best = int(library.tacit_best_level())
     if wanted and LEVELS.index(wanted) > best:
-        _warn_once(f"{VARIABLE}={wanted}: this processor runs {LEVELS[best]} at most, which is used")
+        _warn_once(f"{VARIABLE}={wanted}: this processor supports at most {LEVELS[best]}, which is used")
     return min(best, LEVELS.index(wanted)) if wanted else best
 
 
@@ -70,13 +70,14 @@ def usable_levels() -> list[str]:
 
 
 def exercise(chosen: int, field_bits: int, primitive: int, rounds: int) -> int:
-    """Run a primitive for a benchmark (0: Keccak permutation, 1: field product, 2: multiply-add); how many it was."""
+    """Run a primitive for a benchmark (0: Keccak permutation, 1: field product, 2: multiply-add); return how many times
+    it ran."""
     library = load()
     return 0 if library is None else int(library.tacit_exercise(chosen, field_bits, primitive, rounds))
 
 
 def load() -> ctypes.CDLL | None:
-    """The shared object, or None (said once in the log) where it neither exists nor can be made."""
+    """The shared object, or None (reported once in the log) where it neither exists nor can be compiled."""
     with _loading:
         return _load()
 

@@ -1,4 +1,4 @@
-"""What leader and helper do alike with one report share (DAP-18 sections 4.5.3.3 and 4.5.3.4)."""
+"""The work on one report share that leader and helper share (DAP-18 sections 4.5.3.3 and 4.5.3.4)."""
 
 from __future__ import annotations
 

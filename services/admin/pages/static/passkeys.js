@@ -1,4 +1,4 @@
-// Passkeys: what the server asks of navigator.credentials, and its answer as a field of the form that wants one.
+// Passkeys: passes the server's options to navigator.credentials and puts the answer into a field of the form.
 "use strict";
 
 function bytesOf(text) {
@@ -51,12 +51,12 @@ async function show(form) {
     form.submit();
   } catch (error) {
     const away = error.name === "NotAllowedError" || error.name === "InvalidStateError";
-    state.textContent = away ? "No passkey was shown; nothing was done." : "Nothing was done: " + error.message + ".";
+    state.textContent = away ? "No passkey was used, and nothing was done." : "Nothing was done: " + error.message + ".";
     form.removeAttribute("aria-busy");
   }
 }
 
-// Live parts are replaced, and their forms with them: so the page listens, not each form.
+// Live parts are replaced together with their forms, so the listener is on the page and not on each form.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("form[data-passkey]")) return;

@@ -1,4 +1,4 @@
-// What pages do better with a script: preview while typing, live parts, local times, and a word when the server is away.
+// What a script adds to the pages: a preview while typing, live parts, local times, and a notice when the server is away.
 "use strict";
 
 const offline = document.getElementById("offline");
@@ -49,10 +49,10 @@ function edit(form) {
       if (mine !== asked) return;
       if (answer.ok) {
         place.innerHTML = text;
-        mark(place.querySelector("[data-field]"));
+        mark(place.querySelectorAll("[data-field]"));
         state.textContent = "";
       } else if (answer.status === 401) {
-        state.textContent = "Your session has ended. What you typed is kept in this tab: save, sign in, and it is here again.";
+        state.textContent = "Your session has ended. What you typed is kept in this tab: save, sign in, and it will be here again.";
       } else {
         state.textContent = "No preview: the server answered " + answer.status + ".";
       }
@@ -63,11 +63,22 @@ function edit(form) {
     }
   }
 
-  function mark(note) {
+  function mark(notes) {
+    const wrong = new Set(Array.from(notes, (note) => note.dataset.field));
     for (const field of form.elements) {
-      if (note && field.name && field.name === note.dataset.field) field.setAttribute("aria-invalid", "true");
-      else field.removeAttribute("aria-invalid");
+      if (field.name && wrong.has(field.name)) {
+        field.setAttribute("aria-invalid", "true");
+        field.closest("details")?.setAttribute("open", "");
+      } else field.removeAttribute("aria-invalid");
     }
+  }
+
+  // The button "Use this" of a way to ask: the same effect as without a script, but the page stays.
+  function use(name) {
+    form.elements.namedItem("randomizer").value = name;
+    form.elements.namedItem("mechanism").value = "";
+    keep();
+    draw();
   }
 
   function keep() {
@@ -89,7 +100,7 @@ function edit(form) {
       }
     }
     if (changed) {
-      draw().then(() => { if (!state.textContent) state.textContent = "What you had typed before is here again."; });
+      draw().then(() => { if (!state.textContent) state.textContent = "What you typed before has been restored."; });
     }
   }
 
@@ -98,20 +109,26 @@ function edit(form) {
     clearTimeout(timer);
     timer = setTimeout(draw, 500);
   });
+  form.addEventListener("click", (event) => {
+    const button = event.target.closest("button[name=do][value^='use:']");
+    if (!button) return;
+    event.preventDefault();
+    use(button.value.slice(4));
+  });
   form.addEventListener("submit", () => sessionStorage.setItem("tacit-sent", key));
   sessionStorage.removeItem("tacit-sent");
   restore();
 }
 
-// What was kept of a form goes once it was sent and its page led on; signing in on the way, or a refusal, keeps it.
+// What was kept of a form is removed once the form was sent and accepted. A sign-in on the way, or a refusal, keeps it.
 function forget() {
   const sent = sessionStorage.getItem("tacit-sent");
   if (sent !== null) sessionStorage.removeItem(sent);
   sessionStorage.removeItem("tacit-sent");
 }
 
-// Live parts: read the page again and put what has changed of them in the place of the old ones, unless somebody is
-// inside. What is open, or typed, in a part that the server tells as before stays.
+// Live parts: read the page again and replace the parts that have changed, unless the focus is inside one. What is open
+// or typed in a part that the server sends unchanged stays.
 const served = new Map();
 for (const part of document.querySelectorAll("[data-live]")) served.set(part.id, part.innerHTML);
 
@@ -135,7 +152,7 @@ if (editor) edit(editor);
 else if (document.querySelector(".account")) forget();
 localTimes(document);
 
-// A change that the server tells of has the live parts read again, at most once a second; without its stream, every 15 s.
+// The live parts are read again when the server reports a change, at most once a second; without its stream, every 15 s.
 if (document.querySelector("[data-live]")) {
   let due = 0;
   const soon = () => {

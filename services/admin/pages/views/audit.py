@@ -1,4 +1,4 @@
-"""The audit log, with what its chain says."""
+"""The audit log, with the state of its chain of hashes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tacit.operations.audit_chain import FIRST, Chain
 from tacit.service.openapi import DEFAULT_LIMIT
 
 MOST_VERIFIED = 1_000
-"""Rows up to which a visit has the whole chain read; ``tacit admin audit verify`` reads any number."""
+"""Rows up to which a visit checks the whole chain; ``tacit admin audit verify`` reads any number."""
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """Acts in their order."""
+    """A page of acts, in their order."""
     after = visit.cursor()
     async with visit.admin.store.read() as tx:
         page = await page_of(tx, after, DEFAULT_LIMIT)

@@ -1,8 +1,8 @@
-"""Writing a question: one form whose fields are the survey's members, with what it would cost and give below it."""
+"""Writing a question: one form whose fields are the survey's members, with the cost and accuracy below it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from aiohttp import web
@@ -11,95 +11,119 @@ from services.admin.core.questions import survey_of
 from services.admin.core.records import Question
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
-from services.admin.pages.survey_fields import FIELDS, GROUPS, body_of, fields_of
+from services.admin.pages.survey_fields import FIELDS, GROUPS, USUAL, Field, body_of, fields_of
+from services.admin.pages.survey_labels import worded
+from services.admin.pages.views.metrics import known_metrics
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 
-USUAL: Final = {
-    "encoder.kind": "boolean",
-    "rate": "0.5",
-    "epsilon": "1",
-    "delta": "0.000001",
-    "model": "secure-aggregation",
-    "close": "interval_end",
-    "account": "default",
-    "aggregator_flips": "0",
-}
+USE: Final = "use:"
+"""The prefix of the name of a way to ask, in the value of a button of the preview."""
 
 
 async def new(visit: Visit) -> web.StreamResponse:
     """An empty form."""
-    return _form(visit, USUAL, await preview_of(visit.admin, visit.who.person.id, USUAL))
+    return await _form(visit, USUAL, await preview_of(visit.admin, visit.who.person.id, USUAL))
 
 
 async def create(visit: Visit) -> web.StreamResponse:
-    """A new draft; or, for the button that only looks, the form again."""
-    preview = await preview_of(visit.admin, visit.who.person.id, visit.form)
-    if visit.form.get("do") == "look":
-        return _form(visit, visit.form, preview)
+    """Save a new draft; or, for the button that only previews, show the form again."""
+    form, looks = _pressed(visit.form)
+    preview = await preview_of(visit.admin, visit.who.person.id, form)
+    if looks:
+        return await _form(visit, form, preview)
     try:
         found = await visit.act("question.create", body_of(visit.form))
     except Abort as problem:
-        return _again(visit, preview, problem)
+        return await _again(visit, preview, problem)
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
 
 
 async def edit(visit: Visit) -> web.StreamResponse:
-    """The form as the question is."""
+    """The form, filled from the question."""
     question = await _question(visit)
     survey = survey_of(question)
-    return _form(visit, fields_of(survey), await preview_of_survey(visit.admin, visit.who.person.id, survey), question)
+    preview = await preview_of_survey(visit.admin, visit.who.person.id, survey)
+    return await _form(visit, fields_of(survey), preview, question)
 
 
 async def save(visit: Visit) -> web.StreamResponse:
-    """The question with another text."""
+    """Save another text of the question."""
     question = await _question(visit)
-    preview = await preview_of(visit.admin, visit.who.person.id, visit.form)
-    if visit.form.get("do") == "look":
-        return _form(visit, visit.form, preview, question)
+    form, looks = _pressed(visit.form)
+    preview = await preview_of(visit.admin, visit.who.person.id, form)
+    if looks:
+        return await _form(visit, form, preview, question)
     try:
         await visit.act("question.edit", body_of(visit.form), f'"{visit.form.get("revision", "")}"')
     except Abort as problem:
-        return _again(visit, preview, problem, question)
+        return await _again(visit, preview, problem, question)
     raise web.HTTPSeeOther(f"/questions/{question.id}")
 
 
 async def looked(visit: Visit) -> web.StreamResponse:
-    """What the form would cost and give, as a part of the page."""
+    """The preview of the form's cost and accuracy, as a part of the page."""
     return response(rendered("preview.html", preview=await preview_of(visit.admin, visit.who.person.id, visit.form)))
 
 
-def _again(visit: Visit, preview: Preview, problem: Abort, question: Question | None = None) -> web.Response:
-    """The form as it was sent, with what was refused."""
+def _pressed(form: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
+    """The form after its button was pressed, and whether that button only previews."""
+    do = form.get("do", "")
+    if do.startswith(USE):
+        return {**form, "randomizer": do.removeprefix(USE), "mechanism": ""}, True
+    return form, do == "look"
+
+
+async def _again(visit: Visit, preview: Preview, problem: Abort, question: Question | None = None) -> web.Response:
+    """The form as it was sent, with the refusal."""
     if problem.status in {401, 404}:
         raise problem
-    return _form(visit, visit.form, preview, question, problem)
+    return await _form(visit, visit.form, preview, question, problem)
 
 
-def _form(
+async def _form(
     visit: Visit,
     said: Mapping[str, str],
     preview: Preview,
     question: Question | None = None,
     problem: Abort | None = None,
 ) -> web.Response:
-    wrong = None if problem is None else str(problem.extensions.get("field", ""))
     paths = {field.path for field in FIELDS}
     revision = "" if question is None else str(question.revision)
+    wrong = {shown_at(one["field"], paths): worded(one["reason"]) for one in _fields_of(problem)}
     return visit.show(
         "editor.html",
         status=200 if problem is None else problem.status,
         groups=GROUPS,
         said={path: said.get(path, "") for path in paths},
-        wrong=wrong if wrong in paths else "",
+        wrong=wrong,
         problem=problem,
         preview=preview,
         question=question,
         revision=visit.form.get("revision", revision),
         action="/questions/new" if question is None else f"/questions/{question.id}/edit",
-        filled={group.title: any(said.get(one.path) not in {None, "", USUAL.get(one.path)} for one in group.fields)
-                for group in GROUPS},
-    )  # fmt: skip
+        open={group.title for group in GROUPS if any(_stands_out(one, said, wrong) for one in group.fields)},
+        metrics=await known_metrics(visit.admin),
+    )
+
+
+def _stands_out(field: Field, said: Mapping[str, str], wrong: Mapping[str, str]) -> bool:
+    """Whether the field's group is to be open: something else than usual is said in it, or something wrong."""
+    usual = {"", USUAL.get(field.path, "")}
+    return field.path in wrong or said.get(field.path, "") not in usual
+
+
+def _fields_of(problem: Abort | None) -> list[dict[str, str]]:
+    """What is wrong with which members."""
+    found = [] if problem is None else problem.extensions.get("fields")
+    return found if isinstance(found, list) else []
+
+
+def shown_at(path: str, paths: Collection[str]) -> str:
+    """The field that shows what is wrong with the member at ``path``: of a part, its kind; of an entry, the whole."""
+    while path and path not in paths and f"{path}.kind" not in paths:
+        path = path.rpartition(".")[0]
+    return path if path in paths or not path else f"{path}.kind"
 
 
 async def _question(visit: Visit) -> Question:

@@ -21,12 +21,12 @@ FORM_COOKIE = "tacit_form"
 
 
 async def sign_in(visit: Visit) -> web.StreamResponse:
-    """The form."""
+    """The sign-in form."""
     return _form(visit)
 
 
 async def enter(visit: Visit) -> web.StreamResponse:
-    """A session for what the form holds, and on to where one wanted to go."""
+    """Begin a session with what the form holds, and redirect to the page that was wanted."""
     if not _ours(visit):
         return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     given = {name: visit.form[name] for name in ("key", "name", "password") if visit.form.get(name)}
@@ -43,7 +43,7 @@ async def enter(visit: Visit) -> web.StreamResponse:
 
 
 async def depart(visit: Visit) -> web.StreamResponse:
-    """To the sign-in provider; a redirect of a form would not be let out by the pages' own policy."""
+    """A page that leads to the sign-in provider; the pages' own policy would not let a form redirect there."""
     if not _ours(visit):
         return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     body = {"next": _target(visit.form.get("next", ""))}
@@ -54,7 +54,9 @@ async def depart(visit: Visit) -> web.StreamResponse:
     except Abort as problem:
         return _form(visit, problem)
     url = json.loads(found.body if isinstance(found.body, bytes) else b"")["url"]
-    page = visit.show("onward.html", heading="To the provider", words="You sign in there, and come back.", url=url)
+    page = visit.show(
+        "onward.html", heading="To the provider", words="Sign in there. You then come back to this service.", url=url
+    )
     page.cookies.update(found.cookies)
     return page
 
@@ -82,7 +84,7 @@ def _ours(visit: Visit) -> bool:
 
 
 async def leave(visit: Visit) -> web.StreamResponse:
-    """The session is over."""
+    """End the session."""
     found = await visit.act("session.end")
     response = web.HTTPSeeOther(SIGN_IN)
     response.cookies.update(found.cookies)

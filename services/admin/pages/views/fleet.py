@@ -10,7 +10,7 @@ from services.admin.pages.visits import Visit
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """What the deployment told last."""
+    """The newest counts of the deployment."""
     found = await fleet_of(visit.admin)
     async with visit.admin.store.read() as tx:
         questions = await tx.questions_of([row.hash for row in found.report.recipes] if found.report else [])

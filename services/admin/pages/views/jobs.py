@@ -1,11 +1,14 @@
-"""Jobs of the service and of the collector: which are stuck, why, and a button that has one tried again."""
+"""Jobs of the service and of the collector: which are stuck, why, and a button that tries one again."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from aiohttp import web
 
 from services.admin.core.people import Permission
-from services.admin.handlers.jobs import COLLECTION, jobs_of
+from services.admin.handlers.jobs import COLLECTION, can_help, jobs_of
+from services.admin.pages.views.published import PATIENCE_SECONDS
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 from tacit.service.app import STEPS
@@ -13,12 +16,12 @@ from tacit.service.openapi import DEFAULT_LIMIT
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """A page of jobs, what is stuck first."""
+    """A page of jobs, those that are stuck first."""
     return await _page(visit)
 
 
 async def retry(visit: Visit) -> web.StreamResponse:
-    """What the button does; a refusal is told on the same page."""
+    """Try a job again; a refusal is shown on the same page."""
     try:
         await visit.act("job.retry", {})
     except Abort as problem:
@@ -26,6 +29,18 @@ async def retry(visit: Visit) -> web.StreamResponse:
             raise
         return await _page(visit, problem)
     raise web.HTTPSeeOther("/jobs")
+
+
+async def _names(visit: Visit, hashes: Iterable[str]) -> dict[str, str]:
+    """What recipes are called, as far as the log is read."""
+    try:
+        seen = await visit.admin.whole.look(PATIENCE_SECONDS)
+    except Abort:
+        return {}
+    if seen is None:
+        return {}
+    known = {one.recipe.hash_text: one.recipe.name for one in seen.live.recipes}
+    return {one: known[one] for one in hashes if one in known}
 
 
 async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
@@ -38,12 +53,14 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         return visit.show("jobs.html", jobs=[], problem=away, retrying=False, next=None, first=True, status=away.status)
     jobs.sort(key=lambda one: not one.stuck)
     hashes = [one.about for one in jobs if one.kind == COLLECTION]
+    names = await _names(visit, hashes)
     async with visit.admin.store.read() as tx:
         questions = await tx.questions_of(hashes)
     shown = jobs[after : after + DEFAULT_LIMIT]
     following = after + DEFAULT_LIMIT if len(jobs) > after + DEFAULT_LIMIT else None
     return visit.show(
-        "jobs.html", jobs=shown, questions=questions, problem=problem, next=following, first=not after,
+        "jobs.html", jobs=shown, questions=questions, names=names,
+        helpful={one.id for one in shown if can_help(one)}, problem=problem, next=following, first=not after,
         retrying=visit.may(Permission.OPERATE), stuck=sum(bool(one.stuck) for one in jobs),
         status=200 if problem is None else problem.status,
     )  # fmt: skip

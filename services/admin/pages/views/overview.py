@@ -6,6 +6,7 @@ from aiohttp import web
 
 from services.admin.core.people import Permission
 from services.admin.core.records import QuestionState
+from services.admin.handlers.consent import changes_of
 from services.admin.handlers.questions import names_of
 from services.admin.pages.views.published import listed_of, running_of
 from services.admin.pages.views.questions import row_of
@@ -24,6 +25,7 @@ async def overview(visit: Visit) -> web.StreamResponse:
         states = (QuestionState.MISSED, QuestionState.SUBMITTED, QuestionState.APPROVED, QuestionState.DRAFT)
         written = [one for state in states for one in await tx.questions(0, WAITING, state)]
         names = await names_of(tx, written)
+        changes = await changes_of(admin, tx)
     waiting = []
     for one in written:
         mine = me in one.authors
@@ -35,12 +37,13 @@ async def overview(visit: Visit) -> web.StreamResponse:
             QuestionState.APPROVED: visit.may(Permission.OPERATE) and not one.leaf,
             QuestionState.DRAFT: visit.may(Permission.WRITE),
         }[one.state]
-        waiting.append({**row_of(one, names), "yours": yours})
+        waiting.append({**row_of(one, names, admin.now), "yours": yours})
     found, trouble = await listed_of(admin)
     async with admin.store.read() as tx:
         own = await tx.questions_of([one.recipe for one in found[-RELEASES:]])
     return visit.show(
         "overview.html",
+        consent=changes,
         counts=[(state.value, counts.get(state, 0)) for state in QuestionState],
         waiting=sorted(waiting, key=lambda row: not row["yours"]),
         troubles=await _troubles(visit, trouble if admin.collector is not None else ""),

@@ -1,4 +1,4 @@
-"""One's own passkeys."""
+"""The signed-in person's own passkeys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.errors import Abort, DecodeError
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """Those that are registered, and the form for one more."""
+    """The registered passkeys, and the form for one more."""
     return await _page(visit)
 
 

@@ -1,4 +1,4 @@
-"""People and their keys, for administrators; and one's own part."""
+"""People and their keys, for administrators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import calendar
 import json
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -17,76 +18,90 @@ from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
 from tacit.service.openapi import DEFAULT_LIMIT
 
+WAITS = HTTPStatus.ACCEPTED
+"""The status of an act that waits for a second administrator, and then stands on the overview."""
+
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """Everybody, and the form for one more."""
+    """The list of people, and the form for one more."""
     return await _list(visit)
 
 
 async def add(visit: Visit) -> web.StreamResponse:
-    """One more person."""
-    body = {name: visit.form[name] for name in ("name", "role", "password") if visit.form.get(name)}
+    """Add a person."""
+    body = {name: visit.form[name] for name in ("name", "role", "password", "key_sha256") if visit.form.get(name)}
     try:
         found = await visit.act("person.add", body)
     except Abort as problem:
         return await _list(visit, _kept(problem))
+    if found.status == WAITS:
+        raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """One person with the keys."""
+    """One person, with the person's keys."""
     return await _person(visit)
 
 
 async def change(visit: Visit) -> web.StreamResponse:
-    """Another role or password, in or out."""
+    """Change a person's role or password, or whether they may sign in."""
     form = visit.form
     body: dict[str, object] = {name: form[name] for name in ("role", "password") if form.get(name)}
     if form.get("disabled") in {"yes", "no"}:
         body["disabled"] = form["disabled"] == "yes"
     try:
-        await visit.act("person.change", body)
+        found = await visit.act("person.change", body)
     except Abort as problem:
         return await _person(visit, _kept(problem))
+    if found.status == WAITS:
+        raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
 
 async def give_key(visit: Visit) -> web.StreamResponse:
-    """A new key; its text stands on the page that answers, and nowhere else."""
+    """Give a new key; its text is on the page that answers, and nowhere else."""
     body: dict[str, object] = {"label": visit.form.get("label", "")}
     try:
+        if digest := visit.form.get("sha256", ""):
+            body["sha256"] = digest
         if until := visit.form.get("expires", ""):
             body["expires"] = _day(until)
         found = await visit.act("key.give", body)
     except Abort as problem:
         return await _person(visit, _kept(problem))
+    if found.status == WAITS:
+        raise web.HTTPSeeOther("/")
     if not isinstance(found.body, bytes):
         raise TypeError("a new key is told at once")
-    return await _person(visit, new_key=str(json.loads(found.body)["key"]))
+    return await _person(visit, new_key=json.loads(found.body)["key"] or "")
 
 
 async def take_key(visit: Visit) -> web.StreamResponse:
-    """The key opens nothing any more."""
+    """Revoke a key."""
     await visit.act("key.take")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
 
 async def invite(visit: Visit) -> web.StreamResponse:
-    """An invitation; its text stands on the page that answers, and nowhere else."""
-    found = await visit.act("person.invite", {})
+    """Make an invitation; its text is on the page that answers, and nowhere else."""
+    try:
+        found = await visit.act("person.invite", {})
+    except Abort as problem:
+        return await _person(visit, _kept(problem))
     if not isinstance(found.body, bytes):
         raise TypeError("an invitation is told at once")
     return await _person(visit, invitation=json.loads(found.body))
 
 
 async def unbind(visit: Visit) -> web.StreamResponse:
-    """The account of the provider opens nothing any more."""
+    """Unbind the account of the provider."""
     await visit.act("person.unbind")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
 
 async def take_passkey(visit: Visit) -> web.StreamResponse:
-    """The passkey opens nothing any more."""
+    """Revoke a passkey."""
     await visit.act("passkey.take")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
@@ -96,11 +111,11 @@ def _day(text: str) -> int:
     try:
         return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + 86400
     except (ValueError, OverflowError) as error:
-        raise FieldError("expires", "takes a day such as 2030-01-31") from error
+        raise FieldError("expires", "must be a day such as 2030-01-31") from error
 
 
 def _kept(problem: Abort) -> Abort:
-    """A refusal to be told on the page. Raises ``Abort`` where there is no such page."""
+    """A refusal that the page can show. Raises ``Abort`` where there is no such page."""
     if problem.status in {401, 403, 404}:
         raise problem
     return problem
@@ -111,6 +126,7 @@ async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
     async with visit.admin.store.read() as tx:
         found = await tx.people(after, DEFAULT_LIMIT + 1)
         keys = {one.id: await tx.keys(one.id) for one in found[:DEFAULT_LIMIT]}
+        rule = await visit.admin.consent.rule(tx)
     rows = [
         {"person": one, "keys": len(keys[one.id]), "ends": _next_end(keys[one.id])} for one in found[:DEFAULT_LIMIT]
     ]
@@ -122,17 +138,18 @@ async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
         following=found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None,
         first=not after,
         roles=_roles(),
+        rule=rule,
         given=visit.form,
     )
 
 
 def _next_end(keys: Sequence[ApiKey]) -> int | None:
-    """When the next of the keys opens no more (POSIX seconds)."""
+    """When the next of the keys expires (POSIX seconds)."""
     return min((one.expires for one in keys if one.expires is not None), default=None)
 
 
 def _roles() -> list[tuple[str, str]]:
-    """The roles, with what each may."""
+    """The roles, with the permissions of each."""
     return [
         (role.value, ", ".join(one.value for one in Permission if one in granted))
         for role, granted in PERMISSIONS.items()
@@ -146,6 +163,7 @@ async def _person(
         person = await existing(tx, visit.part("id"))
         keys = await tx.keys(person.id)
         passkeys = await tx.passkeys(person.id)
+        rule = await visit.admin.consent.rule(tx)
     return visit.show(
         "person.html",
         status=200 if problem is None else problem.status,
@@ -157,5 +175,6 @@ async def _person(
         provider=visit.admin.config.openid,
         passkeys=[(b64url(one.id), one) for one in passkeys],
         roles=_roles(),
+        rule=rule,
         role=Role(person.role).value,
     )

@@ -12,6 +12,7 @@ from services.admin.core.calls import Admin
 from services.admin.core.releases import Release
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
+from services.admin.pages.rendering import finished
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
@@ -19,6 +20,8 @@ from tacit.recipe.model import Recipe
 
 RUNNING = 8
 """Recipes whose yield the overview tells, the newest."""
+PATIENCE_SECONDS = 1.0
+"""How many seconds a page waits for the log."""
 SHOWN, POINTS = 20, 60
 """Names on one page, and releases of one name."""
 
@@ -48,7 +51,7 @@ async def results(visit: Visit) -> web.StreamResponse:
 async def listed_of(admin: Admin, recipe_hash: str | None = None) -> tuple[Sequence[Release], str]:
     """A line of each release, in their order, and why there are none where nobody could be asked."""
     if admin.releases is None:
-        return (), "this service is told of no collector, so that it knows no releases"
+        return (), "this service is configured without a collector, so it cannot show any releases"
     try:
         return await admin.releases.listed(recipe_hash), ""
     except Abort as problem:
@@ -74,7 +77,7 @@ def release_row(document: Mapping[str, Any], question: str | None = None) -> dic
 
 
 def unit_of(document: Mapping[str, Any]) -> str:
-    """What estimates count."""
+    """The unit of the estimates."""
     kind = STATISTICS.get(document.get("statistic", ""))
     return "devices" if kind is None or kind.counts_devices else kind.name
 
@@ -88,12 +91,37 @@ def by_answers(found: Iterable[Release], *, by_name: bool = True) -> list[list[R
 
 
 async def running_of(visit: Visit) -> list[dict[str, Any]]:
-    """Published recipes that have not ended, with their yields."""
-    async with visit.admin.store.read() as tx:
-        hashes = await tx.newest_published(RUNNING)
+    """The newest recipes of this organisation in the log, whoever published them, with their yields; without those
+    whose question has ended, and with those alone that were published here while the log is not read."""
+    admin = visit.admin
+    async with admin.store.read() as tx:
+        hashes = list(await tx.newest_published(RUNNING))
+    if (others := await _by_command(admin, hashes)) is not None:
+        hashes = others
+    async with admin.store.read() as tx:
         own = await tx.questions_of(hashes)
-    found = await asyncio.gather(*(yield_row(visit.admin, one) for one in hashes))
-    return [{**row, "question": own.get(row["hash"])} for row in found if row is not None]
+    found = await asyncio.gather(*(yield_row(admin, one) for one in hashes))
+    return [
+        {**row, "word": finished(row["state"]), "question": own.get(row["hash"])} for row in found if row is not None
+    ]
+
+
+async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:
+    """The newest of ``here`` and of what the organisation's analyst published without this service; None while the log
+    is not read."""
+    try:
+        seen = await admin.whole.look(PATIENCE_SECONDS)
+    except Abort:
+        return None
+    if seen is None:
+        return None
+    analysts = {one.analyst.signing_key for one in admin.questions.parties.values()}
+    signed = [one.recipe for one in seen.live.recipes if one.recipe.parties.analyst.signing_key in analysts]
+    newest = [one.hash_text for one in signed]
+    async with admin.store.read() as tx:
+        own = await tx.questions_of(newest)
+    kept = [one for one in newest if one not in own or one in here]
+    return [*(one for one in here if one not in newest), *reversed(kept)][:RUNNING]
 
 
 async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
@@ -107,6 +135,7 @@ async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
     return {
         "hash": recipe_hash,
         "name": document.name,
+        "index": document.index,
         "state": document.state,
         "recipe": recipe,
         "yield": told,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
-from services.admin.pages.rendering import plain
+from services.admin.pages.rendering import chosen
 from services.admin.pages.survey_fields import FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
@@ -43,7 +44,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
         found = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
         names = await names_of(tx, found)
         counts = await tx.question_counts()
-    page = [row_of(one, names) for one in found[:DEFAULT_LIMIT]]
+    page = [row_of(one, names, visit.admin.now) for one in found[:DEFAULT_LIMIT]]
     following = found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None
     return visit.show(
         "questions.html", rows=page, following=following, first=not after, chosen=stated,
@@ -51,12 +52,14 @@ async def listed(visit: Visit) -> web.StreamResponse:
     )  # fmt: skip
 
 
-def row_of(question: Question, names: Mapping[str, str]) -> dict[str, Any]:
-    """A question in a list."""
+def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, Any]:
+    """A question in a list, at POSIX second ``now``."""
     body = json.loads(question.text)
+    over = question.state is QuestionState.PUBLISHED and _ends(question) <= now
     return {
         "id": question.id,
         "state": question.state.value,
+        "word": "finished" if over else question.state.value,
         "name": body.get("name", "without a name"),
         "text": body.get("text", ""),
         "epsilon": body.get("epsilon", "1"),
@@ -67,8 +70,16 @@ def row_of(question: Question, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _ends(question: Question) -> float:
+    """When reports of its recipe end (POSIX seconds); never, where it has none."""
+    if not question.recipe:
+        return math.inf
+    span = json.loads(question.recipe)["interval"]
+    return float(span["start"] + span["duration"])
+
+
 def waits_for(question: Question) -> str:
-    """Whom or what a question waits for."""
+    """The person or thing that a question waits for, in words."""
     if question.state is QuestionState.DRAFT:
         return "its author"
     if question.state is QuestionState.SUBMITTED:
@@ -78,7 +89,7 @@ def waits_for(question: Question) -> str:
             return "the log"
         return "a signature" if question.recipe else "somebody to publish it"
     if question.state is QuestionState.MISSED:
-        return "somebody to publish it again: the log was away when its interval began"
+        return "somebody to publish it again: its interval began while the log could not be reached"
     return ""
 
 
@@ -88,7 +99,7 @@ async def shown(visit: Visit) -> web.StreamResponse:
 
 
 async def act(visit: Visit) -> web.StreamResponse:
-    """What a button does; a refusal is told on the same page."""
+    """Carry out the act of a button; a refusal is shown on the same page."""
     what, question = visit.part("act"), visit.part("id")
     if what not in ACTS:
         raise web.HTTPNotFound
@@ -144,7 +155,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         status=200 if problem is None else problem.status,
         problem=problem,
         question=question,
-        row=row_of(question, names),
+        row=row_of(question, names, admin.now),
         tag=etag_of(question).strip('"'),
         approver=names.get(question.approver, question.approver),
         facts=facts_of(survey),
@@ -239,7 +250,7 @@ def facts_of(survey: Survey) -> list[tuple[str, str]]:
     """What a survey says, member by member, as a person reads it."""
     said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
     return [
-        (field.label, plain(said[field.path]) if field.choices else said[field.path])
+        (field.label, chosen(said[field.path]) if field.choices else said[field.path])
         for field in FIELDS
         if field.path in said
     ]

@@ -11,11 +11,9 @@ from services.admin.handlers.log import checkpoint_of, entries_of, index_of, key
 from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
 from tacit.errors import DecodeError
+from tacit.operations.burn_down import LEAST_HISTORY
 from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import LeafType, SignedLeaf
-
-LEAST_HISTORY = 86_400
-"""Seconds since the first recipe before which a forecast would say more of the first hours than of the time to come."""
 
 
 async def log(visit: Visit) -> web.StreamResponse:

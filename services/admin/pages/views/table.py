@@ -10,7 +10,9 @@ from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
 from services.admin.pages.views import (
+    api,
     audit,
+    consent,
     editor,
     entry,
     fleet,
@@ -35,6 +37,7 @@ PAGES: Final = (
     Page("POST", SIGN_IN, entry.enter, None),
     Page("POST", f"{SIGN_IN}/openid", entry.depart, None),
     Page("GET", f"{SIGN_IN}/openid/return", entry.arrive, None),
+    Page("GET", "/docs", api.shown, None),
     Page("GET", "/passkeys", passkeys.listed),
     Page("POST", "/passkeys", passkeys.add),
     Page("POST", "/sign-out", entry.leave, home="/"),
@@ -64,13 +67,15 @@ PAGES: Final = (
     Page("POST", f"{_PERSON}/invitation", people.invite, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/unbind", people.unbind, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/passkeys/{{passkey}}/take", people.take_passkey, Permission.PEOPLE, home=_PERSON),
+    Page("POST", "/changes/{id}/consent", consent.consent, Permission.PEOPLE, home="/"),
+    Page("POST", "/changes/{id}/refuse", consent.refuse, Permission.PEOPLE, home="/"),
     Page("POST", f"{_PERSON}/keys", people.give_key, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/keys/{{key}}/take", people.take_key, Permission.PEOPLE, home=_PERSON),
 )
 
 
 def add_pages(app: web.Application) -> None:
-    """Every page, its assets, and a page for what is none. Add them after the routes of the API."""
+    """Add every page, its assets, and a page for unknown addresses. Call it after adding the routes of the API."""
     add_assets(app)
     for page in PAGES:
         for method in ("GET", "HEAD") if page.method == "GET" else (page.method,):

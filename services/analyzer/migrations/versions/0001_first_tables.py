@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def _log_and_tasks() -> None:
-    """What the log says."""
+    """Tables of the log and of tasks."""
     op.create_table(
         "log_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -51,7 +51,7 @@ def _log_and_tasks() -> None:
 
 
 def _outcomes() -> None:
-    """What became of reports, and what they add up to."""
+    """Outcomes of reports, and their sums."""
     op.create_table(
         "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -94,7 +94,7 @@ def _outcomes() -> None:
 
 
 def _released() -> None:
-    """What left."""
+    """Released sums."""
     op.create_table(
         "census_shares",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),

@@ -1,4 +1,4 @@
-"""Looks at the counts of batches that fill: what the collector is told."""
+"""Looks at the counts of filling batches: what the collector was told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nobody was told of any before."""
+    """The table starts empty: no count was told before."""
     op.create_table(
         "looks",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -26,5 +26,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the looks."""
+    """Drop the looks."""
     op.drop_table("looks")

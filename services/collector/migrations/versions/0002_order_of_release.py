@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """What was released before stands there by the times in the documents."""
+    """Add the order. Earlier releases are ordered by the times in their documents."""
     places = op.create_table(
         "releases",
         sa.Column("place", Int64, autoincrement=False, nullable=False),
@@ -31,5 +31,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the order."""
+    """Drop the order."""
     op.drop_table("releases")

@@ -23,7 +23,7 @@ def upgrade() -> None:
 
 
 def _log_and_tasks() -> None:
-    """What the log says."""
+    """Tables of the log and of tasks."""
     op.create_table(
         "log_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -52,7 +52,7 @@ def _log_and_tasks() -> None:
 
 
 def _outcomes() -> None:
-    """What became of reports, and what they add up to."""
+    """Outcomes of reports, and their sums."""
     op.create_table(
         "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -95,7 +95,7 @@ def _outcomes() -> None:
 
 
 def _answers() -> None:
-    """What was answered."""
+    """Responses that were given."""
     op.create_table(
         "aggregation_jobs",
         sa.Column("job_id", sa.LargeBinary(), nullable=False),

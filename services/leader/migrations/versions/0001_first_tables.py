@@ -44,9 +44,9 @@ BEGIN
 END
 $$
 """
-"""Stores reports that nobody has seen, in one statement: all of them, or none where one is known or a batch of a task
-among ``closable`` was released. Every query in it sees what was committed before it got the writers' lock. Its plans
-are made once: one look into an index per report, because the tables grow after that."""
+"""Stores new reports in one statement: all of them, or none if one is known or a batch of a task among ``closable`` was
+released. Every query in it sees what was committed before it got the writers' lock. Its plans are made once, with one
+index lookup per report, because the tables grow after that."""
 
 
 def upgrade() -> None:
@@ -65,7 +65,7 @@ def upgrade() -> None:
 
 
 def _log_and_tasks() -> None:
-    """What the log says."""
+    """Tables of the log and of tasks."""
     op.create_table(
         "log_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -94,7 +94,7 @@ def _log_and_tasks() -> None:
 
 
 def _outcomes() -> None:
-    """What became of reports, and what they add up to."""
+    """Outcomes of reports, and their sums."""
     op.create_table(
         "outcomes",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),

@@ -12,12 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Tasks that are there have none."""
+    """Existing tasks have no void leaf."""
     with op.batch_alter_table("tasks") as tasks:
         tasks.add_column(sa.Column("void", sa.LargeBinary(), nullable=False, server_default=sa.text("''")))
 
 
 def downgrade() -> None:
-    """Forget the leaves; what they closed stays closed."""
+    """Drop the void leaves. Tasks that they closed stay closed."""
     with op.batch_alter_table("tasks") as tasks:
         tasks.drop_column("void")

@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """No census was released before."""
+    """The table starts empty: no census was released before."""
     op.create_table(
         "census_shares",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -25,5 +25,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget the shares; those in the log stay there."""
+    """Drop the shares. Those in the log stay there."""
     op.drop_table("census_shares")

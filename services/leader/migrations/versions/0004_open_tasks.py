@@ -1,4 +1,4 @@
-"""Reports are stored in one statement only for tasks whose row says that they are served."""
+"""Reports are stored in one statement only for tasks whose row says that they are active."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ BEGIN
 END
 $$
 """
-"""As it was, and none is stored where a task among them is not served (any more). Every query in it sees what was
-committed before it got the writers' lock, and a task ends under that lock alone."""
+"""The function as before, except that it stores nothing if a task among them is not active. Every query in it sees what
+was committed before it got the writers' lock, and a task ends only under that lock."""
 
 
 def upgrade() -> None:
-    """Put the function in its place."""
+    """Replace the function."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute(STORE_REPORTS)
 
 
 def downgrade() -> None:
-    """Nothing: what it refuses, nobody needs."""
+    """Do nothing: the older code has no need of the reports that the new function refuses."""

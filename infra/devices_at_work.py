@@ -1,0 +1,74 @@
+"""The devices of a stack on this machine: how many there are, how many are at work, and how often they look at the log.
+
+Nobody could count real devices. Those of a stack have a folder each, in which the agent that runs holds a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_agent.config import LOCK
+from infra.agents import CONFIG_NAME
+from infra.how_busy import how_busy
+from infra.layout import Layout
+from infra.stack_agents import usual_check_in
+from tacit.operations.pace import USUAL_CHECK_IN, Pace
+
+FOLDERS = ("agents/*", "staging/*/*")
+LOCKS = Path("/proc/locks")
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """``there``: devices of a stack; ``working``: how many of these have an agent at work, None where this machine does
+    not tell; ``check_in_seconds``: the longest of their usual pauses between two looks at the log; ``busy``: programs
+    that want each processor."""
+
+    there: int
+    working: int | None
+    check_in_seconds: float
+    busy: float = 0.0
+
+    @property
+    def pace(self) -> Pace:
+        """How fast they take up what is published."""
+        return Pace(self.check_in_seconds, self.there, self.busy)
+
+
+def crowd_of(layout: Layout, locks: Path = LOCKS) -> Crowd:
+    """The devices of a stack."""
+    configs = [path for pattern in FOLDERS for path in layout.state_dir.glob(f"{pattern}/{CONFIG_NAME}")]
+    pauses = [_check_in(path) for path in configs]
+    return Crowd(
+        len(configs),
+        _held((path.parent / LOCK for path in configs), locks),
+        max(pauses, default=usual_check_in(layout.options)),
+        how_busy(),
+    )
+
+
+def _check_in(config: Path) -> float:
+    """How often it looks; one that hears of what is published looks that much sooner."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads(config.read_text())
+        often = float(found.get("timing", {}).get("poll_seconds", USUAL_CHECK_IN))
+        return min(often, float((found.get("announcements") or {}).get("delay_seconds", often)))
+    return USUAL_CHECK_IN
+
+
+def _held(files: Iterable[Path], locks: Path) -> int | None:
+    """How many of ``files`` somebody holds a lock on, by what the kernel lists; None where it lists nothing."""
+    try:
+        rows = [line.split() for line in locks.read_text().splitlines()]
+    except OSError:
+        return None
+    held = {int(row[5].rpartition(":")[2]) for row in rows if len(row) == 8 and row[1] == "FLOCK"}
+    found = 0
+    for file in files:
+        with contextlib.suppress(OSError):
+            found += file.stat().st_ino in held
+    return found

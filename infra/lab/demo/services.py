@@ -1,0 +1,198 @@
+"""The services of a run, in a process of their own beside the devices, which drives them step by step.
+
+Two processes are two cores: devices and services of one run compute as much as each other. The process speaks with the
+run by lines of JSON on its standard input and output, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from infra.lab.demo.observer import FollowingObserver
+from infra.lab.demo.patience import first_of
+from infra.lab.demo.result import Sighting
+from infra.lab.demo.shared_clock import SharedClock
+from infra.layout import load_layout
+from infra.loops import fastest_loop
+from infra.stack import LocalStack
+from tacit.adapters.system import OsEntropy
+from tacit.errors import Fatal, TacitError
+from tacit.ports import TransportError
+from tacit.service.log import set_log_level
+
+LINE_LIMIT = 1 << 20
+"""Bytes of a line, at most."""
+STOP_SECONDS = 20.0
+ENDED = "the process of the demo's services ended by itself; run it again"
+READY = 0
+"""The number of the answer that nobody asked for: the services listen."""
+
+
+class Services:
+    """The services of the layout in ``state_dir``, as a run drives them."""
+
+    def __init__(self, state_dir: Path, clock: Path, slot: int, log_level: str) -> None:
+        self._arguments = (str(state_dir), str(clock), str(slot), log_level)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._number = READY
+        self._is_over = False
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Services]:
+        """They listen while the block runs. Raises ``Fatal`` where they do not come up."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "infra.lab.demo.services",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_LIMIT,
+            start_new_session=True,  # it is this process that stops it: Ctrl-C goes to everybody at the terminal
+        )
+        if process.stdin is None or process.stdout is None:
+            raise Fatal("the services have no pipes")
+        self._orders = process.stdin
+        ready = self._expect(READY)
+        reading = asyncio.ensure_future(self._read(process.stdout))
+        try:
+            await ready
+            yield self
+        finally:
+            process.stdin.close()
+            await _ended(process)
+            await reading
+
+    async def step(self, *names: str) -> int:
+        """``LocalStack.step``."""
+        return int(await self._ask("step", *names))
+
+    async def settle(self, *names: str) -> None:
+        """``LocalStack.settle``."""
+        await self._ask("settle", *names)
+
+    @contextlib.asynccontextmanager
+    async def following(self, candidate: int) -> AsyncIterator[None]:
+        """The device with this number acts alone inside the block (``FollowingObserver``)."""
+        await self._ask("follow", candidate)
+        try:
+            yield
+        finally:
+            await self._ask("follow", None)
+
+    async def follow_report(self, report_id: str) -> None:
+        """From now on what the aggregators say of this report is kept."""
+        await self._ask("follow_report", report_id)
+
+    async def sightings(self, candidate: int) -> tuple[Sighting, ...]:
+        """What was seen of the candidate."""
+        return tuple(Sighting(**one) for one in await self._ask("sightings", candidate))
+
+    async def _ask(self, what: str, *arguments: str | int | None) -> Any:
+        if self._is_over:
+            raise Fatal(ENDED)
+        self._number += 1
+        answer = self._expect(self._number)
+        self._orders.write(json.dumps([self._number, what, arguments]).encode() + b"\n")
+        return await answer
+
+    def _expect(self, number: int) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        return answer
+
+    async def _read(self, said: asyncio.StreamReader) -> None:
+        while line := await said.readline():
+            number, kind, value = json.loads(line)
+            answer = self._waiting.pop(number)
+            if answer.done():
+                continue
+            if kind == "done":
+                answer.set_result(value)
+            else:
+                answer.set_exception(TransportError(value) if kind == "again" else Fatal(value))
+        self._is_over = True
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(Fatal(ENDED))
+        self._waiting.clear()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    try:
+        await asyncio.wait_for(process.wait(), STOP_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+class _Driven:
+    """The process's own side."""
+
+    def __init__(self, stack: LocalStack, observer: FollowingObserver) -> None:
+        self._stack = stack
+        self._observer = observer
+
+    async def does(self, what: str, arguments: list[Any]) -> Any:
+        """What an order comes to."""
+        if what == "step":
+            return await self._stack.step(*arguments)
+        if what == "settle":
+            return await self._stack.settle(*arguments)
+        if what == "follow":
+            return self._observer.follow(*arguments)
+        if what == "follow_report":
+            return self._observer.follow_report(*arguments)
+        if what == "sightings":
+            return [asdict(one) for one in self._observer.sightings(*arguments)]
+        raise Fatal(f"nobody knows the order {what}")
+
+    async def answer(self, line: bytes) -> None:
+        """Do as a line says, and say so."""
+        number, what, arguments = json.loads(line)
+        try:
+            tell(number, "done", await self.does(what, arguments))
+        except Exception as error:  # whoever gave the order is told, and goes on or ends
+            cause = first_of(error)
+            said = str(cause) if isinstance(cause, TacitError | TransportError) else f"{type(cause).__name__}: {cause}"
+            tell(number, "again" if isinstance(cause, TransportError) else "failed", said)
+
+
+def tell(number: int, kind: str, value: Any) -> None:
+    """One line for the run; nobody may be there any more."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps([number, kind, value]) + "\n")
+        sys.stdout.flush()
+
+
+async def serve(state_dir: Path, clock: Path, slot: int) -> None:
+    """Run the services until the input ends."""
+    observer = FollowingObserver(slot)
+    stack = LocalStack(load_layout(state_dir), SharedClock(clock), OsEntropy(), observer)
+    orders = asyncio.StreamReader(limit=LINE_LIMIT)
+    protocol = asyncio.StreamReaderProtocol(orders)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    driven = _Driven(stack, observer)
+    async with stack.running(), asyncio.TaskGroup() as group:
+        tell(READY, "done", None)
+        while line := await orders.readline():
+            group.create_task(driven.answer(line))
+
+
+def main(state_dir: str, clock: str, slot: str, log_level: str) -> None:
+    """The process."""
+    set_log_level(log_level)
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(serve(Path(state_dir), Path(clock), int(slot)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

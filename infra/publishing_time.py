@@ -1,0 +1,224 @@
+"""Before a draft is published into a local stack: whether devices can decide in time, and whether enough are at work.
+
+Publishing charges the account, whatever comes of it. So what can be known beforehand is said before, and a person
+decides. A draft whose time was left open is moved; nothing of a signed one changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from dataclasses import dataclass
+
+import typer
+
+from infra.api import verified_log
+from infra.command_options import policy_of
+from infra.devices_at_work import Crowd, crowd_of
+from infra.layout import Layout
+from infra.slot_reservations import reservations
+from infra.terminal import notes, span
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.moments import when
+from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, wanted_epoch, with_free_slot
+from tacit.operations.pace import Pace
+from tacit.ports import Clock
+from tacit.recipe.asking import asked_until
+from tacit.recipe.derive import design_of
+from tacit.recipe.live import LiveLog
+from tacit.recipe.model import Interval, Recipe
+from tacit.recipe.series import Series
+
+KEYS_SECONDS, LOOK_SECONDS = 30.0, 1.0
+"""For how long the token keys of the epoch that is wanted are awaited, and how often the log is asked."""
+STILL_LOOKS = 5
+"""Looks after which no more agents are expected to start."""
+
+
+@dataclass(frozen=True)
+class Insisted:
+    """What a person said beforehand: publish although devices may be late (``now``), or too few (``anyway``)."""
+
+    now: bool = False
+    anyway: bool = False
+
+
+async def log_with_keys(layout: Layout, pace: Pace, clock: Clock) -> LiveLog:
+    """The stack's log; the token keys of the epoch in which a draft would be placed now are awaited for a while."""
+    seconds, issuer, began = layout.options.epoch_seconds, layout.parties.issuer.name, clock.now()
+    policy = policy_of(layout.policy_path)
+    async with layout.transport() as transport:
+        while True:
+            live = await verified_log(transport, layout, policy)
+            waited = clock.now() - began >= KEYS_SECONDS
+            if waited or live.directory(issuer, wanted_epoch(seconds, clock.now(), pace)) is not None:
+                return live
+            await clock.sleep(LOOK_SECONDS)
+
+
+def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: bool) -> Recipe:
+    """``recipe`` as it is to be published, moved where its time was left open and does not do. What the log has already
+    is left as it is. Raises ``UsageError`` and ``typer.Abort`` where nothing is to be published."""
+    crowd, clock = crowd_of(layout), SystemClock()
+    live = asyncio.run(log_with_keys(layout, crowd.pace, clock))
+    if live.recipe(recipe.hash) is not None:
+        return recipe
+    asked_here = is_asked_here(recipe, crowd)
+    if asked_here:
+        crowd = asyncio.run(_awaited(recipe, layout, crowd, clock))
+    _tell_or_ask(too_few(recipe, crowd) if asked_here else None, "--anyway", said=insisted.anyway)
+    notes().print(crowd_words(recipe, crowd), style="dim")
+    if signed:
+        return _timely(recipe, layout, crowd, insisted, None)
+    with reservations(layout.state_dir, clock.now()) as held:
+        ready = _placed(recipe, layout, live, crowd, insisted, held.slots)
+        held.add(ready)  # witnesses cosign what is published a moment later
+        return ready
+
+
+def ready_series(series: Series, layout: Layout, insisted: Insisted) -> None:
+    """Whether the first round of ``series`` can be asked in time. Raises as ``ready_recipe``."""
+    _tell_or_ask(_too_near(series.window(0), layout, crowd_of(layout).pace), "--now", said=insisted.now)
+
+
+def require_open(interval: Interval, insisted: Insisted) -> None:
+    """Raise as ``ready_recipe`` where nobody is asked in ``interval`` any more."""
+    _tell_or_ask(over_words(interval, SystemClock().now()), "--now", said=insisted.now)
+
+
+def over_words(interval: Interval, now: float) -> str | None:
+    """That devices have decided; ``None`` as long as they have not."""
+    until = asked_until(interval)
+    return None if now <= until else f"nobody would be asked: devices decided until {when(until)}"
+
+
+def _placed(
+    recipe: Recipe,
+    layout: Layout,
+    live: LiveLog,
+    crowd: Crowd,
+    insisted: Insisted,
+    reserved: Reserved,
+) -> Recipe:
+    seconds, now = layout.options.epoch_seconds, SystemClock().now()
+    others = [one for one in reserved if one != (recipe.token.epoch, recipe.token.slot)]
+    there = None
+    if not (crowd.pace.reaches(recipe.interval, seconds, now) or insisted.now or is_tied(recipe)):
+        there = moved(recipe, live, seconds, now, crowd.pace, others)
+        if is_movable(recipe, seconds):
+            recipe, there = there, None
+            notes().print(f"its time was left open: it asks {_span(recipe)}, so that every device decides", style="dim")
+    recipe = _timely(recipe, layout, crowd, insisted, there)
+    free = with_free_slot(recipe, live, others)
+    if free.token != recipe.token:
+        notes().print(
+            f"token slot {recipe.token.slot} has another recipe; it takes slot {free.token.slot}", style="dim"
+        )
+    return free
+
+
+def _timely(recipe: Recipe, layout: Layout, crowd: Crowd, insisted: Insisted, there: Recipe | None) -> Recipe:
+    """``recipe``, or ``there`` where its own time does not do and a person agrees."""
+    near = _too_near(recipe.interval, layout, crowd.pace)
+    if near is None or (not is_asked_here(recipe, crowd) and over_words(recipe.interval, SystemClock().now()) is None):
+        return recipe
+    if there is not None:
+        near += f"; the next time that does is {_span(there)}"
+        if _in_terminal() and typer.confirm(f"{near}. Move it there?", default=True, err=True):
+            return there
+    _tell_or_ask(near, "--now", said=insisted.now)
+    return recipe
+
+
+def _too_near(interval: Interval, layout: Layout, pace: Pace) -> str | None:
+    """Why not every device would decide in time; ``None`` where all would."""
+    seconds, now = layout.options.epoch_seconds, SystemClock().now()
+    if pace.reaches(interval, seconds, now):
+        return None
+    until, needed = when(asked_until(interval)), math.ceil(pace.lead_seconds(seconds))
+    return over_words(interval, now) or (
+        f"devices decide until {until}, and look at the log every {pace.check_in_seconds:g} s: not all of them would "
+        f"have taken it up by then, which takes {needed} s here"
+    )
+
+
+def is_asked_here(recipe: Recipe, crowd: Crowd) -> bool:
+    """Whether the devices of the stack are all that ``recipe`` asks."""
+    return 0 < population_of(recipe) <= crowd.there + 1
+
+
+def population_of(recipe: Recipe) -> int:
+    """About how many devices it asks."""
+    return round(recipe.batch.expected_contributions / _sends(recipe))
+
+
+def _sends(recipe: Recipe) -> float:
+    design = design_of(recipe)
+    return max(design.sends(design.rate), 1e-9)
+
+
+def too_few(recipe: Recipe, crowd: Crowd) -> str | None:
+    """Why the batch will not fill; ``None`` where it may, or nobody knows."""
+    need, sends = recipe.batch.min_batch_size, _sends(recipe)
+    if crowd.working is None or _most(crowd.working, sends) >= need:
+        return None
+    return (
+        f"{_counted(crowd)}, and B = {need} needs {math.ceil(need / sends)} of them: start them first (tacit agent "
+        "host FOLDER, as tacit up says), and see there that they are at work"
+    )
+
+
+def _most(devices: int, sends: float) -> float:
+    """How many of ``devices`` answer at most, each by a coin of its own, but for a chance of one in forty."""
+    return devices * sends + 2 * math.sqrt(devices * sends * max(0.0, 1 - sends))
+
+
+def crowd_words(recipe: Recipe, crowd: Crowd) -> str:
+    """How many agents are at work, and whether they are few for B."""
+    if not crowd.there:
+        return "this stack has no devices of its own; how many others are at work cannot be known here"
+    words = f"{_counted(crowd)}; each looks at the log every {crowd.check_in_seconds:g} s"
+    if not is_asked_here(recipe, crowd):
+        asked = population_of(recipe)
+        return f"{words}. The recipe asks {asked:,} devices: whether those are at work cannot be known here"
+    expected, need = (crowd.working or 0) * _sends(recipe), recipe.batch.min_batch_size
+    few = crowd.working is not None and expected < need
+    return f"{words}. About {expected:.0f} of them answer, and B is {need}: it may not fill" if few else words
+
+
+def _counted(crowd: Crowd) -> str:
+    working = "an unknown number" if crowd.working is None else f"{crowd.working}"
+    verb = "is" if crowd.working == 1 else "are"
+    return f"{working} of the {crowd.there} agents of this stack {verb} at work"
+
+
+async def _awaited(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Clock) -> Crowd:
+    """The crowd once enough are at work, or no more are starting."""
+    still = 0
+    while crowd.working and too_few(recipe, crowd) and still < STILL_LOOKS:
+        await clock.sleep(LOOK_SECONDS)
+        fresh = crowd_of(layout)
+        still = 0 if (fresh.working or 0) > crowd.working else still + 1
+        crowd = fresh
+    return crowd
+
+
+def _tell_or_ask(problem: str | None, option: str, *, said: bool) -> None:
+    if problem is None:
+        return
+    if said:
+        notes().print(f"{problem}; published all the same ({option})", style="yellow")
+    elif _in_terminal():
+        typer.confirm(f"{problem}. Publish it all the same?", abort=True, err=True)
+    else:
+        raise UsageError(f"{problem}; nothing was published or charged ({option} publishes it all the same)")
+
+
+def _in_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _span(recipe: Recipe) -> str:
+    return span(recipe.interval.start, recipe.interval.end)

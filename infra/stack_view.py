@@ -1,0 +1,123 @@
+"""What ``tacit up`` says of the stack that it runs: to a person, and as a document."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from infra.command_options import STATE_DIR
+from infra.layout import Layout
+from infra.processes import ServiceProcess
+from infra.stack_options import OPERATORS, PEOPLE, operator_credential
+from infra.workers import Part
+from tacit.recipe.sampling_plan import FILL
+from tacit.service.metrics_listener import PATH as METRICS_PATH
+
+SERVICE_NAMES = (
+    "relay",
+    "gateway",
+    "attester",
+    "issuer",
+    "recipe_server",
+    "leader",
+    "helper",
+    "analyzer",
+    "collector",
+    "admin",
+)
+
+
+def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
+    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, ``{url, pid, config, metrics}`` by service
+    and by further process, without ``metrics`` where its configuration has none; and ``operators``, ``{url, key_file}``
+    by the same."""
+    found = {
+        part.label: {"url": part.url, "pid": one.pid, "config": str(part.config), **_metrics_of(part)}
+        for one in services
+        for part in one.part.services
+    }
+    return {
+        "state_dir": str(layout.state_dir),
+        "credentials": {name: str(path) for name, path in sorted(layout.credentials.items())},
+        **{name: found.pop(name) for name in SERVICE_NAMES},
+        **found,
+        "operators": operators_of(layout, services),
+    }
+
+
+def operators_of(layout: Layout, services: list[ServiceProcess]) -> dict[str, dict[str, str]]:
+    """By process, where its operators' API is, and the file with the token that opens it."""
+    parts = [part for one in services for part in one.part.services]
+    return {
+        part.label: {
+            "url": part.metrics.removesuffix(METRICS_PATH),
+            "key_file": str(layout.credentials[operator_credential(part.label.partition(" ")[0])]),
+        }
+        for part in parts
+        if part.metrics is not None
+    }
+
+
+def _metrics_of(part: Part) -> dict[str, str]:
+    return {} if part.metrics is None else {"metrics": part.metrics}
+
+
+def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], console: Console) -> None:
+    """Print a table of the services, and what can be done next."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for heading in ("service", "operator", "url", "pid"):
+        table.add_column(heading, no_wrap=True)
+    for service in services:
+        for part in service.part.services:
+            table.add_row(part.label, OPERATORS.get(part.label) or OPERATORS[part.name], part.url, str(service.pid))
+    console.print(table)
+    folder = str(layout.state_dir)
+    console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
+    if "admin" in layout.urls:
+        console.print(f"Dashboard: {layout.urls['admin']}; whoever signs in there shows a key:", soft_wrap=True)
+        for name, role in [(name, role) for name, role in PEOPLE.items() if name in layout.credentials]:
+            console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
+    seconds = layout.options.epoch_seconds
+    least, most = (f"{count * seconds / 60:.0f}" for count in (1, 3))
+    console.print(
+        f"Token epochs of {seconds} s: a question is asked for one; its result is there {least} to {most} "
+        "minutes after it is published.",
+        soft_wrap=True,
+    )
+    console.print(
+        "Next, in a second terminal:",
+        *(f"  {line}" for line in _next(layout, agents)),
+        sep="\n",
+        soft_wrap=True,
+        markup=False,
+    )
+    console.print("Ctrl-C stops everything.")
+
+
+def _next(layout: Layout, agents: list[Path]) -> list[str]:
+    """Commands that go on from here, ready to be pasted."""
+    place = where(layout)
+    population = max(len(agents), math.ceil(layout.options.batch_floor / FILL))  # at rate 1 few devices fill it surely
+    question = (
+        "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
+        f"--population {population}"
+    )
+    first = [f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}"] if agents else []
+    return [
+        *first,
+        f"tacit recipe new {question} --out visits.json{place}",
+        f"tacit recipe publish visits.json{place}",
+        f"tacit collect visits --wait 300{place}",
+    ]
+
+
+def where(layout: Layout) -> str:
+    """The option that names the stack, unless it is where commands look anyhow."""
+    elsewhere = layout.state_dir != STATE_DIR.absolute()
+    return f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""

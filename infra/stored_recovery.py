@@ -1,0 +1,47 @@
+"""An administrator let in by the operator of a stopped admin service's host: the way out where nobody can consent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from services.admin.core import audit
+from services.admin.core.config import AdminConfig
+from services.admin.core.consent import Consent, Kind, Rule
+from services.admin.core.empowering import require_unknown
+from services.admin.core.people import People, Role, new_id
+from services.admin.core.records import Act, ApiKey, Person
+from services.admin.core.store import SqlAdminStore
+from tacit.adapters.watermark import Recovery
+from tacit.errors import Abort, UsageError
+from tacit.ports import Clock, Entropy
+from tacit.service.config import load_config
+
+ACT = "person.recover"
+
+
+async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy: Entropy) -> Person:
+    """The administrator ``name``, new or there already, whom the key of this SHA-256 (hexadecimal) alone lets in; what
+    let them in before does no more. It is in the audit log and on the overview, and counts after the delay of the
+    rule. Raises ``UsageError``."""
+    loaded = load_config(config, AdminConfig)
+    store = SqlAdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))
+    consent, people = Consent(Rule(loaded.persons, loaded.approver_delay_seconds), clock, entropy), People(entropy)
+    now, words = int(clock.now()), f"let in by the operator of the host, with the key of SHA-256 {key_sha256}"
+    await store.open()
+    try:
+        async with store.transaction() as tx:
+            await consent.settle(tx)
+            await require_unknown(tx, key_sha256)
+            person = await tx.person_named(name) or await people.add(tx, name, Role.ADMINISTRATOR, "", now)
+            await tx.drop_ways_in(person.id)
+            person = replace(person, role=Role.ADMINISTRATOR.value, disabled=False, password="", identity=None)
+            person = await consent.note(tx, person, Kind.OPERATOR, words)
+            await tx.put_person(person)
+            await tx.add_key(ApiKey(new_id(entropy), person.id, "recovery", now, None, bytes.fromhex(key_sha256)))
+            await audit.record(tx, Act("", ACT, person.id, now, "operator", "done", f"{name}: {words}"))
+    except Abort as problem:
+        raise UsageError(f"{problem.title} {problem.detail}") from problem
+    finally:
+        await store.close()
+    return person

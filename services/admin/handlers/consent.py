@@ -1,0 +1,85 @@
+"""Changes of approvers and administrators: what waits, consent and refusal."""
+
+from __future__ import annotations
+
+from services.admin.core.calls import Admin, Call, Reply
+from services.admin.core.consent import Kind, holds_from
+from services.admin.core.consent_documents import ChangeDocument, ChangeList, RuleDocument
+from services.admin.core.people import Role
+from services.admin.core.ports import AdminTx
+from services.admin.core.problems import Problem, refuse
+from services.admin.core.records import Change
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+
+
+async def listed(call: Call) -> Reply:
+    """The changes that wait or do not count yet, and the rule."""
+    return Reply(await changes_of(call.admin, call.stored))
+
+
+async def changes_of(admin: Admin, tx: AdminTx) -> ChangeList:
+    """The changes that wait or do not count yet, and the rule, as a document."""
+    now = admin.now
+    found = [one for one in await tx.changes() if (one.expires if one.waits else one.counts_from) > now]
+    rule, kept = await admin.consent.rule(tx), await tx.kept_rule()
+    until = None if kept is None or holds_from(kept) <= now else holds_from(kept)
+    return ChangeList(
+        rule=RuleDocument(
+            persons=rule.persons,
+            approver_delay_seconds=rule.delay,
+            until=until,
+            administrators=await tx.counting_with_role(Role.ADMINISTRATOR, now),
+        ),
+        changes=[await document_of_change(tx, one) for one in found],
+    )
+
+
+async def consent(call: Call) -> Reply:
+    """Consent as a second administrator: the change is made."""
+    try:
+        digest = unb64url(call.body.digest, length=32)
+    except DecodeError as error:
+        raise refuse(Problem.CHANGED, "this is not the digest of a change; read the change again") from error
+    done = await call.admin.empowering.consent(call.stored, call.who, call.part("id"), digest)
+    document = await document_of_change(call.stored, done)
+    return Reply(document, target=done.person, detail=f"{words_of(done)}, counts from {done.counts_from}")
+
+
+async def refuse_change(call: Call) -> Reply:
+    """Refuse a change: it will not be made."""
+    found = await call.admin.consent.refused(call.stored, call.part("id"))
+    return Reply(None, 204, target=found.person, detail=words_of(found))
+
+
+async def asked_reply(tx: AdminTx, change: Change) -> Reply:
+    """The answer to an act that waits for consent."""
+    return Reply(await document_of_change(tx, change), 202, target=change.person, detail=words_of(change))
+
+
+def words_of(change: Change) -> str:
+    """A change in words, for the audit log."""
+    waits = ", waits for consent" if change.waits else ""
+    return f"change {change.id}: {change.name}: {change.words}{waits}"
+
+
+async def document_of_change(tx: AdminTx, change: Change) -> ChangeDocument:
+    """A change as everybody may see it."""
+    names = await tx.names({one for one in (change.asked_by, change.consented_by) if one})
+    return ChangeDocument(
+        id=change.id,
+        kind=Kind(change.kind),
+        state="waiting" if change.waits else "done",
+        person=change.person,
+        name=change.name,
+        role=Role(change.role),
+        words=change.words,
+        asked_by=change.asked_by,
+        asked_by_name=names.get(change.asked_by, ""),
+        asked=change.asked,
+        expires=change.expires,
+        consented_by=change.consented_by,
+        consented_by_name=names.get(change.consented_by, ""),
+        counts_from=change.counts_from or None,
+        digest=b64url(change.digest),
+    )

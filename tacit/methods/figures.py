@@ -1,0 +1,57 @@
+"""How estimates are written for a person: in the terminal, on pages and in reports with as many digits as their error
+leaves of them, and with the same margin everywhere: 1.96 standard errors, which is half of a 95 % interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from tacit.methods.statistics import STATISTICS
+
+NORMAL_95: Final = 1.96
+"""Standard errors to either side of an estimate, within which the truth is in 95 of 100 cases."""
+MARGIN: Final = "± 1.96 s.e."
+"""What stands over a column of margins."""
+MOST_PLACES: Final = 6
+
+
+def form_of_errors(stderrs: Iterable[float]) -> str:
+    """The format of estimates with these standard errors: whole where the least error is 1 or more, otherwise with two
+    digits of it, and ``MOST_PLACES`` places at the most."""
+    least = min((error for error in stderrs if error > 0), default=1.0)
+    return f",.{max(0, min(MOST_PLACES, 1 - math.floor(math.log10(least))))}f" if least < 1 else ",.0f"
+
+
+def form_of(document: Mapping[str, Any]) -> str:
+    """The format of a result's estimates: numbers of devices are whole, others as their errors say."""
+    if STATISTICS[document["statistic"]].counts_devices:
+        return ",.0f"
+    return form_of_errors(bucket["stderr"] for bucket in document["buckets"])
+
+
+def number(value: float, form: str) -> str:
+    """A number as ``form`` writes it; what is rounded to nothing has no sign."""
+    text = format(value, form)
+    return text if any(digit in text for digit in "123456789") else text.removeprefix("-")
+
+
+def margin(stderr: float, form: str) -> str:
+    """Half of the 95 % interval of an estimate with this standard error."""
+    return number(NORMAL_95 * stderr, form)
+
+
+def with_margin(estimate: float, stderr: float, form: str) -> str:
+    """An estimate with its margin, such as ``2,720 ± 327``."""
+    return f"{number(estimate, form)} ± {margin(stderr, form)}"
+
+
+def delta_form(value: float | str) -> str:
+    """A delta as it is stated, without an exponent."""
+    return f"{Decimal(str(value)):f}"
+
+
+def interval(estimate: float, stderr: float) -> tuple[float, float]:
+    """The two ends of the 95 % interval."""
+    return estimate - NORMAL_95 * stderr, estimate + NORMAL_95 * stderr

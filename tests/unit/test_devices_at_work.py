@@ -1,0 +1,122 @@
+"""How many agents of a stack are at work is known before anything is charged, and so is whether they are enough."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import typer
+
+from client_agent.config import LOCK
+from infra import publishing_time
+from infra.agents import provision_agents
+from infra.devices_at_work import Crowd, crowd_of
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
+from infra.layout import Layout
+from infra.new_layout import create_layout
+from infra.publishing_time import Insisted, crowd_words, is_asked_here, over_words, require_open, too_few
+from infra.slot_reservations import HELD_SECONDS, reservations
+from infra.stack_options import StackOptions
+from tacit.adapters.folder_lock import alone_in
+from tacit.errors import UsageError
+from tacit.recipe.model import Interval, Recipe
+
+KIT = RecipeKit()
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    options = StackOptions(epoch_seconds=3_600, batch_floor=20)
+    made = create_layout(tmp_path / "stack", options, SeededEntropy(1), float(NOW))
+    provision_agents(made, 3, SeededEntropy(2), float(NOW))
+    return made
+
+
+def asking(population: int, rate: str = "1", floor: int = 48) -> Recipe:
+    return KIT.recipe(population=population, rate=Decimal(rate), min_batch_size=floor)
+
+
+def test_agents_at_work_are_counted_by_the_locks_that_they_hold(layout: Layout) -> None:
+    crowd = crowd_of(layout)
+    assert (crowd.there, crowd.working, crowd.check_in_seconds) == (3, 0, 60.0)
+    with alone_in(layout.state_dir / "agents" / "1", LOCK, "at work"):
+        assert crowd_of(layout).working == 1
+    assert crowd_of(layout).working == 0
+
+
+def test_where_the_kernel_lists_no_locks_nobody_claims_to_know(layout: Layout, tmp_path: Path) -> None:
+    found = crowd_of(layout, tmp_path / "none")
+    assert found.working is None
+    assert too_few(asking(3), found) is None
+    assert "an unknown number of the 3 agents" in crowd_words(asking(3), found)
+
+
+def test_a_batch_that_the_agents_at_work_cannot_fill_is_known_beforehand() -> None:
+    few = too_few(asking(60), Crowd(60, 37, 2.0))
+    assert few is not None
+    assert few.startswith(
+        "37 of the 60 agents of this stack are at work, and B = 48 needs 48 of them: start them first"
+    )
+    assert too_few(asking(60), Crowd(60, 48, 2.0)) is None
+    assert too_few(asking(60, "0.5", 24), Crowd(60, 45, 2.0)) is None, "by its coins it may still fill"
+    assert "About 22 of them answer, and B is 24: it may not fill" in crowd_words(
+        asking(60, "0.5", 24), Crowd(60, 45, 2.0)
+    )
+    halves = too_few(asking(60, "0.5", 24), Crowd(60, 30, 2.0))
+    assert halves is not None
+    assert "B = 24 needs 48 of them" in halves
+
+
+def test_of_a_recipe_that_asks_others_too_it_is_said_that_nobody_knows() -> None:
+    crowd = Crowd(60, 0, 2.0)
+    assert is_asked_here(asking(60), crowd)
+    assert not is_asked_here(asking(600), crowd)
+    assert not is_asked_here(asking(60), Crowd(0, 0, 2.0))
+    assert "The recipe asks 600 devices: whether those are at work cannot be known here" in crowd_words(
+        asking(600), crowd
+    )
+    assert "no devices of its own" in crowd_words(asking(60), Crowd(0, 0, 2.0))
+
+
+def test_what_nobody_is_asked_any_more_is_published_by_nobody_unless_he_insists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    over = Interval(start=NOW - 1_000_000, duration=3_600)
+    assert over_words(over, over.start + 900.0) is None
+    with pytest.raises(UsageError, match=r"nobody would be asked: .* nothing was published or charged \(--now"):
+        require_open(over, Insisted())
+    require_open(over, Insisted(now=True))
+    assert "published all the same (--now)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_person_at_a_terminal_is_asked_and_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing_time, "_in_terminal", lambda: True)
+    answers = io.StringIO("n\ny\n")
+    monkeypatch.setattr("sys.stdin", answers)
+    over = Interval(start=NOW - 1_000_000, duration=3_600)
+    with pytest.raises(typer.Abort):
+        require_open(over, Insisted())
+    require_open(over, Insisted())
+
+
+def test_two_drafts_that_are_written_at_the_same_time_reserve_different_slots_until_they_are_over(
+    layout: Layout,
+) -> None:
+    start, now = (EPOCH + 1) * 86_400, float(NOW)
+    drafts = [KIT.recipe(epoch=EPOCH + 1, start=start, slot=slot) for slot in (0, 1)]
+    for draft in drafts:
+        with reservations(layout.state_dir, now) as held:
+            assert (EPOCH + 1, draft.token.slot) not in held.slots
+            held.add(draft)
+    with reservations(layout.state_dir, now + 1) as held:
+        assert held.slots == [(EPOCH + 1, 0), (EPOCH + 1, 1)]
+    with reservations(layout.state_dir, now + HELD_SECONDS) as held:
+        assert held.slots == []
+    with contextlib.suppress(FileNotFoundError):
+        (layout.state_dir / "slots.json").write_text("not JSON")
+    with reservations(layout.state_dir, now) as held:
+        assert held.slots == []
