@@ -73,7 +73,7 @@ def test_a_token_signs_as_a_key_file_does_and_gives_its_key_to_nobody(token: Tok
         assert private[pkcs11.Attribute.EXTRACTABLE] is False
         with pytest.raises(pkcs11.PKCS11Error):
             assert private[pkcs11.Attribute.VALUE]
-    with pytest.raises(UsageError, match="there is a analyst already"):
+    with pytest.raises(UsageError, match="there already is a key analyst"):
         generate_hsm_key(token.place)
 
 
