@@ -25,13 +25,15 @@ from tacit.recipe.survey import NO_VALUE
 from tests.kit.processes import running
 
 DEVICES = 200
+ROOT = Path(run_module.__file__).parents[3]
 PATIENCE_SECONDS = 120.0
 
 
-def tacit(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def tacit(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "infra.cli", *arguments],
         cwd=cwd,
+        env=env,
         capture_output=True,
         text=True,
         timeout=600,
@@ -126,7 +128,6 @@ def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
     assert (tmp_path / "demo-out" / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty agents, and the devices behind them in batches."""
     for name in ("MOST_AGENTS", "AGENTS_OF_A_CROWD"):
@@ -145,3 +146,33 @@ def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkey
     assert found.staged == 51
     for bucket in found.buckets:
         assert abs(bucket.estimate - bucket.truth) < 7 * bucket.stderr + 20
+
+
+FAULTS = """
+import itertools
+from tacit.adapters import http
+from tacit.ports import TransportError
+
+calls, request = itertools.count(1), http.HttpTransport.request
+
+
+async def sometimes(*arguments, **named):
+    if next(calls) % 20 == 0:
+        raise TransportError("somebody on the way is busy")
+    return await request(*arguments, **named)
+
+
+http.HttpTransport.request = sometimes
+"""
+
+
+@pytest.mark.slow
+def test_a_demo_of_which_every_twentieth_request_fails_counts_everybody_once(tmp_path: Path) -> None:
+    """Devices, services and the operator alike: every process of the run is made to fail."""
+    (tmp_path / "faults").mkdir()
+    (tmp_path / "faults" / "sitecustomize.py").write_text(FAULTS)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'faults'}{os.pathsep}{ROOT}"}
+    done = tacit("demo", "--devices", str(DEVICES), "--json", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["accepted"], found["rejected"]) == (found["sampled"], 0)

@@ -37,7 +37,8 @@ T = TypeVar("T")
 
 WINDOW = 128
 """Contributions of one worker on their way."""
-MOST_WORKERS = 4
+LEAST_WORKERS, MOST_WORKERS = 2, 4
+"""Two keep a machine of two cores busy: the services wait for devices more often than these for them."""
 LIMIT_SECONDS = 3000.0
 """Of one stage: less than what is left of an interval of an hour when it begins."""
 
@@ -52,7 +53,7 @@ class Crowd:
         self._authority = read_secret(layout.device_authority)
         self._file = layout.state_dir / "crowd.fleet"
         self._population = listed_population("the data", answers)
-        self._workers = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) - 1))
+        self._workers = min(MOST_WORKERS, max(LEAST_WORKERS, (os.cpu_count() or 1) - 1))
         self._load = Load(len(answers), workers=self._workers, window=WINDOW, limit=LIMIT_SECONDS)
         self._target: Destination | None = None
         self.sampled = 0

@@ -1,4 +1,4 @@
-"""The demo's devices: one real agent per row of the data, all in this process.
+"""The demo's devices that are complete agents, one for a row of the data, all in this process.
 
 Each has its own attestation identity, its own datum, its own coin and its own journal in memory; they share only
 the HTTP connection pool. Nothing about a device is decided here: the agents do that.
@@ -130,9 +130,9 @@ class Fleet:
                 return True
         return False
 
-    async def count(self, recipe_hash: bytes, *states: State) -> int:
-        """How many journals hold ``recipe_hash`` in one of ``states``."""
-        entries = [await device.entry(recipe_hash) for device in self.devices]
+    async def count(self, recipe_hash: bytes, *states: State, first: int | None = None) -> int:
+        """How many devices (of the ``first``) have ``recipe_hash`` in one of ``states`` in their journals."""
+        entries = [await device.entry(recipe_hash) for device in self.devices[:first]]
         return sum(entry is not None and entry.state in states for entry in entries)
 
     def _due_now(self, only: int | None) -> list[int]:

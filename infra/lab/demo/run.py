@@ -1,8 +1,9 @@
-"""The demo's run: two simulated days of the whole system in under a minute.
+"""The demo's run: two simulated days of the whole system.
 
-Every party is a real service on its own loopback port with its own keys and database, every device a real agent.
-Only time is staged: all read one clock that the run moves from hour to hour, so that tokens are fetched through the
-day before, reports spread over their interval, and the batch closes when the interval is over.
+Every party is a real service on its own loopback port with its own keys and database. Every device has its own coin,
+attestation identity, token and report; up to ``MOST_AGENTS`` of them are complete agents. Only time is staged: all
+read one clock that the run moves from hour to hour, so that tokens are fetched through the day before, reports spread
+over their interval, and the batch closes when the interval is over.
 """
 
 from __future__ import annotations
@@ -69,12 +70,15 @@ DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
 ROBBED_DEVICES = 2
 """Devices whose tokens are stolen before they are spent."""
-MOST_AGENTS, AGENTS_OF_A_CROWD = 2000, 200
-"""Up to so many devices, each is an agent of its own; of more, so many are, and the others are simulated in batches."""
+MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 200
+"""Up to ``MOST_AGENTS`` devices, each is a complete agent; of more, ``AGENTS_OF_A_CROWD`` are, and the others are
+simulated in batches."""
 CROWD_JOB, SETTLE_SECONDS = 1000, 2.0
 """Reports in a job of a crowd, and how often jobs are made of what has come."""
-MOST_CONTRIBUTIONS = 10_000
-"""So many contributions are enough; of more devices, fewer are asked."""
+MOST_CONTRIBUTIONS = 5_000
+"""At most about so many devices take part: the more devices, the lower the sampling rate."""
+DRAWN = (State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
+"""What a journal says of a recipe for which the device's coin said yes."""
 CANDIDATES = 20
 """Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
 
@@ -251,7 +255,7 @@ class DemoRun(Staging):
             recipe=recipe_summary(recipe),
             devices=len(self._dataset.values),
             staged=len(self._staged(fleet)),
-            sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
+            sampled=await fleet.count(recipe.hash, *DRAWN, first=self._agents)
             + (0 if crowd is None else crowd.sampled),
             accepted=document["report_count"],
             rejected=sum(causes.values()),
@@ -318,7 +322,7 @@ class DemoRun(Staging):
     def _refusing(self, *, drill: bool = False, main: bool = False) -> Policy:
         """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
         limits = {"min_batch_size": BATCH_FLOOR + 1} if drill else {}
-        return self._policy.model_copy(update=limits | ({"max_population": BATCH_FLOOR} if main else {}))
+        return self._policy.model_copy(update=limits | ({"max_batch_size": BATCH_FLOOR} if main else {}))
 
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""

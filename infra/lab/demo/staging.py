@@ -179,6 +179,9 @@ class Staging:
             raise Refusal("recipe-publication", answer.body.decode("utf-8", "replace")[:300])
 
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
+        """A server's own counts of a task, after it has read the log: it may have opted in and not seen yet that both
+        have."""
+        await self._settle(name)
         return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
 
     async def _operator_call(

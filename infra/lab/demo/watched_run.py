@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
@@ -76,9 +77,11 @@ GAME_STEPS, LEARNING, GUESSING = 3, 200, 800
 """Of the intruder's game: steps of each device, devices with known truth, and fresh ones, at most."""
 AS_MANY = 3
 """Fresh devices of the game for each device of the demo, at most."""
-LARGE, LESS = 512, 4
+LARGE, LESS = 512, 8
 """Bytes of a state from which on the game has only one in so many devices."""
 SHOWN = 16
+THREADS = 2
+"""Threads in which devices live through a step."""
 FOLLOWED = 0
 """Every device is asked, so that the first can be followed."""
 
@@ -187,16 +190,23 @@ class WatchedRun(Staging):
                     step(int(moment > schedule.start))
 
     async def _step(self, fleet: Fleet, recipe: Recipe, step: int) -> None:
-        """The end of the step before ``step``, and what happens in this one."""
-        for number, device in enumerate(fleet.devices):
-            device.agent.tick()
-            if step == 0 and number < DRILL_DEVICES:
-                device.agent.record(DRILL_EVENT)
-            if step < self._watching.steps and (times := self._events[number][step]):
-                device.agent.record(self._visits.event, times)
-            if number == self._shown and step:
-                self._look(recipe)
-            await asyncio.sleep(0)
+        """The end of the step before ``step``, and what happens in this one. The devices of each thread live one after
+        the other; their arithmetic holds no lock of the interpreter."""
+
+        def live(first: int) -> None:
+            for number in range(first, len(fleet.devices), THREADS):
+                self._live(fleet.devices[number].agent, number, step)
+
+        await asyncio.gather(*(asyncio.to_thread(live, first) for first in range(THREADS)))
+        if step:
+            self._look(recipe)
+
+    def _live(self, agent: Agent, number: int, step: int) -> None:
+        agent.tick()
+        if step == 0 and number < DRILL_DEVICES:
+            agent.record(DRILL_EVENT)
+        if step < self._watching.steps and (times := self._events[number][step]):
+            agent.record(self._visits.event, times)
 
     def _look(self, recipe: Recipe) -> None:
         """Note what the one file holds."""
