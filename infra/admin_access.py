@@ -16,7 +16,7 @@ from tacit.client import Operator, RuleError
 from tacit.errors import Refusal, UsageError
 
 ADMIN = "admin"
-"""The service's name in a stack."""
+"""The name of the admin service in a stack."""
 Command = Callable[..., None]
 
 

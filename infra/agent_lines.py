@@ -52,7 +52,7 @@ class AgentLines:
     def started(self) -> None:
         """Print that all agents are at work."""
         work = "1 agent is at work" if self._agents == 1 else f"{self._agents} agents are at work"
-        self._write(Text(f"{work}; Ctrl-C ends {'it' if self._agents == 1 else 'them'}"))
+        self._write(Text(f"{work}; Ctrl-C stops {'it' if self._agents == 1 else 'them'}"))
 
     def stopped(self) -> None:
         """Write what is still gathered, and print that the run is over."""

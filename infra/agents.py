@@ -129,6 +129,6 @@ def _one_of(values: Sequence[str], shares: Sequence[float], entropy: Entropy) ->
 
 
 def _visits(entropy: Entropy) -> int:
-    """Geometric from 0 with mean ``MEAN_VISITS``, cut at ``MOST_VISITS``."""
+    """A draw from the geometric distribution on 0, 1, ... with mean ``MEAN_VISITS``, capped at ``MOST_VISITS``."""
     stay = MEAN_VISITS / (1 + MEAN_VISITS)
     return min(MOST_VISITS, int(math.log1p(-uniform(entropy, 0.0, 1.0)) / math.log(stay)))

@@ -32,7 +32,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "max_connections": "120",
     "shared_buffers": "64MB",
-    "checkpoint_timeout": "15min",  # each checkpoint makes the next write to every page of an index a whole page of log
+    "checkpoint_timeout": "15min",  # after a checkpoint, the first write to each index page logs the whole page
     "max_wal_size": "2GB",
     "password_encryption": "scram-sha-256",
     "logging_collector": "off",

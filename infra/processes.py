@@ -169,7 +169,9 @@ async def running(
         for part in parts.first:
             services.append(await _start(part, within(part)))
         await asyncio.gather(*(_until_ready(service, layout) for service in services))
-        fresh = [await _start(part, within(part)) for part in parts.further]  # after the first, which made the tables
+        fresh = [
+            await _start(part, within(part)) for part in parts.further
+        ]  # after the first ones, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service, layout) for service in fresh))
         write_pids(layout.state_dir, services)

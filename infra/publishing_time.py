@@ -75,7 +75,7 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
         return _timely(recipe, layout, crowd, insisted, None)
     with reservations(layout.state_dir, clock.now()) as held:
         ready = _placed(recipe, layout, live, crowd, insisted, held.slots)
-        held.add(ready)  # witnesses cosign what is published a moment later
+        held.add(ready)  # the log shows the recipe only once witnesses have cosigned
         return ready
 
 

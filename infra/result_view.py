@@ -101,7 +101,7 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
     if "label" in missing:
         return [f"devices without a value are counted as {missing['label']!r}"]
     if missing.get("biases"):
-        return []  # a warning
+        return []  # shown as a warning
     if STATISTICS[document["statistic"]].is_ratio or any(missing["adds"]):
         return [f"devices without a value take part: each adds {missing_share(document)} to an estimate"]
     return ["devices without a value take part, and add nothing"]

@@ -107,7 +107,7 @@ class Reviving:
             f"  once the cause is gone: {self.restart.format(shlex.quote(service.title))}"
         )
         if not any(one.runs for one in self.services):
-            self.say("no service is left; Ctrl-C ends this command")
+            self.say("no service is running any more; Ctrl-C ends this command")
 
 
 def _how(service: ServiceProcess, status: int) -> str:

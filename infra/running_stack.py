@@ -21,7 +21,7 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 
 WhenReady = Callable[[list[ServiceProcess]], AbstractAsyncContextManager[None]]
-"""Entered once every service is ready and recipes can be made, left before the services end."""
+"""Makes a context that is entered once every service is ready and recipes can be made, and left before they end."""
 Within = Callable[[Part], Sequence[str]]
 
 

@@ -73,7 +73,7 @@ def _set_aside(place: Path, held: contextlib.ExitStack) -> Path:
     before = next(name for name in names if not name.exists())
     try:
         before.hardlink_to(place)
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         shutil.copy2(place, before)
     for end in BESIDE:
         with contextlib.suppress(FileNotFoundError):

@@ -67,6 +67,6 @@ def agent_config(
 
 def usual_check_in(options: StackOptions, *, staged: bool = False) -> float:
     """Return the seconds between a device's reads of the log: an epoch divided by ``POLLS_IN_EPOCH``, at most
-    ``LONGEST_POLL_SECONDS``, but no less than twice the pause of the stack's parties."""
+    ``LONGEST_POLL_SECONDS``, but no less than 2.0 and twice the pause of the stack's parties."""
     often = 0.0 if staged else min(LONGEST_POLL_SECONDS, options.epoch_seconds / POLLS_IN_EPOCH)
     return max(2 * options.poll_seconds, 2.0, often)

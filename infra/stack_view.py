@@ -86,7 +86,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     seconds = layout.options.epoch_seconds
     least, most = (f"{count * seconds / 60:.0f}" for count in (1, 3))
     console.print(
-        f"Token epochs of {seconds} s: a question is asked for one; its result is ready {least} to {most} "
+        f"Token epochs last {seconds} s. A question is asked during one; its result is ready {least} to {most} "
         "minutes after it is published.",
         soft_wrap=True,
     )

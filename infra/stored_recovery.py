@@ -22,7 +22,7 @@ ACT = "person.recover"
 
 async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy: Entropy) -> Person:
     """Make ``name``, new or known, an administrator who can sign in only with the key of this SHA-256 (hexadecimal);
-    earlier keys and passwords stop working. The act is in the audit log and on the overview, and counts after the
+    all other ways to sign in stop working. The act is in the audit log and on the overview, and counts after the
     rule's delay. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
     store = SqlAdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))

@@ -58,7 +58,7 @@ def results(
 @app.command("fleet")
 @reaching(Speaker.ANALYST)
 def fleet(operator: Operator, as_json: AsJson = False) -> None:
-    """Show how many devices of a staging deployment work, fail and hold tokens. Real services cannot know this.
+    """Show how many devices of a staging deployment are at work or failed. Outside staging, no service knows this.
 
     Example: tacit admin fleet --state-dir .tacit-staging
     """

@@ -87,7 +87,7 @@ def list_questions(
 @question.command("show")
 @reaching(Speaker.ANALYST)
 def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
-    """Show a question. Example: tacit admin question show weekly"""
+    """Show a question with its state and recipe. Example: tacit admin question show weekly"""
     found = question_of(operator, checked_name(asked))
     if as_json:
         print_json(found.document())

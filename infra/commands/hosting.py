@@ -99,7 +99,7 @@ class _WordVoice:
         self._clock, self._console = clock, notes()
 
     def started(self) -> None:
-        self._write("starting the devices; Ctrl-C ends them all")
+        self._write("starting the devices; Ctrl-C stops them all")
 
     def failed(self, name: str, why: str) -> None:
         self._write(f"{name}: {why}", "yellow")

@@ -12,7 +12,7 @@ import typer
 from tacit.accounting.events import Relation
 from tacit.errors import UsageError
 
-Mechanism = Annotated[str, typer.Option("--mechanism", help="One of: tacit privacy mechanisms.")]
+Mechanism = Annotated[str, typer.Option("--mechanism", help="A name from: tacit privacy mechanisms.")]
 By = Annotated[
     Relation | None,
     typer.Option("--relation", help="Neighbouring relation (default: the first that the mechanism has)."),

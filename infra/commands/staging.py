@@ -127,8 +127,8 @@ def up(
 
 
 class Crowd(NamedTuple):
-    """The number of devices, how many of them get a process of their own, how many of the others share one at most, and
-    the natures of new devices."""
+    """The number of devices, how many of them at most get a process of their own, how many of the others at most share
+    one, and the natures of new devices."""
 
     agents: int
     single: int
@@ -187,7 +187,7 @@ def _show_up(document: dict[str, Any]) -> None:
 
 @app.command("status")
 def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Show how many services are ready, and counts of devices and of the entries of their journals.
+    """Show how many services are ready, and counts of devices and their journal entries.
 
     Example: tacit staging status
     """

@@ -272,7 +272,9 @@ def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
     }
     for name, one in wanted.items():
         if one not in {None, getattr(has, name)}:
-            raise UsageError(f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for others")
+            raise UsageError(
+                f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for a different one"
+            )
 
 
 def _check_account(options: StackOptions) -> None:

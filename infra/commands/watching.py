@@ -1,4 +1,5 @@
-"""``tacit agent record`` and ``state``: events that a device keeps encrypted for recipes (``docs/pan-privacy.md``)."""
+"""``tacit agent record`` and ``state``: records events for recipes that watch them, and lists the encrypted state that
+a device keeps for these (``docs/pan-privacy.md``)."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def record(
 
 
 def state(config: ConfigOption, as_json: AsJson = False) -> None:
-    """List the encrypted state of each recipe that watches events: steps ended, bytes and file, but no event counts.
+    """List the encrypted state of each recipe that watches an event: step, bytes and file, which depend on no event.
 
     Example: tacit agent state --config .tacit/agents/0/agent.json
     """

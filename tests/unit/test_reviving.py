@@ -113,7 +113,7 @@ def test_a_service_that_keeps_dying_is_given_up_with_its_last_words_and_the_way_
     assert "it failed 5 times within 5 minutes, so it is not started again" in stage.said[-2]
     assert "it said: listen: cannot bind" in stage.said[-2]
     assert "once the cause is gone: tacit up restart leader" in stage.said[-2]
-    assert stage.said[-1] == "no service is left; Ctrl-C ends this command"
+    assert stage.said[-1] == "no service is running any more; Ctrl-C ends this command"
     assert stage.reviving.exit_code == 1
 
 
