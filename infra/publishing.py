@@ -72,7 +72,7 @@ def sign_file(asked: Signing, read: Callable[[bytes, str], D], show: Callable[[D
     file, out = asked.file, asked.out
     document = read(read_file(file), str(file))
     if asked.expected not in {None, document.hash_text}:
-        raise UsageError(f"{file}: its hash is {document.hash_text}, not that of --hash; nothing is signed")
+        raise UsageError(f"{file}: its hash is {document.hash_text}, not that of --hash; it is not signed")
     for kept in (file, *asked.apart):
         if kept is not None and out.resolve() == kept.resolve():
             raise UsageError(f"{out}: this command also reads this file; give --out another name")
