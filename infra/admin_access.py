@@ -1,4 +1,4 @@
-"""Whose key a command of ``tacit admin`` shows, and to which admin service: one somewhere else, or a local stack's."""
+"""Connects a command of ``tacit admin`` to an admin service, remote or of a local stack, with a person's API key."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tacit.client import Operator, RuleError
 from tacit.errors import Refusal, UsageError
 
 ADMIN = "admin"
-"""The service's name in a stack."""
+"""The name of the admin service in a stack."""
 Command = Callable[..., None]
 
 
 class Speaker(enum.StrEnum):
-    """A person of a local stack; the name of their key among its credentials."""
+    """A person of a local stack; the value names that person's key among the stack's credentials."""
 
     ADMINISTRATOR = "admin"
     ANALYST = "analyst"
@@ -34,10 +34,11 @@ KeyFile = Annotated[Path | None, typer.Option("--key-file", help="With --url: fi
 
 
 def operator_of(url: str | None, key_file: Path | None, state_dir: Path | None, speaker: Speaker) -> Operator:
-    """The client that is meant. Raises ``UsageError``."""
+    """Return a client for the admin service at ``url``, or for the local stack's as ``speaker``. Raises ``UsageError``
+    where the stack lacks the service or the key, and ``typer.BadParameter`` for options that exclude each other."""
     if url is not None:
         if key_file is None:
-            raise typer.BadParameter("--url goes with --key-file")
+            raise typer.BadParameter("--url needs --key-file")
         if state_dir is not None:
             raise typer.BadParameter("give either --url or --state-dir")
         return Operator(url, key_file=key_file)
@@ -51,9 +52,9 @@ def operator_of(url: str | None, key_file: Path | None, state_dir: Path | None, 
 
 
 def reaching(speaker: Speaker) -> Callable[[Command], Command]:
-    """A command whose parameter ``operator`` is the client that the flags mean; ``speaker``: who speaks to a local
-    stack unless ``--as`` says otherwise. What a rule refuses is a ``Refusal``, as everywhere."""
-    chosen = Annotated[Speaker, typer.Option("--as", help="Whose key of a local stack is shown.")]
+    """Return a decorator that replaces a command's parameter ``operator`` by the options ``--url``, ``--key-file``,
+    ``--state-dir`` and ``--as`` (default ``speaker``). A ``RuleError`` of the service becomes a ``Refusal``."""
+    chosen = Annotated[Speaker, typer.Option("--as", help="Person of the local stack whose key is used.")]
 
     def decorate(command: Command) -> Command:
         own = dict(inspect.signature(command, eval_str=True).parameters)

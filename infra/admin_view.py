@@ -1,4 +1,4 @@
-"""What the admin API answers, for a person; and how commands name a question or a person."""
+"""Prints answers of the admin API for a person, and finds questions, people and keys by name or id."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tacit.moments import when
 
 
 def question_of(operator: Operator, name: str) -> Question:
-    """The question with this id, or the newest of this name. Raises ``UsageError``."""
+    """Return the question with this id, or else the newest with this name. Raises ``UsageError`` if there is none."""
     named = [one for one in operator.questions.all() if name in {one.id, one.survey.get("name")}]
     if not named:
         raise UsageError(f"there is no question {name}; see: tacit admin question list")
     exact = [one for one in named if one.id == name]
     found = exact[0] if exact else named[-1]
     if len(named) > 1 and not exact:
-        notes().print(f"{name}: the newest, {found.id}; there are {len(named) - 1} older, to be named by their ids")
+        notes().print(f"{name}: using the newest, {found.id}; {len(named) - 1} older can be named by id")
     return operator.questions.get(found.id)
 
 
 def person_of(operator: Operator, name: str) -> Person:
-    """The person with this id or name. Raises ``UsageError``."""
+    """Return the person with this id or name. Raises ``UsageError`` if there is none."""
     for one in operator.people.all():
         if name in {one.id, one.name}:
             return one
@@ -38,7 +38,7 @@ def person_of(operator: Operator, name: str) -> Person:
 
 
 def questions_table(questions: Sequence[Question]) -> Table:
-    """One line each."""
+    """Return a table with one row per question."""
     table = plain_table("question", "state", "authors", "approver", "changed", "id")
     for one in questions:
         table.add_row(
@@ -53,12 +53,12 @@ def questions_table(questions: Sequence[Question]) -> Table:
 
 
 def _told(value: object) -> str:
-    """A member of a survey: what has parts is written as in a survey's file."""
+    """A member of a survey as text; objects and lists are written as JSON, as in a survey's file."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
 
 
 def show_question(question: Question, console: Console) -> None:
-    """All of one."""
+    """Print everything known about one question."""
     facts = plain_table("", "")
     facts.show_header = False
     survey = [(name, _told(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
@@ -80,7 +80,7 @@ def show_question(question: Question, console: Console) -> None:
 
 
 def show_check(check: Check, console: Console) -> None:
-    """Every rule's verdict, and what would pass."""
+    """Print every rule's verdict, what would pass instead, and the total."""
     console.print(rules_text(check.rules))
     refused = sum(not one["passed"] for one in check.rules)
     words = f"refused by {refused} of {len(check.rules)} rules" if refused else "accepted by all rules"
@@ -88,7 +88,7 @@ def show_check(check: Check, console: Console) -> None:
 
 
 def show_fleet(fleet: Fleet, console: Console) -> None:
-    """How many devices there are and work, and what the last report said."""
+    """Print how many devices exist and how many are at work, and the last report on each recipe."""
     for trouble in fleet.troubles:
         console.print(Text(trouble, style="bold red"))
     if (told := fleet.devices) is not None:
@@ -97,7 +97,7 @@ def show_fleet(fleet: Fleet, console: Console) -> None:
             f"{told['slots_held']} of {told['slots_known']} slots; as of {when(told['at'])}"
         )
     elif not fleet.troubles:
-        console.print("nothing has been told yet; tacit staging up tells it while it runs")
+        console.print("no report yet; tacit staging up sends reports while it runs")
     if (report := fleet.report) is not None:
         table = plain_table("recipe", "journalled as sent", "released")
         for row in report["recipes"]:
@@ -108,7 +108,7 @@ def show_fleet(fleet: Fleet, console: Console) -> None:
 
 
 def acts_table(acts: Sequence[Act]) -> Table:
-    """One line each."""
+    """Return a table with one row per act of the audit log."""
     table = plain_table("", "when", "who", "what", "target", "outcome", "detail")
     for one in acts:
         outcome = styled(one.outcome) if one.outcome == "done" else Text(one.outcome, style="yellow")
@@ -119,7 +119,7 @@ def acts_table(acts: Sequence[Act]) -> Table:
 
 
 def key_of(operator: Operator, person: Person, name: str) -> str:
-    """The id of the person's key with this id or label. Raises ``UsageError``."""
+    """Return the id of the person's key with this id or label. Raises ``UsageError`` unless exactly one matches."""
     meant = [one for one in operator.people.keys(person) if name in {one.id, one.label}]
     if len(meant) != 1:
         words = "several keys" if meant else "no key"

@@ -1,4 +1,4 @@
-"""What ``tacit agent run`` says in a terminal: a short line per thing that matters, the same of many agents once."""
+"""What ``tacit agent run`` prints in a terminal: one short line per event, shared by agents that report the same."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tacit.moments import when
 from tacit.ports import Clock
 
 GATHER_SECONDS = 1.0
-"""For how long the same news of several agents is gathered into one line."""
+"""For how long identical events of several agents are gathered into one line."""
 NAMED = 4
-"""Up to so many agents a line names, of more it says how many."""
+"""A line names at most this many agents; above that, it gives their number."""
 TROUBLES = {
     Fact.LOG_TROUBLE.value: ("the log is", "not read"),
     Fact.SOURCE_TROUBLE.value: ("the data source is", "not read"),
@@ -30,8 +30,8 @@ Fields = Mapping[str, str | int | float]
 
 
 class AgentLines:
-    """Gathers what ``agents`` agents tell and writes it to ``console``. What every device does all the time (reading
-    the log, fetching tokens) is left out, but that the log could be read at all; ``--json`` has it."""
+    """Gathers the events of ``agents`` agents and writes them to ``console``. Routine events (reading the log, fetching
+    tokens) are left out, except for the first successful read of the log; ``--json`` shows them all."""
 
     def __init__(self, agents: int, console: Console, clock: Clock) -> None:
         self._agents, self._console, self._clock = agents, console, clock
@@ -39,7 +39,7 @@ class AgentLines:
         self._read = False
 
     def tell(self, agent: int, event: str, fields: Fields) -> None:
-        """Take up one event of ``client_agent.runner.Watch``, of the agent at this place of the command line."""
+        """Add one event of ``client_agent.runner.Watch``; ``agent`` is the agent's place on the command line."""
         if event == "slots":
             return
         if event == "log-read":
@@ -50,17 +50,17 @@ class AgentLines:
         self._gathered.setdefault((event, _words(event, fields)), set()).add(agent)
 
     def started(self) -> None:
-        """Say once that all are at work."""
+        """Print that all agents are at work."""
         work = "1 agent is at work" if self._agents == 1 else f"{self._agents} agents are at work"
-        self._write(Text(f"{work}; Ctrl-C ends {'it' if self._agents == 1 else 'them'}"))
+        self._write(Text(f"{work}; Ctrl-C stops {'it' if self._agents == 1 else 'them'}"))
 
     def stopped(self) -> None:
-        """Say what is left to say, and that the run is over."""
+        """Write what is still gathered, and print that the run is over."""
         self.flush()
         self._write(Text("stopped"))
 
     def flush(self) -> None:
-        """Write what was gathered, in the order in which it was first told."""
+        """Write what was gathered, in the order in which each event first came."""
         gathered, self._gathered = self._gathered, {}
         for (event, words), agents in gathered.items():
             style = "yellow" if event in TROUBLES else STYLES.get(event, "")
@@ -93,7 +93,7 @@ class AgentLines:
 
     def _write(self, line: Text) -> None:
         time = when(self._clock.now()).split()[1]
-        with contextlib.suppress(OSError):  # a terminal that went away stops no agent
+        with contextlib.suppress(OSError):  # a closed terminal must not stop an agent
             self._console.print(Text.assemble((f"{time} ", "dim"), line))
 
 

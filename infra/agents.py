@@ -1,7 +1,7 @@
 """Ready-made devices for a local stack: identity, configuration and one row of data each.
 
-The data are drawn, not real: how often somebody saw a doctor last year, with the mean of the RAND Health Insurance
-Experiment, and whether an app crashed. So are the attributes: language and operating system.
+The data are drawn at random: how often somebody saw a doctor last year, with the mean of the RAND Health Insurance
+Experiment, and whether an app crashed. The attributes, language and operating system, are drawn too.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ MEAN_VISITS = 2.86
 MOST_VISITS = 20
 CRASH_RATE = 0.1
 SHARES = {"locale": (0.5, 0.3, 0.2), "os": (0.6, 0.4)}
-"""How common the values of each of a stack's attributes are, in their order."""
+"""For each attribute of a stack, the share of devices with each value, in the order of the values."""
 
 
 @dataclass(frozen=True)
 class Nature:
-    """What a device is like: by how many seconds its clock is wrong (ahead where positive), the broker that it listens
-    to, and how often it looks at the log at most (a pause in seconds)."""
+    """What distinguishes a device: the error of its clock in seconds (positive: fast), the broker that it listens to,
+    and the shortest pause in seconds between two reads of the log."""
 
     clock_error: float = 0.0
     announcements: Announcements | None = None
     least_poll_seconds: float = 0.0
 
     def upon(self, config: AgentConfig) -> AgentConfig:
-        """``config`` for such a device."""
+        """Return ``config`` changed for a device of this nature."""
         poll = max(config.timing.poll_seconds, self.least_poll_seconds)
         changes = {
             "clock_error_seconds": self.clock_error,
@@ -61,7 +61,8 @@ PLAIN = Nature()
 
 
 def provision_agents(layout: Layout, count: int, entropy: Entropy, now: float) -> list[Path]:
-    """Configuration files of ``count`` devices below ``{state_dir}/agents``; devices that exist already stay."""
+    """Make the devices 0 to ``count`` - 1 below ``{state_dir}/agents``, where they are missing, and return the
+    configuration files of all of them."""
     folders = [layout.state_dir / "agents" / str(number) for number in range(count)]
     provision_devices(layout, folders, entropy, now)
     return [folder / CONFIG_NAME for folder in folders]
@@ -74,8 +75,8 @@ def provision_devices(
     now: float,
     natures: Mapping[Path, Nature] = MappingProxyType({}),
 ) -> None:
-    """A device in each of ``folders``, named after it, where there is none yet; it belongs to whom the folder above
-    belongs to, and its configuration is there last. ``natures``: of those that are not plain."""
+    """Make a device in each of ``folders`` that holds none, named after its folder. Its files belong to the owner of
+    the parent folder, and its configuration is written last. ``natures`` lists the devices that are not ``PLAIN``."""
     missing = [folder for folder in folders if not (folder / CONFIG_NAME).exists()]
     if missing:
         authority = _authority(layout.device_authority)
@@ -108,7 +109,7 @@ def _provision(
 
 
 def _relative(config: AgentConfig, folder: Path) -> dict[str, Any]:
-    """``config`` as JSON with its paths taken from ``folder``, so that a stack's folder can be moved."""
+    """``config`` as JSON with paths relative to ``folder``, so that a stack's folder can be moved."""
     document: dict[str, Any] = config.model_dump(mode="json", exclude_none=True)
     document["state_dir"] = "."
     document["attestation"] = {"identity": os.path.relpath(config.attestation.identity, folder)}
@@ -122,12 +123,12 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, Any]:
 
 
 def _one_of(values: Sequence[str], shares: Sequence[float], entropy: Entropy) -> str:
-    """One of ``values``, each with the probability in its place."""
+    """One of ``values``, drawn with the probabilities ``shares``."""
     place = bisect(list(itertools.accumulate(shares)), uniform(entropy, 0.0, 1.0))
     return values[min(place, len(values) - 1)]
 
 
 def _visits(entropy: Entropy) -> int:
-    """Geometric from 0 with mean ``MEAN_VISITS``, cut at ``MOST_VISITS``."""
+    """A draw from the geometric distribution on 0, 1, ... with mean ``MEAN_VISITS``, capped at ``MOST_VISITS``."""
     stay = MEAN_VISITS / (1 + MEAN_VISITS)
     return min(MOST_VISITS, int(math.log1p(-uniform(entropy, 0.0, 1.0)) / math.log(stay)))

@@ -1,4 +1,4 @@
-"""Estimates per answer in the terminal: what does not fit is shortened with an ellipsis, numbers never are."""
+"""A terminal table of estimates per answer. Long labels are shortened with an ellipsis; numbers never are."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from infra.plain import JOINERS
 from infra.terminal import BAR_WIDTH, estimate_bar, plain_table
 
 ANSWER = "answer"
-"""The heading of the labels."""
+"""Heading of the label column."""
 LEAST_BAR = 14
 LEAST_LABEL = 8
 GAP = 2
-"""Characters without a picture that letters around them need."""
+"""Empty cells between two columns."""
 FRAME = 4
-"""Cells that a panel's frame takes of a line."""
+"""Cells of a line that a panel's frame takes."""
 
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One row: the label, the estimate with its standard error, the ``truth`` where it is known, and the numbers as
-    they are written."""
+    """One row: the label, the estimate with its standard error, the ``truth`` if it is known, and the numbers as
+    formatted text."""
 
     label: str
     estimate: float
@@ -36,8 +36,8 @@ class AnswerRow:
 
 
 def answers_table(answers: Sequence[AnswerRow], bar: str, numbers: Sequence[str], width: int) -> Table:
-    """A table within a panel on a terminal of ``width`` cells. Headings: ``bar`` and ``numbers``. There are no bars
-    where the numbers leave no room for them."""
+    """Return a table for a panel on a terminal of ``width`` cells. ``bar`` and ``numbers`` are the column headings;
+    the column of bars is left out if the numbers leave no room for it."""
     rest = sum(
         GAP + max(cell_len(heading), *(cell_len(one.numbers[at]) for one in answers), 0)
         for at, heading in enumerate(numbers)
@@ -64,8 +64,8 @@ def answers_table(answers: Sequence[AnswerRow], bar: str, numbers: Sequence[str]
 
 
 def shortened(label: str, cells: int) -> str:
-    """``label`` on one line of at most ``cells`` cells: its beginning, an ellipsis and its end, where labels that begin
-    alike differ."""
+    """Return ``label`` on one line of at most ``cells`` cells. A longer one keeps its beginning and, because labels
+    often differ only there, its end, with an ellipsis between them."""
     line = " ".join("".join(char if char.isprintable() or char in JOINERS else " " for char in label).split())
     if cell_len(line) <= cells:
         return line

@@ -1,4 +1,4 @@
-"""How commands name a stack's log and its recipes, and recipes in files."""
+"""Reads a stack's log, and finds recipes by name, by hash or in a file, for commands."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ SHORTEST_PREFIX = 6
 
 
 async def verified_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
-    """The stack's log as of now: checkpoint, inclusion and signatures checked. Raises ``Refusal``."""
+    """Return the stack's log as of now, with checkpoint, inclusion and signatures checked. Raises ``Refusal``."""
     return await services.verified_log(transport, layout.urls["recipe_server"], NoteKey.decode(layout.log_key), policy)
 
 
 async def whole_log(transport: Transport, layout: Layout, policy: Policy) -> LiveLog:
-    """Every leaf of the stack's log since its beginning. Raises ``Refusal`` or ``TransportError``."""
+    """Return the stack's log with every leaf since its beginning. Raises ``Refusal`` or ``TransportError``."""
     return await services.whole_log(transport, layout.urls["recipe_server"], NoteKey.decode(layout.log_key), policy)
 
 
 async def hash_of(transport: Transport, server: str, name: str) -> str:
-    """The hash of the recipe that ``name`` means: a hash, the beginning of one, or the name of the newest recipe that
-    is called so; a person is told which where there are several. Raises ``UsageError``."""
+    """Return the hash of the recipe ``name``, which is a name, a hash or the beginning of a hash. Of several recipes
+    with one name, the newest counts, and a note says so. Raises ``UsageError`` unless one recipe matches."""
     recipes = await recipes_of(transport, server)
     named = [one["hash"] for one in recipes if one["name"] == name]
     if len(named) > 1:
         others = f"{len(named) - 1} older with this name"
-        notes().print(f"{name}: the newest recipe, {named[-1][:8]}; there are {others}, to be named by their hashes")
+        notes().print(f"{name}: using the newest recipe, {named[-1][:8]}; {others} can be named by hash")
     if named:
         return str(named[-1])
     meant = [one["hash"] for one in recipes if len(name) >= SHORTEST_PREFIX and one["hash"].startswith(name)]
@@ -46,7 +46,7 @@ async def hash_of(transport: Transport, server: str, name: str) -> str:
 
 
 def read_recipe(data: bytes, name: str) -> Recipe:
-    """The recipe in a file, canonical or not. Raises ``UsageError``."""
+    """Parse the recipe in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
     try:
         body = parse_json(data, name)
         if not isinstance(body, dict):

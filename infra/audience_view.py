@@ -1,4 +1,4 @@
-"""What the log attests of a recipe's audience, for a person."""
+"""Shows a person what the log attests about a recipe's audience."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tacit.recipe.policy import Policy
 
 
 def audience_document(recipe: Recipe, policy: Policy, context: Context) -> dict[str, Any]:
-    """``{criteria, needed, census, estimate, stderr, floor, membership_epsilon}``: the census that counts for the
-    recipe and what it attests (all of them absent without one, or ``trouble``), and what the size of a batch may tell
-    about one device's attributes at the recipe's delta, for an audience as large as the floor."""
+    """Return ``{criteria, needed, census, census_name, estimate, stderr, floor, membership_epsilon}``.
+
+    ``census`` is the census that counts for the recipe; without one, it and all that follows are absent. If it cannot
+    attest the audience, ``trouble`` says why, in place of the figures. ``membership_epsilon`` bounds what the size of a
+    batch tells about one device's attributes, at the recipe's delta and for an audience as large as the floor.
+    """
     found: dict[str, Any] = {"criteria": recipe.criteria, "needed": policy.min_audience}
     since = context.now - policy.census_max_age_seconds
     census = census_for(recipe, context.censuses, context.index, since)
@@ -37,7 +40,7 @@ def audience_document(recipe: Recipe, policy: Policy, context: Context) -> dict[
 
 
 def audience_lines(found: Mapping[str, Any]) -> list[str]:
-    """A yield as sentences."""
+    """Return the result of ``audience_document`` as sentences."""
     needed = f"at least {found['needed']:,} are needed"
     if "census" not in found:
         return [f"no census in the log counts them; {needed}"]
@@ -49,7 +52,7 @@ def audience_lines(found: Mapping[str, Any]) -> list[str]:
     ]
     if "membership_epsilon" in found:
         lines.append(
-            "whether one device is of them: the number of messages tells at most epsilon "
+            "the number of messages reveals whether one device is among them with at most epsilon "
             f"{found['membership_epsilon']:.3f}"
         )
     return lines

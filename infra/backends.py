@@ -1,4 +1,4 @@
-"""The servers that a stack asks for with ``--with``, and all of them together while it runs."""
+"""The backing servers that ``--with`` adds to a stack: parses the option, and runs them together with the stack."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _PROGRAMS = {POSTGRES: require_binaries, REDIS: require_redis, BROKER: require_m
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which servers a start asks for, and the URL files of those that an operator runs."""
+    """The backing servers requested at a start, with the URL files of those that an operator runs."""
 
     names: frozenset[str] = frozenset()
     url_files: dict[str, Path | None] = field(default_factory=dict)
 
     def of(self, name: str) -> tuple[bool, Path | None]:
-        """Whether ``name`` is wanted, and its URL file."""
+        """Return whether ``name`` is wanted, and its URL file."""
         return name in self.names, self.url_files.get(name)
 
 
 def parse_backends(texts: Sequence[str], url_files: dict[str, Path | None]) -> Wanted:
-    """What ``--with`` names, once or several times, with commas or without; ``url_files`` by the same names. Raises
-    ``UsageError`` for what is not known or not installed, before anything is made."""
+    """Parse the values of ``--with``, each one name or several with commas; ``url_files`` has the same names as keys.
+    Raises ``UsageError`` for servers that are unknown or not installed, before anything is created."""
     names = frozenset(name.strip() for text in texts for name in text.split(",") if name.strip())
     unknown = sorted(names.difference(BACKENDS))
     if unknown:
@@ -55,7 +55,7 @@ def parse_backends(texts: Sequence[str], url_files: dict[str, Path | None]) -> W
 
 @contextlib.contextmanager
 def backends(layout: Layout, wanted: Wanted, entropy: Entropy) -> Iterator[None]:
-    """The servers of ``layout`` are there while the block runs. Raises ``UsageError``."""
+    """Provide the backing servers of ``layout`` while the block runs. Raises ``UsageError``."""
     with contextlib.ExitStack() as stack:
         for name, provide in ((POSTGRES, databases), (REDIS, redis), (BROKER, broker)):
             asked, url_file = wanted.of(name)

@@ -1,8 +1,8 @@
-"""Redis and a broker under a local stack: the stack's own, or an operator's.
+"""Redis and an MQTT broker for a local stack: the stack's own, or an operator's.
 
-Redis carries the Leader's job queue and the gateway's replay window, with a user and a key prefix for each of the two;
-on an operator's server both use the URL that was given, below a prefix of this stack. The broker carries announcements:
-the recipe server publishes, everybody else listens without a name. A stack may get either at any start and keeps it.
+Redis carries the Leader's job queue and the gateway's replay window, each with its own user and key prefix; on an
+operator's server both use the given URL, with a prefix for this stack. The broker carries announcements: the recipe
+server publishes, everybody else listens anonymously. Either can be added at any start; the stack then keeps it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PUBLISHER = "recipe_server"
 BROKER_OPERATOR = "broker.example"
 SECURE_PORT, PLAIN_PORT = 8883, 1883
 DEVICE_DELAY_SECONDS = 2.0
-"""Within how many seconds of an announcement a stack's devices look at the log: its epochs are short."""
+"""Within how many seconds of an announcement a stack's devices read the log; short, because its epochs are."""
 LISTENERS = ("leader", "helper", "analyzer", "collector")
 
 Server = TypeVar("Server", RedisServer, MosquittoServer)
@@ -47,7 +47,7 @@ Server = TypeVar("Server", RedisServer, MosquittoServer)
 
 @contextlib.contextmanager
 def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
-    """The stack's Redis is there while the block runs. Raises ``UsageError``."""
+    """Provide the stack's Redis, if it has one or is to get one, while the block runs. Raises ``UsageError``."""
 
     def own(folder: Path) -> tuple[RedisServer, Callable[[], None]]:
         users = {name: RedisUser(name, entropy(24).hex(), f"tacit:{name}:") for name in REDIS_SERVICES}
@@ -68,7 +68,7 @@ def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entro
 
 @contextlib.contextmanager
 def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
-    """The stack's broker is there while the block runs. Raises ``UsageError``."""
+    """Provide the stack's broker, if it has one or is to get one, while the block runs. Raises ``UsageError``."""
 
     def own(folder: Path) -> tuple[MosquittoServer, Callable[[], None]]:
         password = entropy(24).hex()
@@ -87,7 +87,7 @@ def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entr
 
 
 def announcements_of(layout: Layout) -> Announcements | None:
-    """What a device of this stack that listens to its broker is told; None where there is no broker."""
+    """Return the announcement settings for devices that listen to the stack's broker; None if it has none."""
     if not has_server(layout.state_dir / BROKER):
         return None
     url = urlsplit(read_secret(layout.configs[LISTENERS[0]].parent / BROKER_FILE).decode().strip())
@@ -111,8 +111,9 @@ def _provided(
     wanted: bool,
     url_file: Path | None,
 ) -> Iterator[None]:
-    """Provide what the stack began with, or what is wanted now: ``own`` makes a server's files and says how to tell the
-    services once it runs, ``load`` finds the files, ``operators`` tells them of the server in a URL file."""
+    """Provide the server that the stack already has, or the one wanted now. ``own`` creates a server's files and
+    returns it with a function that configures the services once it runs, ``load`` finds existing files, and
+    ``operators`` configures the services for the server in a URL file."""
     server: Server | None = None
     try:
         if has_server(folder):
@@ -126,7 +127,7 @@ def _provided(
             operators(url_file)
             remember(folder, None)
         elif wanted:
-            shutil.rmtree(folder, ignore_errors=True)  # of a start that did not get as far as the marker
+            shutil.rmtree(folder, ignore_errors=True)  # left by a start that failed before the marker was written
             server, tell = own(folder / "server")
             server.start()
             tell()
@@ -138,14 +139,14 @@ def _provided(
 
 
 def _certify(layout: Layout, server: PrivateServer) -> None:
-    """In a stack with TLS its servers speak nothing else."""
+    """In a stack with TLS, give the server a certificate, so that it speaks TLS only."""
     if layout.options.tls:
         now = SystemClock().now()
         certify(server.folder, authority_of(layout.state_dir, now), [f"{server.folder.parent.name}.local"], now)
 
 
 def _loaded(layout: Layout, kind: Callable[[Path, int], Server], folder: Path, port: int) -> Server:
-    """A server of an earlier start, with a new certificate."""
+    """Return a server of an earlier start, with a new certificate."""
     server = kind(folder, port)
     _certify(layout, server)
     return server
@@ -159,7 +160,8 @@ def _use_redis(layout: Layout, urls: Mapping[str, str], prefix: str) -> None:
 
 
 def _use_broker(layout: Layout, url: str, trust: Mapping[str, str]) -> None:
-    """The publisher gets the URL, listeners get it without name and password; ``trust`` names the authority's file."""
+    """Configure the publisher with ``url``, and listeners with ``url`` without name and password. ``trust`` is the
+    setting that names the authority's file."""
     parts = urlsplit(url)
     anonymous = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     for name in (PUBLISHER, *LISTENERS):

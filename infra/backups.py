@@ -1,8 +1,9 @@
-"""Backups of one service: its database at one moment and the files that it makes itself, in a folder of their own.
+"""Backups of one service: a folder with a snapshot of its database and the files that the service creates itself.
 
-What an operator made (keys, tokens, certificates, the configuration) does not change while a service runs, and is not
-in it. Neither is the mark beside the database, by which an older database is noticed (``tacit.adapters.watermark``): it
-must not go back. ``backup.json`` is written last, so that a folder without it is no backup.
+A backup leaves out what the operator made (keys, tokens, certificates, the configuration), which does not change while
+a service runs. It also leaves out the mark beside the database that reveals an older database
+(``tacit.adapters.watermark``), because that mark must never go back. ``backup.json`` is written last: a folder without
+it is not a backup.
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ CONTENTS = "backup.json"
 DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}
 WITHOUT_DATABASE = frozenset({"relay"})
 OWN_FILES = {"relay": ("key-sets.json",), "gateway": ("ohttp-keys.json", "signing.key"), "attester": ("stable-id.key",)}
-"""Files in the ``state_dir`` of a service that it makes itself."""
+"""By service: the files in its ``state_dir`` that it creates itself."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _DRAFT_SECONDS = 86400
-"""After which a backup that was not finished is given up."""
+"""Age in seconds at which an unfinished backup is deleted."""
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 20
 
 
 class Contents(Frozen):
-    """What ``backup.json`` says."""
+    """The contents of ``backup.json``."""
 
     format: Literal[1] = 1
     service: str
     made: int
-    """POSIX second in which it was begun."""
+    """When the backup was begun, in POSIX seconds."""
     database: Literal["sqlite", "postgres", "none"]
     files: dict[str, str]
-    """SHA-256 of every file, in hexadecimal, by name."""
+    """The SHA-256 of each file in hexadecimal, by file name."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore did: the ``contents`` of the backup, where the database that was ``before`` is now (SQLite), and
-    which of the service's own files were ``missing`` and put back."""
+    """What a restore did: the ``contents`` of the backup, where the previous database is now (``before``, SQLite only),
+    and which of the service's own files were ``missing`` and were put back."""
 
     contents: Contents
     before: Path | None
@@ -63,10 +64,10 @@ class Restored:
 
 
 def back_up(name: str, config: Path, out: Path) -> Contents:
-    """Back up the service ``name``, running or not, into the new folder ``out`` (0700). Raises ``UsageError``."""
+    """Back up the service ``name``, running or stopped, into the new folder ``out`` (0700). Raises ``UsageError``."""
     kind, settings = kind_of(name), deployable(name).load(config)
     if out.exists():
-        raise UsageError(f"{out} is there already; a backup never replaces another one")
+        raise UsageError(f"{out} exists already; a backup never replaces another one")
     draft, made = out.with_name(f".{out.name}.{os.getpid()}.new"), int(time.time())
     try:
         draft.mkdir(mode=0o700, parents=True)
@@ -88,40 +89,40 @@ def back_up(name: str, config: Path, out: Path) -> Contents:
 
 
 def back_up_into(name: str, config: Path, folder: Path, keep: int) -> tuple[Path, Contents]:
-    """Back up the service ``name`` into a new folder of ``folder``, named after the service and the second (UTC), and
-    delete all but the newest ``keep`` of its backups there, once the new one is whole. Raises ``UsageError``."""
+    """Back up the service ``name`` into a new folder below ``folder``, named after the service and the time (UTC). Once
+    the backup is complete, delete all but the newest ``keep`` of the service's backups. Raises ``UsageError``."""
     kind = kind_of(name)
     out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
     contents = back_up(name, config, out)
     try:
         for old in _named(folder, kind)[:-keep]:
-            (old / CONTENTS).unlink(missing_ok=True)  # first: what is left of a broken deletion is no backup
+            (old / CONTENTS).unlink(missing_ok=True)  # first, so that a deletion cut short leaves no backup
             shutil.rmtree(old)
         for draft in folder.glob(f".{kind}-*.new"):
             if draft.stat().st_mtime < time.time() - _DRAFT_SECONDS:
                 shutil.rmtree(draft)
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}; {out} is whole, older ones remain") from error
+        raise UsageError(f"{error.filename}: {error.strerror}; {out} is complete, older ones remain") from error
     return out, contents
 
 
 def _named(folder: Path, kind: str) -> list[Path]:
-    """The backups of a service that ``back_up_into`` made in ``folder``, the oldest first."""
+    """The backups of a service that ``back_up_into`` made in ``folder``, oldest first."""
     pattern = re.compile(rf"{kind}-\d{{8}}T\d{{6}}Z")
     return sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
 
 
 def restore(name: str, config: Path, backup: Path) -> Restored:
-    """Put the database of the backup in the folder ``backup`` in the place of that of the service ``name``, which must
-    have been stopped. Files that it made itself stay where they are there, for they may be newer than the backup's. The
-    mark is not touched. Raises ``UsageError``, with nothing changed."""
+    """Replace the database of the service ``name``, which must be stopped, by that of the backup in the folder
+    ``backup``. Files that the service created are put back only where they are missing, as they may be newer than the
+    backup's. The mark is not touched. Raises ``UsageError``, with nothing changed."""
     kind, settings = kind_of(name), deployable(name).load(config)
     contents = read_contents(backup)
     if contents.service != kind:
         raise UsageError(f"{backup} is a backup of the {contents.service}, not of the {kind}")
     stored = _kind_of_database(kind, settings)
     if contents.database != stored:
-        raise UsageError(f"{backup} has a database of kind {contents.database}, and {config} says {stored}")
+        raise UsageError(f"{backup} has a database of kind {contents.database}, but {config} says {stored}")
     own = _missing_files(backup, contents, settings.state_dir)
     before = None
     if contents.database == "postgres":
@@ -134,8 +135,8 @@ def restore(name: str, config: Path, backup: Path) -> Restored:
 
 
 def _missing_files(backup: Path, contents: Contents, state_dir: Path) -> dict[str, bytes]:
-    """The service's own files that are not in its folder, as they are put back: read once, and compared. Raises
-    ``UsageError``."""
+    """The contents of the service's own files that are missing from its folder, by name: read once, and checked against
+    the backup's hashes. Raises ``UsageError``."""
     own = {}
     for file in OWN_FILES.get(contents.service, ()):
         if file in contents.files and not (state_dir / file).exists():
@@ -147,7 +148,8 @@ def _missing_files(backup: Path, contents: Contents, state_dir: Path) -> dict[st
 
 
 def read_contents(backup: Path) -> Contents:
-    """What a backup says that it holds, every file of it compared. Raises ``UsageError``."""
+    """Return the contents of the backup in the folder ``backup``, with the hash of every file checked. Raises
+    ``UsageError``."""
     path = backup / CONTENTS
     try:
         with _plain(path) as file:
@@ -156,7 +158,7 @@ def read_contents(backup: Path) -> Contents:
         strange = sorted(set(contents.files) - known)
         wrong = [name for name, digest in contents.files.items() if not strange and _digest(backup / name) != digest]
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}; not a whole backup of tacit backup") from error
+        raise UsageError(f"{error.filename}: {error.strerror}; not a complete backup by tacit backup") from error
     except ValidationError as error:
         raise UsageError(f"{path}: not what tacit backup writes") from error
     if strange or wrong or DATABASES.get(contents.database, CONTENTS) not in {*contents.files, CONTENTS}:
@@ -201,10 +203,10 @@ def _digest(path: Path) -> str:
 
 
 def _plain(path: Path) -> BinaryIO:
-    """A file of a backup, opened. Raises ``UsageError`` for what is none: a link, a pipe or a device, which would lead
-    elsewhere or never end."""
+    """Open a file of a backup. Raises ``UsageError`` unless it is a regular file: a link would lead elsewhere, a
+    pipe or a device might never end."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise UsageError(f"{path}: not a regular file, so that it is none of a backup")
+        raise UsageError(f"{path}: not a regular file, so it is not part of a backup")
     return os.fdopen(file, "rb")

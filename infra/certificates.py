@@ -1,9 +1,9 @@
-"""The certificate authority of a local stack (``tacit up --tls``): one key, one certificate for each of the stack's
-parties and servers.
+"""The certificate authority of a local stack (``tacit up --tls``): one key that signs a certificate for each of the
+stack's parties and servers.
 
-Certificates name their holder twice: by address and ``localhost``, so that clients can check where they are, and by the
-name of its service at its operator (``leader.leader.example``), so that servers can check who calls. The authority's
-key stays in a folder of its own and signs for this stack alone. P-256, X.509 v3 (RFC 5280).
+A certificate names its holder by address, so that clients can check which server they reached, and by the service's
+name at its operator (``leader.leader.example``), so that servers can check who calls. The authority's key lies in a
+folder of its own and signs for this stack only. P-256, X.509 v3 (RFC 5280).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tacit.service.config import read_secret, write_secret
 CA_FILE, CA_KEY = "ca.pem", "ca.key"
 CERTIFICATE, KEY = "tls.pem", "tls.key"
 LIFETIME = 400 * 86400
-"""Seconds for which a stack's certificates are valid; each start makes new ones."""
+"""For how many seconds a stack's certificates are valid; each start makes new ones."""
 AUTHORITY_LIFETIME = 3650 * 86400
 LOOPBACK = ("127.0.0.1", "::1")
 EARLY_SECONDS = 3600
-"""How long before its making a certificate is valid: clocks differ."""
+"""How many seconds before it is made a certificate becomes valid, because clocks differ."""
 _AUTHORITY_USES = ("key_cert_sign", "crl_sign")
 _HOLDER_USES = ("digital_signature",)
 _USES = (
@@ -39,15 +39,15 @@ _USES = (
 
 
 def is_certified(folder: Path) -> bool:
-    """Whether a server's folder holds a certificate: it then speaks TLS only."""
+    """Whether a server's folder holds a certificate; such a server speaks TLS only."""
     return (folder / CERTIFICATE).exists()
 
 
 def certify(
     folder: Path, authority: CertificateAuthority, names: Sequence[str], now: float, addresses: Sequence[str] = ()
 ) -> None:
-    """Put a new certificate with its key into ``folder``, for loopback and ``addresses``, and beside it the
-    authority's."""
+    """Write a new certificate with its key into ``folder``, valid for loopback and ``addresses``, and the authority's
+    certificate beside it."""
     write_secret(folder / CA_FILE, authority.pem)
     authority.issue(folder, names, now, LIFETIME, (*LOOPBACK, *addresses))
 
@@ -61,7 +61,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, name: str, now: float, lifetime: int) -> CertificateAuthority:
-        """A new one, valid for ``lifetime`` seconds from ``now``."""
+        """Make a new authority, valid for ``lifetime`` seconds from ``now``."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             _builder(name, _name(name), key.public_key(), now, lifetime)
@@ -73,7 +73,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, folder: Path) -> CertificateAuthority:
-        """The one that ``save`` wrote. Raises ``UsageError``."""
+        """Load the authority that ``save`` wrote into ``folder``. Raises ``UsageError``."""
         try:
             key = serialization.load_pem_private_key(read_secret(folder / CA_KEY), None)
             certificate = x509.load_pem_x509_certificate((folder / CA_FILE).read_bytes())
@@ -96,8 +96,8 @@ class CertificateAuthority:
     def issue(
         self, folder: Path, names: Sequence[str], now: float, lifetime: int, addresses: Sequence[str] = LOOPBACK
     ) -> None:
-        """Write ``tls.pem`` and ``tls.key`` (0600) into ``folder``: a certificate for ``names``, the first of which is
-        its subject, at ``addresses``. What lies there already is replaced."""
+        """Write ``tls.pem`` and ``tls.key`` (0600) into ``folder``, replacing what is there: a certificate for
+        ``names`` at ``addresses``, with the first name as its subject."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = [x509.DNSName(name) for name in names]
         places = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]

@@ -1,7 +1,7 @@
-"""A server program as a child of this process, which ends when this process ends, however it ends.
+"""A server program as a child process that stops when this process ends, however it ends.
 
-The program is started by a small shell that waits for the end of its standard input: when this process is gone, the
-pipe closes and the shell interrupts the program, which shuts down.
+A small shell starts the program and waits for the end of its standard input. When this process is gone, the pipe closes
+and the shell interrupts the program, which shuts down.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Child:
     """One running program in a process group of its own; its output goes to ``log``."""
 
     def __init__(self, command: Sequence[str], log: Path, **user: Any) -> None:
-        """``user``: what ``Popen`` is told of the user it runs as."""
+        """Start ``command``; ``user`` are arguments of ``Popen`` that set the user it runs as."""
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as sink:
             self._process = subprocess.Popen(  # noqa: S603 - a program of the system and our own arguments
@@ -50,16 +50,16 @@ class Child:
 
     @property
     def group(self) -> int:
-        """The process group."""
+        """Id of the process group."""
         return self._process.pid
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the program is still running."""
         return self._process.poll() is None
 
     def until(self, is_ready: Callable[[], bool]) -> bool:
-        """Wait for ``is_ready``; False, and stopped, if the program ends before or takes too long."""
+        """Wait until ``is_ready``. If the program ends first or takes too long, stop it and return False."""
         deadline = time.monotonic() + READY_SECONDS
         while not is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -69,21 +69,21 @@ class Child:
         return True
 
     def stop(self) -> None:
-        """Ask it to shut down; kill what does not."""
+        """Ask the program to shut down, and kill what is left after ``STOP_SECONDS``."""
         self._close_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
-        self.kill()  # what did not stop, and the waiting shell of a program that ended by itself
+        self.kill()  # a program that did not stop, or the waiting shell of one that ended by itself
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, as a power cut."""
+        """Send SIGKILL to the whole group, like a power cut."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.group, signal.SIGKILL)
         self._process.wait()
         self._close_input()
 
     def wait(self) -> None:
-        """Until it has ended by itself."""
+        """Wait until the program has ended by itself, at most ``STOP_SECONDS``."""
         self._process.wait(STOP_SECONDS)
 
     def _close_input(self) -> None:
@@ -93,7 +93,7 @@ class Child:
 
 @dataclass
 class PrivateServer(ABC):
-    """A server program on a port of this machine, its files in ``folder``; ``start`` and ``stop`` may alternate."""
+    """A server program on a local port, with its files in ``folder``. It can be started and stopped repeatedly."""
 
     folder: Path
     port: int
@@ -101,19 +101,19 @@ class PrivateServer(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Program and arguments. Raises ``UsageError`` where the program is missing."""
+        """Return the program and its arguments. Raises ``UsageError`` if the program is missing."""
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether it serves by now."""
+        """Whether the server answers yet."""
 
     @property
     def certified(self) -> bool:
-        """Whether it speaks TLS, and nothing else."""
+        """Whether the server speaks TLS only."""
         return is_certified(self.folder)
 
     def connect(self, seconds: float) -> socket.socket:
-        """A connection to it, over TLS where it speaks that. Raises ``OSError``."""
+        """Open a connection to the server, over TLS if it has a certificate. Raises ``OSError``."""
         link = socket.create_connection(("127.0.0.1", self.port), seconds)
         if not self.certified:
             return link
@@ -124,7 +124,7 @@ class PrivateServer(ABC):
             raise
 
     def start(self) -> None:
-        """Start, and return once it serves. Raises ``UsageError`` with what its log says."""
+        """Start the server, and return once it answers. Raises ``UsageError`` with the last line of its log."""
         self._child = Child(self.command(), self.folder / LOG_NAME)
         if not self._child.until(self.answers):
             self._child = None
@@ -132,20 +132,20 @@ class PrivateServer(ABC):
             raise UsageError(f"{name} did not start: {last_words(self.folder / LOG_NAME)}")
 
     def stop(self) -> None:
-        """Shut down; everything written is on disk."""
+        """Shut the server down in order, with everything written to disk."""
         child, self._child = self._child, None
         if child is not None:
             child.stop()
 
     def crash(self) -> None:
-        """SIGKILL: what is not on disk is lost."""
+        """Kill the server with SIGKILL, so that what is not on disk is lost."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
 
 
 def last_words(log: Path) -> str:
-    """The last line of a program's log, for a person."""
+    """Return the last line of a program's log, or ``no message``."""
     try:
         lines = log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
     except OSError:
@@ -154,7 +154,7 @@ def last_words(log: Path) -> str:
 
 
 def require_program(found: str | None, name: str, package: str, option: str) -> str:
-    """The program's path; ``UsageError`` with one line where there is none."""
+    """Return the path ``found``, or raise ``UsageError`` that says how to install the program if it is None."""
     if found is None:
         raise UsageError(f"no {name} here: install it (apt-get install {package}), or give {option}")
     return found

@@ -1,4 +1,4 @@
-"""The command ``tacit``: parses, calls, and turns every error into one line and an exit code.
+"""The command ``tacit``: parses arguments, calls the command, and turns every error into one line and an exit code.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage, 78 failed in a way that trying again makes worse. Answers go to
 stdout, progress and errors to stderr.
@@ -27,7 +27,7 @@ from tacit.ports import TransportError
 OK, FAILED, USAGE, INTERRUPTED, NEVER_AGAIN = 0, 1, 2, 130, 78
 COMPLETION = "_TACIT_COMPLETE"
 PACKAGES = ("services", "relay", "attester", "recipe_server", "client_agent", "infra")
-"""Of which an image of one domain lacks most (``infra.images``)."""
+"""Packages of which a container image for one domain holds only a few (``infra.images``)."""
 SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {
@@ -37,24 +37,27 @@ COMMANDS = {
     ),
     "up": ("infra.commands.up:commands", "Run every service as a process of its own until Ctrl-C."),
     "staging": ("infra.commands.staging:app", "Run a whole deployment with many devices on this machine."),
-    "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
+    "status": ("infra.commands.status:status", "Show services, servers and, for each task, how far its reports are."),
     "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
-    "backup": ("infra.commands.backup:backup", "Copy the database of a service, running or not, and its own files."),
-    "restore": (
-        "infra.commands.backup:restore",
-        "Put a backup's database in the place of that of a service that was stopped.",
+    "backup": (
+        "infra.commands.backup:backup",
+        "Copy a snapshot of a service's database, running or not, and its own files.",
     ),
+    "restore": ("infra.commands.backup:restore", "Replace the database of a stopped service by a backup."),
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
     "recipe": ("infra.commands.recipe:app", "Design, write, check, sign, publish and read recipes."),
-    "series": ("infra.commands.series:app", "Several rounds of one recipe, charged as one."),
-    "collect": ("infra.commands.results:collect", "Ask for a recipe's batch, and show the result once it is released."),
+    "series": ("infra.commands.series:app", "Ask one recipe in several rounds that are charged once."),
+    "collect": ("infra.commands.results:collect", "Collect a recipe's batch, and show the result once it is released."),
     "results": (
         "infra.commands.results:results",
-        "Show what was released: estimates, their errors, and what they cost.",
+        "Show released results: estimates, their errors, and what they cost.",
     ),
-    "admin": ("infra.commands.admin:app", "Questions, results, people and audit over an admin API."),
-    "operator": ("infra.commands.operator:app", "One service, for the organisation that runs it: status, jobs, keys."),
-    "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, and watch what it says."),
+    "admin": ("infra.commands.admin:app", "Manage questions, results, people and the audit log over an admin API."),
+    "operator": (
+        "infra.commands.operator:app",
+        "Show status, jobs and keys of one service to the organisation that runs it.",
+    ),
+    "log": ("infra.commands.log:app", "Read the whole log from outside: verify it, or monitor it."),
     "fleet": ("infra.lab.commands.fleet:app", "Simulate very many devices over the real wire."),
     "keys": ("infra.commands.keys:app", "Make and show key files (mode 0600)."),
     "privacy": ("infra.commands.privacy:app", "Account for privacy: mechanisms, worked examples, budgets."),
@@ -64,7 +67,7 @@ COMMANDS = {
     ),
     "schemas": (
         "infra.commands.schemas:schemas",
-        "Write the JSON Schemas of every document, and the rules and members as tables.",
+        "Write JSON Schemas of every document, and tables of the rules and members.",
     ),
     "vectors": (
         "infra.lab.commands.vectors:vectors",
@@ -72,13 +75,13 @@ COMMANDS = {
     ),
     "bench": ("infra.lab.commands.bench:app", "Measure what each stage costs, beside the floor of this machine."),
 }
-"""Name -> module and function, or module and group of commands; and what it is for, so that the list of commands needs
-none of the modules."""
+"""By command: where its function or group of commands is, and its summary, so that the list of commands imports none of
+the modules."""
 
 
 def build(wanted: str = "") -> typer.Typer:
-    """All commands by name; of these only ``wanted`` is imported and can be called, so that a service starts without
-    the demo's modules and a list of commands without any."""
+    """Return the application with the names and summaries of all commands. Only ``wanted`` is imported and can be
+    called, so that a service starts without the demo's modules."""
     app = typer.Typer(
         name="tacit",
         help=SUMMARY,
@@ -116,16 +119,16 @@ def _in_common(
 
 
 def _not_imported() -> None:
-    raise Fatal("this command was not asked for")
+    raise Fatal("this command was not imported")
 
 
 def main() -> None:
-    """Console script."""
+    """Run ``tacit`` with the process's arguments and exit: the entry point of the console script."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code. With ``--json`` a failure is a document on stdout too:
+    """Run one command and return its exit code. With ``--json``, a failure is also a document on stdout:
     ``{"error": {"kind", "rule"?, "detail"}}``."""
     tell = partial(_complain, as_json="--json" in arguments)
     try:
@@ -152,20 +155,20 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PACKAGES:
             raise
-        tell("failed", f"this image has no {error.name}: it holds the code of one organisation's part alone")
+        tell("failed", f"this image has no {error.name}: it holds only the code of one organisation's part")
         return FAILED
     return int(code) if isinstance(code, int) else OK
 
 
 def _asking(arguments: Sequence[str]) -> list[str]:
-    """``arguments``; where they name no command, or a group of commands and none of it, they ask for help."""
+    """``arguments``, with ``--help`` added if they name no command, or only a group of commands."""
     given = list(arguments)
     is_group = len(given) == 1 and COMMANDS.get(given[0], ("", ""))[0].endswith(":app")
     return [*given, "--help"] if not given or is_group else given
 
 
 def _wanted(arguments: Sequence[str]) -> str:
-    """The command that is asked for, or that a shell wants completed."""
+    """The command named on the command line, or the one that a shell is completing."""
     words = (
         os.environ["COMP_WORDS"].split()[1:] if COMPLETION in os.environ and "COMP_WORDS" in os.environ else arguments
     )

@@ -1,4 +1,4 @@
-"""Where a command works: a local stack's folder, or a recipe server somewhere else."""
+"""Options that say where a command works, in a local stack's folder or on a remote recipe server; and file access."""
 
 from __future__ import annotations
 
@@ -40,37 +40,37 @@ HASH_ARGUMENT = {"ignore_unknown_options": True}
 
 
 def layout_of(state_dir: Path | None) -> Layout:
-    """The local stack in ``state_dir``. Raises ``UsageError``."""
+    """Load the local stack in ``state_dir`` (default ``STATE_DIR``). Raises ``UsageError``."""
     return load_layout((state_dir or STATE_DIR).absolute())
 
 
 def server_of(state_dir: Path | None, server: str | None) -> str:
-    """URL of the recipe server that is meant, without a slash at its end."""
+    """Return the URL of the recipe server, without a slash at its end: ``server``, or the local stack's."""
     if server is not None and state_dir is not None:
         raise typer.BadParameter("give either --server or --state-dir")
     return server.rstrip("/") if server is not None else layout_of(state_dir).urls["recipe_server"]
 
 
 def transport_of(state_dir: Path | None, server: str | None) -> HttpTransport:
-    """A client for that recipe server: a local stack's trusts the stack's authority, another the system's (or those of
-    the file that SSL_CERT_FILE names). Close it."""
+    """Return a client for that recipe server, for the caller to close. For a local stack it trusts the stack's
+    authority, otherwise the system's authorities (or those in the file named by SSL_CERT_FILE)."""
     return HttpTransport() if server is not None else layout_of(state_dir).transport()
 
 
 def checked_name(text: str) -> str:
-    """A recipe's name or hash; what looks like a long option is a mistake, not a hash."""
+    """Return a recipe's name or hash unchanged. Raises ``typer.BadParameter`` for what looks like a long option."""
     if text.startswith("--"):
         raise typer.BadParameter(f"no such option: {text}")
     return text
 
 
 def read_file(path: Path) -> bytes:
-    """The file's bytes. Raises ``UsageError``."""
+    """Return the file's bytes. Raises ``UsageError`` if it is unreadable or larger than ``MOST_BYTES``."""
     return read_bounded(path, MOST_BYTES)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write the file. Raises ``UsageError``."""
+    """Write ``data`` to the file at ``path``. Raises ``UsageError``."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -78,5 +78,5 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def policy_of(path: Path) -> Policy:
-    """The policy in a file. Raises ``UsageError``."""
+    """Read and parse the policy in the file at ``path``. Raises ``UsageError``."""
     return parse_policy(read_file(path), str(path))

@@ -1,7 +1,7 @@
-"""PostgreSQL under a local stack: one database and one role per service, so one per trust domain.
+"""PostgreSQL for a local stack: one database and one role per service, and so per trust domain.
 
-Each service finds the URL of its own database in a secret file of its own folder and cannot connect to another's.
-The server is the stack's own, or one that the operator names; a stack has one or the other for good.
+Each service reads the URL of its database from a secret file in its own folder and cannot connect to another's. The
+server is the stack's own or one that the operator names; the choice is made once per stack.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ WITHOUT_DATABASE = frozenset({"relay"})
 
 @contextlib.contextmanager
 def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
-    """The databases of ``layout`` are there while the block runs; a server of its own is stopped afterwards.
+    """Provide the databases of ``layout`` while the block runs, and stop the stack's own server afterwards.
 
-    A new stack gets them if ``wanted``; an older one has what it began with. Raises ``UsageError``.
+    A new stack gets databases if ``wanted``; an existing one keeps what it began with. Raises ``UsageError``.
     """
     folder = layout.state_dir / FOLDER
     server: PostgresServer | None = None
@@ -68,14 +68,14 @@ def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: E
 
 
 def _require_new(layout: Layout) -> None:
-    """A stack that has begun on SQLite stays there."""
+    """Refuse a stack that already keeps data in SQLite."""
     if any(any(config.parent.glob("*.sqlite3")) for config in layout.configs.values()):
         raise UsageError(f"{layout.state_dir}: this stack keeps its data in SQLite; choose another --state-dir")
 
 
 def _create_server(layout: Layout, entropy: Entropy) -> PostgresServer:
     folder = layout.state_dir / FOLDER
-    if folder.exists():  # of a start that did not get as far as the marker: no service has used it
+    if folder.exists():  # left by a start that failed before the marker was written; no service has used it
         shutil.rmtree(folder)
     let_server_through(layout.state_dir)
     try:
@@ -88,15 +88,15 @@ def _create_server(layout: Layout, entropy: Entropy) -> PostgresServer:
 
 
 def _certify(layout: Layout, server: PostgresServer) -> None:
-    """In a stack with TLS its server speaks nothing else."""
+    """In a stack with TLS, give the server a certificate, so that it speaks TLS only."""
     if layout.options.tls:
         now = SystemClock().now()
         server.certify(authority_of(layout.state_dir, now), ["postgres.local"], now)
 
 
 def _provision(layout: Layout, url: URL, for_services: URL, entropy: Entropy) -> None:
-    """Make a role and a database per service as the role of ``url``, and point the services' configurations to them:
-    ``for_services`` names the authority's file where services have it, in their own folder."""
+    """Make a role and a database for each service, acting as the role of ``url``, and enter them in the services'
+    configurations. ``for_services`` is ``url`` with the path of the authority's file relative to a service's folder."""
     stack = entropy(4).hex()
     urls: dict[str, URL] = {}
     statements: list[str] = []

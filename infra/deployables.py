@@ -1,6 +1,6 @@
-"""The services by name, and one of them as a process of its own.
+"""Looks up services by name and runs one in this process.
 
-A service's modules are imported when it is first asked for, so that a process that runs one holds no other's code.
+A service's modules are imported when it is first needed, so that a process that runs one holds no other's code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tacit.service.run import Ready, Site, print_ready, serve_all
 
 @dataclass(frozen=True)
 class Deployable:
-    """One service's entry points, imported when it is first needed."""
+    """The entry points of one service."""
 
     name: str
     load: Callable[[Path], ServiceConfig]
@@ -37,7 +37,7 @@ class Deployable:
 
 
 def deployable(name: str) -> Deployable:
-    """The service called ``name``. Raises ``UsageError`` with the list of names."""
+    """Import and return the service called ``name``. Raises ``UsageError`` with the list of names."""
     if kind_of(name) not in MODULES:
         raise UsageError(f"no service is called {name}; choose one of {', '.join(KINDS)}")
     package, model = MODULES[kind_of(name)]
@@ -63,6 +63,6 @@ async def run_service(name: str, config_path: Path, recovery: Recovery = Recover
 
 
 def announce(ready: Ready) -> None:
-    """Write the READY line, and into the log on what the service runs."""
+    """Print the READY line, and log which event loop the service runs on."""
     print_ready(ready)
     get_logger(ready.service).info("serving", event_loop=loop_name())

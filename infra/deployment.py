@@ -1,14 +1,14 @@
 """How the services of a stack are spread over processes, and the settings that go with it.
 
-By default every service is one process, and a message of a client is one exchange on each leg, as RFC 9458 describes.
-Two choices change that, for more load:
+By default every service is one process, and each client message is one exchange on each leg, as RFC 9458 describes.
+Two choices change that for higher load:
 
-* ``together``: gateway and leader uploads are one process (``infra.ingest``), and the relay sends its messages in
-  frames. On PostgreSQL jobs are then the work of leader processes of their own, at least one; on SQLite, which one
-  process has to itself, they stay with the uploads.
-* ``batch_crypto``: gateway, leader and helper use the multi-buffer kernels for HPKE too.
+* ``together``: the gateway and the leader's uploads share one process (``infra.ingest``), and the relay sends its
+  messages in frames. On PostgreSQL, at least one separate leader process then runs the jobs; on SQLite, which only one
+  process may open, the jobs stay with the uploads.
+* ``batch_crypto``: gateway, leader and helper also use the multi-buffer kernels for HPKE.
 
-A choice that the next start does not repeat is undone; settings that a person made by hand stay.
+A choice that the next start does not repeat is undone; settings made by hand stay.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CHOICES = "deployment.json"
 INGEST = "ingest"
 HOSTED = ("gateway", "leader")
 BATCH_CRYPTO = "batch_crypto"
-"""The setting of gateway, leader and helper that takes the multi-buffer cryptography instead of OpenSSL."""
+"""The setting that makes a service use the multi-buffer cryptography instead of OpenSSL."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The choices that this module describes; ``leader_workers`` and ``helper_workers`` count the further processes of
-    ``infra.workers``."""
+    """The choices described in the module's docstring; ``leader_workers`` and ``helper_workers`` are the numbers of
+    further processes (``infra.workers``)."""
 
     together: bool = False
     batch_crypto: bool = False
@@ -43,15 +43,15 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Parts:
-    """The processes of a stack: the ``first`` make the tables that the ``further`` ones share."""
+    """The processes of a stack. The ``first`` create the tables that the ``further`` ones share."""
 
     first: list[Part]
     further: list[Part]
 
 
 def deploy(layout: Layout, deployment: Deployment) -> Parts:
-    """Write ``deployment`` into the configurations of ``layout`` and return its processes, in the order in which they
-    start. The databases must have been chosen. Raises ``UsageError``."""
+    """Write ``deployment`` into the configurations of ``layout`` and return its processes in the order in which they
+    start. The databases must be chosen before. Raises ``UsageError``."""
     shared = "database_file" in json.loads(layout.configs["leader"].read_text())
     _configure(layout, deployment, own_workers=deployment.together and shared)
     workers = deployment.leader_workers
@@ -63,7 +63,7 @@ def deploy(layout: Layout, deployment: Deployment) -> Parts:
 
 
 def ingest_part(layout: Layout) -> Part:
-    """The process of the gateway and the leader's uploads."""
+    """Return the process that serves both the gateway and the leader's uploads."""
     gateway, leader = (service_part(layout, name) for name in HOSTED)
     log = gateway.config.parent / f"{INGEST}.log"
     return Part(
@@ -72,7 +72,7 @@ def ingest_part(layout: Layout) -> Part:
 
 
 def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> None:
-    """Set what is chosen, and take back what was chosen before and is not now."""
+    """Write the settings that are chosen, and undo those chosen at an earlier start but not now."""
     settings: list[tuple[str, str, Any, bool]] = [
         ("relay", "frames", {}, deployment.together),
         ("leader", "roles", ["upload"], own_workers),

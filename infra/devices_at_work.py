@@ -1,6 +1,6 @@
-"""The devices of a stack on this machine: how many there are, how many are at work, and how often they look at the log.
+"""The devices of a stack on this machine: how many exist, how many are at work, and how often they read the log.
 
-Nobody could count real devices. Those of a stack have a folder each, in which the agent that runs holds a lock.
+Real devices cannot be counted. A stack's devices have a folder each, in which a running agent holds a lock.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LOCKS = Path("/proc/locks")
 
 @dataclass(frozen=True)
 class Crowd:
-    """``there``: devices of a stack; ``working``: how many of these have an agent at work, None where this machine does
-    not tell; ``check_in_seconds``: the longest of their usual pauses between two looks at the log; ``busy``: programs
-    that want each processor."""
+    """``there``: the number of a stack's devices; ``working``: how many of them have a running agent, None if this
+    machine does not tell; ``check_in_seconds``: the longest of their usual pauses between two reads of the log;
+    ``busy``: runnable programs per processor."""
 
     there: int
     working: int | None
@@ -35,12 +35,12 @@ class Crowd:
 
     @property
     def pace(self) -> Pace:
-        """How fast they take up what is published."""
+        """How fast the devices take up a published recipe."""
         return Pace(self.check_in_seconds, self.there, self.busy)
 
 
 def crowd_of(layout: Layout, locks: Path = LOCKS) -> Crowd:
-    """The devices of a stack."""
+    """Count the devices of a stack; ``locks`` is the kernel's list of file locks."""
     configs = [path for pattern in FOLDERS for path in layout.state_dir.glob(f"{pattern}/{CONFIG_NAME}")]
     pauses = [_check_in(path) for path in configs]
     return Crowd(
@@ -52,7 +52,7 @@ def crowd_of(layout: Layout, locks: Path = LOCKS) -> Crowd:
 
 
 def _check_in(config: Path) -> float:
-    """How often it looks; one that hears of what is published looks that much sooner."""
+    """Seconds between a device's reads of the log, or until it reads after an announcement, if that is shorter."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         found = json.loads(config.read_text())
         often = float(found.get("timing", {}).get("poll_seconds", USUAL_CHECK_IN))
@@ -61,7 +61,7 @@ def _check_in(config: Path) -> float:
 
 
 def _held(files: Iterable[Path], locks: Path) -> int | None:
-    """How many of ``files`` somebody holds a lock on, by what the kernel lists; None where it lists nothing."""
+    """How many of ``files`` are locked according to the kernel's list ``locks``; None if it cannot be read."""
     try:
         rows = [line.split() for line in locks.read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Options of commands that need nothing of a stack: a service's process imports no more than these."""
+"""Options of commands without a local stack, kept apart so that a service's process imports nothing more."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Annotated
 
 import typer
 
-AlwaysJson = Annotated[bool, typer.Option("--json", help="As without it: what is printed is JSON.", show_default=False)]
+AlwaysJson = Annotated[bool, typer.Option("--json", help="No effect: the output is always JSON.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

@@ -1,4 +1,4 @@
-"""Ports for what is started on this machine."""
+"""Finds free TCP ports for servers on this machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for numb
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` distinct TCP ports that nothing listens on at this moment.
+    """Return ``count`` distinct TCP ports that nothing listens on at this moment.
 
-    They lie below the range from which systems take the ports of outgoing connections, so that none of these can
-    take one before its service starts; and each process looks in an order of its own, so that two that lay out
-    stacks at the same time do not come upon the same ports.
+    They lie below the ephemeral range, so that no outgoing connection can take one before its service starts. Each
+    process searches in its own order, so that two processes that lay out stacks at the same time find different ports.
     """
     found: list[int] = []
     while len(found) < count:

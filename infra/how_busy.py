@@ -1,4 +1,4 @@
-"""How busy this machine is with other work."""
+"""Measures how busy this machine is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ LOAD = Path("/proc/loadavg")
 
 
 def how_busy(load: Path = LOAD) -> float:
-    """How many programs want each processor: over the last minute or at this moment, whichever is more; 0.0 where the
-    system does not tell."""
+    """Return the number of runnable programs per processor, over the last minute or at this moment, whichever is more;
+    0.0 if the system does not tell."""
     try:
         minute, _, _, moment, _ = load.read_text().split()
         wanting = max(float(minute), float(moment.partition("/")[0]) - 1)

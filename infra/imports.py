@@ -1,4 +1,4 @@
-"""Importing without looking for garbage."""
+"""Imports without garbage collection."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nothing is collected in the block, which imports: what it makes stays, and the collector would go through it
-    again and again (an eighth of a service's start)."""
+    """Suspend garbage collection while the block imports modules. Imported objects stay, and the collector would scan
+    them again and again (an eighth of a service's start)."""
     enabled = gc.isenabled()
     gc.disable()
     try:

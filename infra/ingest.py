@@ -1,10 +1,10 @@
-"""The gateway and the Leader's uploads in one process: a report that the gateway has opened goes to the Leader by a
+"""The gateway and the Leader's uploads in one process: the gateway hands an opened report to the Leader by a function
 call instead of a further HTTP exchange.
 
-The two services stay what they are: own configurations, own listeners, own keys; neither imports the other. The only
-thing that changes is the gateway's transport, which recognises the Leader's upload resource. What runs here is worth
-the most to whoever breaks in (the OHTTP key and the Leader's HPKE key together), so it is a choice for a deployment
-where one operator runs both anyway: P1 allows the analyst to run the gateway and to be the Leader.
+The two services keep their own configurations, listeners and keys, and neither imports the other. Only the gateway's
+transport changes: it recognises the Leader's upload resource. This process is the most valuable target (it holds both
+the OHTTP key and the Leader's HPKE key), so it suits only a deployment where one operator runs both anyway: P1 allows
+the analyst to run the gateway and to be the Leader.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tacit.service.config import Listen
 from tacit.service.run import Site, serve_all
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
-"""``services.leader``'s: of several uploads task id as in the URL, Content-Type and body -> the answers, problem
-documents included."""
+"""The upload function of ``services.leader``: takes the task id as in the URL, the Content-Type and the body of several
+uploads, and returns the answers, problem documents included."""
 
 _KNOWN_LENGTH = 512
 
 
 class LocalUploads:
-    """A ``GroupTransport``: uploads to ``leader_url`` are calls of ``upload``, everything else goes through
-    ``onward``."""
+    """A ``GroupTransport`` that turns uploads to ``leader_url`` into calls of ``upload`` and sends everything else
+    through ``onward``."""
 
     def __init__(self, onward: Transport, leader_url: str, upload: UploadCall) -> None:
         self._onward = onward
@@ -53,17 +53,17 @@ class LocalUploads:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """The Leader's own answer to an upload, without HTTP; every other request goes onward."""
+        """Return the Leader's answer to an upload without HTTP; send every other request onward."""
         if self.groups(method, url):
             return (await self.post_all([Exchange(url, headers or {}, body)]))[0]
         return await self._onward.request(method, url, headers=headers, body=body)
 
     def groups(self, method: str, url: str) -> bool:
-        """Whether it is an upload to the Leader, many of which share a transaction."""
+        """Whether the request is an upload to the Leader; many of these share one transaction."""
         return method == "POST" and len(url) <= _KNOWN_LENGTH and self._known(url) is not None
 
     async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
-        """The Leader's answers to uploads, each in its place."""
+        """Return the Leader's answers to uploads, in the order of ``exchanges``."""
         return await self._upload(
             [(self._known(url) or "", _content_type(headers), body) for url, headers, body in exchanges]
         )
@@ -75,15 +75,16 @@ class LocalUploads:
 
 
 def leader_url_of(listen: Listen, prefix: str) -> str:
-    """Where a Leader that listens there is reached, if its recipes name the listener itself. Raises ``UsageError``."""
+    """Return the URL of a Leader that listens on ``listen``, if its recipes name that listener itself. Raises
+    ``UsageError`` if the port is only chosen at the start."""
     if listen.port == 0:
-        raise UsageError("the leader's port is chosen when it starts; say with --leader-url how recipes name it")
+        raise UsageError("the leader's port is chosen when it starts; give --leader-url, as recipes name it")
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
     return f"{'http' if listen.tls_cert is None else 'https'}://{host}:{listen.port}{prefix}"
 
 
 def upload_call(leader: web.Application) -> UploadCall:
-    """The Leader's uploads as a function. Raises ``UsageError`` for a Leader that takes none."""
+    """Return the Leader's upload function. Raises ``UsageError`` for a Leader that takes no uploads."""
     key = importlib.import_module("services.leader.app").UPLOAD
     if key not in leader:
         raise UsageError("this leader takes no uploads; its roles must include upload")
@@ -92,7 +93,7 @@ def upload_call(leader: web.Application) -> UploadCall:
 
 
 async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str | None) -> None:
-    """Serve both until told to stop. ``leader_url``: the Leader's URL in the recipes, by default its listener's.
+    """Serve gateway and leader until told to stop. ``leader_url``: the Leader's URL in recipes (default: its listener).
 
     Raises ``UsageError``.
     """

@@ -1,6 +1,6 @@
 """A local stack on disk: one folder per trust domain, each with its own keys, credentials and configuration.
 
-``infra.new_layout`` makes it, once; it is loaded afterwards. The services themselves only ever see their own folder.
+``infra.new_layout`` creates it once; afterwards it is loaded from here. A service only ever sees its own folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INDEX = "stack.json"
 
 @dataclass(frozen=True)
 class Layout:
-    """A stack on disk. ``urls`` and ``configs`` by service name; ``credentials`` by name."""
+    """A stack on disk. ``urls`` and ``configs`` have service names as keys, ``credentials`` their own names."""
 
     state_dir: Path
     options: StackOptions
@@ -42,49 +42,49 @@ class Layout:
 
     @property
     def parties(self) -> SecureAggregationParties:
-        """Those of model ``secure-aggregation``."""
+        """The parties of recipes of model ``secure-aggregation``."""
         return self.all_parties.base
 
     def parties_of(self, model: str) -> Parties:
-        """Those of recipes of ``model``. Raises ``UsageError`` where the stack has none."""
+        """Return the parties of recipes of ``model``. Raises ``UsageError`` if the stack has none."""
         return self.all_parties.of(model)
 
     @property
     def services(self) -> tuple[str, ...]:
-        """Every service of the stack, witnesses included, in the order in which they are started."""
+        """Names of all services of the stack, witnesses included, in the order in which they are started."""
         return tuple(self.configs)
 
     @property
     def analyst_key(self) -> Path:
-        """The analyst's signing key."""
+        """Path of the analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
 
     @property
     def client_tls(self) -> ClientTls:
-        """Whom an operator's commands trust, and what they show."""
+        """The authority that an operator's commands trust, and the certificate that they present."""
         if not self.options.tls:
             return ClientTls()
         folder = self.state_dir / OPERATOR
         return ClientTls(*(folder / name for name in CLIENT_FILES.values()))
 
     def transport(self, **options: Any) -> HttpTransport:
-        """A client for an operator's commands; ``options`` of ``HttpTransport``. Close it."""
+        """Return a client for an operator's commands, for the caller to close; ``options`` go to ``HttpTransport``."""
         return HttpTransport(tls=self.client_tls, **options)
 
     def operator_token(self, service: str) -> str:
-        """The operator's bearer token for ``service``; each service has one of its own. Raises ``UsageError``."""
+        """Return the operator's bearer token for ``service``; each service has its own. Raises ``UsageError``."""
         if (found := self.credentials.get(operator_credential(service))) is None:
             raise UsageError(f"the {service} of this stack has no operator's resources")
         return first_token(found)
 
     @property
     def device_authority(self) -> Path:
-        """The authority that provisions software-root devices."""
+        """Path of the authority that provisions software-root devices."""
         return self.state_dir / "vendor" / "authority.pem"
 
 
 def load_layout(state_dir: Path) -> Layout:
-    """The layout in ``state_dir``. Raises ``UsageError`` where there is none."""
+    """Load the layout in ``state_dir``. Raises ``UsageError`` if there is none."""
     try:
         index = json.loads((state_dir / INDEX).read_text())
         return Layout(
@@ -104,7 +104,7 @@ def load_layout(state_dir: Path) -> Layout:
 
 
 def write_index(layout: Layout) -> None:
-    """What ``load_layout`` reads, at once whole."""
+    """Write the index that ``load_layout`` reads, replacing an older one atomically."""
 
     def relative(paths: dict[str, Path]) -> dict[str, str]:
         return {name: str(path.relative_to(layout.state_dir)) for name, path in paths.items()}
@@ -125,5 +125,5 @@ def write_index(layout: Layout) -> None:
 
 
 def signing_key_of(layout: Layout) -> SigningKey:
-    """The analyst's key."""
+    """Read the analyst's signing key."""
     return read_signing_key(layout.analyst_key)

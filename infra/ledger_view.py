@@ -1,4 +1,4 @@
-"""The budget ledger for a person."""
+"""Prints the budget ledger for a person: accounts, their burn-down, and whether a recipe fits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
 
 
 def show_burn_down(found: BurnDown, console: Console) -> None:
-    """Print how an account was spent, day by day, and when it would be used up."""
+    """Print how much of an account was spent day by day, and a forecast of when it is used up."""
     table = plain_table("day", "spent", "left")
     for day in found.days[-MOST_DAYS:]:
         one = day.document()
@@ -51,16 +51,16 @@ def show_burn_down(found: BurnDown, console: Console) -> None:
 
 def _forecast(found: BurnDown) -> str:
     if found.pace is None:
-        return "nothing was charged of late: no forecast"
+        return "nothing was charged lately: no forecast"
     if not found.has_forecast:
         began = period_text(found.pace.seconds) if found.pace.seconds else "no time"
         return f"{counted(found.pace.recipes, 'recipe')}, the first one {began} ago: too little for a forecast"
     of_late = f"{counted(found.pace.recipes, 'recipe')} in {period_text(found.pace.seconds)}"
     early = "" if found.earliest is None else f" (at the earliest {when(found.earliest)})"
     if found.used_up_at is None:
-        return f"at the pace of {of_late} the account lasts{early}"
+        return f"at the rate of {of_late} the account lasts{early}"
     late = "" if found.latest is None else f", at the latest {when(found.latest)}"
-    return f"at the pace of {of_late} it is used up at {when(found.used_up_at)}{early.removesuffix(')')}{late})"
+    return f"at the rate of {of_late} it is used up at {when(found.used_up_at)}{early.removesuffix(')')}{late})"
 
 
 def _figures(account: dict[str, Any]) -> Table:
@@ -72,7 +72,7 @@ def _figures(account: dict[str, Any]) -> Table:
     for name, value in (
         ("budget", Text(f"ε {account['epsilon']} at δ {account['delta']} in any {period}")),
         ("spent", spent),
-        ("conservative", Text(f"ε {account['spent_conservative']}, as aggregators and devices reckon")),
+        ("conservative", Text(f"ε {account['spent_conservative']}, as aggregators and devices compute it")),
         ("δ of the claims", Text(f"{account['delta_spent']} of {account['delta']}")),
         ("fullest period", Text(f"ε {account['peak']}")),
         ("with the relay", Text(_with_relay(account))),
@@ -90,7 +90,7 @@ def _with_relay(account: dict[str, Any]) -> str:
 
 
 def budget_bar(spent: str, budget: str) -> Text:
-    """How much of the budget is spent; red where nothing is left."""
+    """Return a bar for the share of the budget that is spent, in red if it is overspent."""
     share = float(spent) / float(budget)
     filled = BAR if share >= 1 else max(int(share * BAR), 1 if share > 0 else 0)
     style = "red" if share > 1 else "yellow" if share > 0.8 else "cyan"
@@ -124,7 +124,7 @@ def _recipes(recipes: list[dict[str, Any]]) -> Table:
 
 
 def show_plan(plan: Plan, console: Console) -> None:
-    """Print whether the recipe fits, and what would."""
+    """Print whether the planned recipe or series fits into its account, and the largest that would."""
     account, verdict, cost = plan.account, plan.verdict, plan.charge.cost
     facts = plain_table("", "")
     facts.show_header = False
@@ -136,9 +136,9 @@ def show_plan(plan: Plan, console: Console) -> None:
     what, such = ("recipe", "such recipes") if plan.series is None else (f"series {plan.series}", "such series")
     rows = (
         (what, f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
-        ("beside it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
+        ("without it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
         ("with it", with_it),
-        ("conservative", f"ε {computed_epsilon(plan.conservative_total)}, as aggregators and devices reckon"),
+        ("conservative", f"ε {computed_epsilon(plan.conservative_total)}, as aggregators and devices compute it"),
         ("largest that fits", largest),
         (such, f"{plan.count} fit, this one included" if plan.count else "none fits"),
     )
@@ -146,7 +146,7 @@ def show_plan(plan: Plan, console: Console) -> None:
         facts.add_row(Text(name, style="dim"), value)
     console.print(Panel(facts, title=Text(f"account {account.name}", style="bold"), title_align="left"))
     if plan.series is not None:
-        console.print(Text(f"a round of {plan.series} costs nothing beside the series, which is charged once"))
+        console.print(Text(f"a round of {plan.series} costs nothing more: the series is charged once"))
     if plan.beside is not None:
         beside, limit = computed_epsilon(plan.beside.total), account.epsilon_with_relay
         console.print(Text(f"claims (b), with the relay: ε {beside} of {limit:f}", "dim"))

@@ -1,6 +1,6 @@
-"""Who calls whom: the legs of the protocol by service, the one table of them.
+"""Which service calls which: the only table of the protocol's legs.
 
-Networks of a staging stack and the network policies for Kubernetes admit these and no others (tests compare).
+The networks of a staging stack and the network policies for Kubernetes admit these legs and no others, as tests check.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ LEGS = (
     ("recipe_server", "witness"),
     ("witness", "recipe_server"),
 )
-"""Caller and called. Besides, an organisation's own people call its services."""
+"""Pairs of caller and called service. An organisation's own people call its services too."""
 PUBLIC = ("relay", "attester", "recipe_server")
-"""What anybody may call: devices two of them, and the log whoever doubts it."""
+"""Services that anybody may call: devices call relay and attester, and auditors read the log."""

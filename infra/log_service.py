@@ -1,4 +1,4 @@
-"""The monitor as a service on a loopback address: it looks every so often, and tells how it stands in numbers."""
+"""The log monitor as a service on a loopback address: it reads the log at intervals and exports metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Monitor:
-    """Looks again at each ``step``, and says each finding once."""
+    """Reads the log again at each ``step``, and reports each finding once, to ``tell``."""
 
     def __init__(self, watch: Watch, stage: Stage, tell: Callable[[Finding], None]) -> None:
         self._watch = watch
@@ -32,11 +32,11 @@ class Monitor:
 
     @property
     def found(self) -> bool:
-        """Whether there was ever a finding."""
+        """Whether anything was ever found."""
         return bool(self._told)
 
     async def step(self) -> int:
-        """Always 0: the next look comes when it is time."""
+        """Read the log once. Returns 0 always, so that the next read comes after the usual pause."""
         try:
             self.report = await self._watch.look(self._stage)
         except (TransportError, DecodeError) as error:
@@ -52,12 +52,12 @@ class Monitor:
         return 0
 
     def trouble(self) -> str:
-        """For the health check: whether the log can be read, and how many findings there are."""
+        """Return the problem for the health check, an unreadable log or a number of findings, or an empty text."""
         count = 0 if self.report is None else len(self.report.findings)
         return self._trouble or (f"{count} findings" if count else "")
 
     def metrics(self) -> str:
-        """Counts in the text format of Prometheus."""
+        """Return the monitor's counters and gauges in the text format of Prometheus."""
         lines = ["# TYPE tacit_monitor_looks_total counter"]
         lines += [f'tacit_monitor_looks_total{{outcome="{name}"}} {self.looks[name]}' for name in ("done", "failed")]
         report = self.report
@@ -74,7 +74,7 @@ class Monitor:
 
 
 def create_app(monitor: Monitor, deps: Deps, seconds: float) -> web.Application:
-    """The application: a look every ``seconds``, ``/metrics`` and the health check."""
+    """Make the application: it reads the log every ``seconds``, and serves ``/metrics`` and the health check."""
     app = make_app(NAME, deps)
     app[TROUBLES].append(monitor.trouble)
 

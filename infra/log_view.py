@@ -1,4 +1,4 @@
-"""A reading of a log, for a person."""
+"""Prints a report on a log for a person, and progress bars while the log is read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tacit.monitor.findings import Finding
 from tacit.monitor.reading import Tick
 
 FEW = 2000
-"""Pieces below which a bar would only flicker."""
+"""Number of pieces below which a bar would only flicker."""
 
 
 class Bars:
-    """A bar for each long piece of work, gone when it is done."""
+    """Progress bars, one for each long piece of work, that disappear when it is done."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Tick]:
-        """A bar that grows with each tick; none for work of fewer than ``FEW`` pieces, or without a terminal."""
+        """Show a bar that grows with each tick, unless there are fewer than ``FEW`` pieces or no terminal."""
         if total < FEW or not self._console.is_terminal:
             yield lambda _pieces: None
             return
@@ -48,7 +48,7 @@ class Bars:
 
 
 def show_report(report: LogReport, console: Console) -> None:
-    """Print the log's head, what passed, and every finding."""
+    """Print the log's head, the checks that passed, and every finding."""
     facts = plain_table("", "")
     facts.show_header = False
     for name, value in (

@@ -1,4 +1,4 @@
-"""Reading a log from outside, once or again and again: what ``tacit log`` does, without the terminal."""
+"""Reads and audits a log from outside, once or repeatedly: the work of ``tacit log``, without the terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from tacit.tlog.tiles import tiles_of
 MAX_STATE = 1 << 20
 
 Stage = Callable[[str, int], AbstractContextManager[Tick]]
-"""Opens a piece of work by its name and size, for a person who waits."""
+"""Opens a piece of work, given its name and size, and yields a function that reports progress."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which log: where it is, the key that is pinned, the policy by which it is judged, and whom its readers trust in
-    TLS."""
+    """A log to read: its URL, its pinned key, the policy by which it is judged, and the TLS settings for reading it."""
 
     url: str
     key: NoteKey
@@ -42,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Cosigned:
-    """A witness of the policy, and the seconds since its cosignature; None: it has not cosigned the checkpoint."""
+    """A witness of the policy, and the age of its cosignature in seconds; None if the checkpoint lacks it."""
 
     witness: str
     age: int | None
@@ -50,7 +49,7 @@ class Cosigned:
 
 @dataclass(frozen=True)
 class LogReport:
-    """One reading. ``passed`` are the checks that found nothing, in words."""
+    """The result of one reading of the log. ``passed`` describes the checks that found nothing."""
 
     origin: str
     at: int
@@ -62,7 +61,7 @@ class LogReport:
     recipes: int = 0
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the report as a JSON object; ``ok`` is true if there are no findings."""
         return {
             "ok": not self.findings,
             "log": self.origin,
@@ -77,10 +76,10 @@ class LogReport:
 
 
 class Watch:
-    """One log and what was read of it. Every ``look`` reads what is new, and judges the whole again."""
+    """One log and what was read of it so far. Every ``look`` reads the new entries and judges the whole log again."""
 
     def __init__(self, place: Place, transport: Transport, clock: Clock, kept: Path | None) -> None:
-        """``kept``: the file of what was seen before. Raises ``UsageError`` for a file that is not one."""
+        """``kept``: the file with the state of earlier reads. Raises ``UsageError`` if it cannot be decoded."""
         self._place = place
         self._transport = transport
         self._clock = clock
@@ -92,7 +91,7 @@ class Watch:
         return Audit(self._place.policy, accountant_of_record())
 
     async def verify(self, stage: Stage) -> LogReport:
-        """Check what needs no judgement: signatures, hashes, tiles, consistency, cosignatures."""
+        """Read the log and check its integrity: signatures, hashes, tiles, consistency, cosignatures."""
         findings, passed = await self._read(stage)
         if self._log.tree.size:
             with stage("hash tiles", len(tiles_of(self._log.tree.size))) as tick:
@@ -100,13 +99,13 @@ class Watch:
             findings += tiles
             passed += [] if tiles else ["every hash tile holds the hashes of the entries"]
             passed += (
-                [] if self._audit.leaves else ["every leaf is signed by whoever may sign it, and none stands twice"]
+                [] if self._audit.leaves else ["every leaf is signed by whoever may sign it, and none occurs twice"]
             )
         findings += self._audit.leaves
         return self._report(findings, passed)
 
     async def look(self, stage: Stage) -> LogReport:
-        """``verify`` but for the tiles, and what the leaves mean: claims, ledger, lateness, silence."""
+        """Check what ``verify`` does except tiles, and what the leaves mean: claims, ledger, late leaves, silence."""
         findings, passed = await self._read(stage)
         released, unread = await self._released()
         findings += unread
@@ -114,11 +113,11 @@ class Watch:
         with stage("recipes: claims recomputed", self._audit.recipes) as tick:
             findings += self._audit.findings(now, self._log.state.shown_after, released, tick)
         if not findings:
-            passed += ["every leaf is signed, in time, and takes nothing twice", "every claim and every account holds"]
+            passed += ["every leaf is signed, on time, and takes nothing twice", "every claim and every account holds"]
         return self._report(findings, passed)
 
     async def _read(self, stage: Stage) -> tuple[list[Finding], list[str]]:
-        """Read what is new; what is wrong with the log itself, and what was right."""
+        """Read the new entries; return findings about the log itself, and the checks that passed."""
         passed: list[str] = []
         try:
             at = self._clock.now()
@@ -141,7 +140,7 @@ class Watch:
         quorum = None if limit is None else limit.quorum(self._clock.now)
         findings = self._log.check_witnesses(quorum)
         if limit is not None and not findings:
-            passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it lately")
+            passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it recently")
         return self._log.check_evidence() + findings, passed
 
     def _keep(self) -> None:
@@ -152,8 +151,8 @@ class Watch:
                 raise UsageError(f"{self._kept}: {error.strerror or 'cannot be written'}") from error
 
     async def _released(self) -> tuple[frozenset[str] | None, list[Finding]]:
-        """Recipes with a published result; None where the log's server tells nobody. A list that cannot be read keeps
-        nobody from hearing what else was found."""
+        """Hashes of the recipes with a published result, or None if the server publishes no list. A list that cannot be
+        read is a finding, and does not hide other findings."""
         answer = await self._transport.request("GET", f"{self._place.url}/v1/results")
         if answer.status == 404:
             return None, []
@@ -189,4 +188,4 @@ def _state(path: Path | None) -> MonitorState | None:
     try:
         return MonitorState.decode(read_secret(path, max_size=MAX_STATE))
     except DecodeError as error:
-        raise UsageError(f"{path}: {error}; to begin anew, move it away") from error
+        raise UsageError(f"{path}: {error}; to start over, move it away") from error

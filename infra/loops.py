@@ -1,4 +1,4 @@
-"""The event loop of a process."""
+"""Chooses the event loop of a process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's factory where it is installed, None (the interpreter's own loop) elsewhere.
+    """Return uvloop's factory if it is installed, otherwise None (the interpreter's own loop).
 
-    For ``tacit serve`` and the demo; the simulation runs on the loop that every interpreter has.
+    ``tacit serve`` and the demo use it; the simulation runs on the interpreter's own loop.
     """
     try:
         import uvloop
@@ -20,5 +20,5 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def loop_name() -> str:
-    """The running loop's library, for the log."""
+    """Return the name of the running loop's package, for the log."""
     return type(asyncio.get_running_loop()).__module__.split(".")[0]

@@ -1,7 +1,7 @@
-"""A Mosquitto broker of this stack's own, on loopback only, for announcements and nothing else.
+"""A stack's own Mosquitto broker, on loopback only, for announcements only.
 
-Whoever connects may listen to the announcements, without a name: a broker must not know one device from another. Only
-users with a password may publish.
+Anybody may connect anonymously and listen, because a broker must not tell devices apart. Only users with a password may
+publish.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _CONNECT = bytes.fromhex("100e00044d515454050200050000017a")
 
 
 class MosquittoServer(PrivateServer):
-    """A broker of this stack."""
+    """A Mosquitto broker of a local stack."""
 
     @classmethod
     def create(
         cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy, *, tls: bool = False
     ) -> MosquittoServer:
-        """Make a new broker's files; ``publishers``: passwords by name. With ``tls`` it waits for its certificate
+        """Create a new broker's files; ``publishers`` maps names to passwords. With ``tls``, it needs a certificate
         (``infra.certificates.certify``) before it can start. Raises ``UsageError``."""
         require_mosquitto()
         folder.mkdir(mode=0o700, parents=True)
@@ -55,7 +55,7 @@ class MosquittoServer(PrivateServer):
         return [require_mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
 
     def answers(self) -> bool:
-        """Whether it takes connections."""
+        """Whether the broker accepts connections."""
         with contextlib.suppress(OSError), self.connect(ANSWER_SECONDS) as link:
             link.sendall(_CONNECT)
             return link.recv(1) == b"\x20"
@@ -85,17 +85,17 @@ def _settings(folder: Path, port: int, *, tls: bool) -> str:
 
 
 def _hashed(password: str, entropy: Entropy) -> str:
-    """A password as the broker keeps it (``mosquitto_passwd``, type 7: PBKDF2 with SHA-512)."""
+    """A password in the broker's hashed form (``mosquitto_passwd``, type 7: PBKDF2 with SHA-512)."""
     salt = entropy(SALT_SIZE)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, HASH_ROUNDS)
     return f"$7${HASH_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def find_mosquitto() -> str | None:
-    """Path of ``mosquitto``, which Debian keeps where only the superuser's PATH leads."""
+    """Return the path of ``mosquitto``, which Debian installs in a folder of only the superuser's PATH; or None."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path=_SBIN)
 
 
 def require_mosquitto() -> str:
-    """Path of ``mosquitto``; raises ``UsageError``."""
+    """Return the path of ``mosquitto``. Raises ``UsageError`` if it is not installed."""
     return require_program(find_mosquitto(), "Mosquitto", "mosquitto", "--mqtt-url-file")

@@ -1,6 +1,6 @@
-"""Lays out a local stack (``infra.layout``).
+"""Creates a local stack on disk (``infra.layout``).
 
-Everything that real organisations would exchange once (peer file, bearer tokens, pinned keys) is made here.
+It makes everything that real organisations would exchange once: peer file, bearer tokens, pinned keys.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
 SERVERS = ("leader", "helper", "analyzer")
-"""Who opts in to recipes, and takes reports."""
+"""The services that opt in to recipes and take reports."""
 SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
 
 
 def create_layout(state_dir: Path, options: StackOptions, entropy: Entropy, now: float) -> Layout:
-    """Make all keys, credentials and configurations of a new stack below ``state_dir``."""
+    """Create all keys, credentials and configurations of a new stack below ``state_dir``, and return its layout."""
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return _Builder(state_dir.absolute(), options, entropy, now).build()
 
@@ -146,7 +146,7 @@ class _Builder:
         return {"witnesses": {"keys": keys, "k": len(keys), "max_age_seconds": 86_400}} if keys else {}
 
     def _credentials_for_all(self) -> None:
-        """One bearer token for each caller at each service, a copy in either folder."""
+        """Make a bearer token for each caller at each service, with a copy in the folders of both."""
         for name, holders in credentials_of(self._ports).items():
             token = bearer_token(self._entropy)
             for holder in holders:
@@ -154,7 +154,7 @@ class _Builder:
             self._credentials[name] = self._dir / holders[0] / f"{name}.token"
 
     def _admin(self, parties: StackParties) -> None:
-        """What the admin service has beside its configuration."""
+        """Write the files that the admin service has besides its configuration."""
         write_admin_files(self._dir / ADMIN, parties, self._keys["analyst"])
         keys = make_people(self._dir / ADMIN, self._dir / OPERATOR, lambda: bearer_token(self._entropy))
         self._credentials.update(keys)
@@ -163,7 +163,8 @@ class _Builder:
 def write_config(
     state_dir: Path, name: str, ports: tuple[int, int], options: StackOptions, configs: ServiceConfigs
 ) -> Path:
-    """The configuration of the service ``name``, in its folder. ``ports``: its own, and that of its metrics."""
+    """Write the configuration of the service ``name`` into its folder, and return its path. ``ports``: the service's
+    port, and that of its metrics."""
     body: dict[str, Any] = {
         "state_dir": options.state_folder,
         "listen": {
@@ -183,7 +184,7 @@ def write_config(
 
 
 def renew_certificates(layout: Layout, now: float) -> None:
-    """New certificates for every service of a stack with TLS, which read them at once if they run."""
+    """In a stack with TLS, write new certificates for all services; running services load them at once."""
     if layout.options.tls:
         options = layout.options
         addresses = {name: address_of(name, options) for name in layout.services} if options.network else {}

@@ -1,4 +1,4 @@
-"""How every HTML page that a command writes looks; light and dark, without a script."""
+"""The style sheet of every HTML page that a command writes; light and dark, without a script."""
 
 from __future__ import annotations
 

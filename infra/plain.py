@@ -1,5 +1,5 @@
-"""Words that others wrote, for a terminal: what would move its cursor, change its colours or turn words round is shown
-by its number, or left out, and never sent."""
+"""Makes foreign text safe for a terminal: characters that would move the cursor, change colours or reverse the writing
+direction are escaped or left out."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import unicodedata
 from typing import Final
 
 JOINERS: Final = "\u200c\u200d"
-"""Printable in no table of Unicode's, and part of how words of many languages and emoji are written."""
+"""Zero-width characters that Unicode does not count as printable, but that many languages and emoji need."""
 
 
 def visible(text: str) -> str:
-    """``text`` with every character that is no letter, mark, sign or space as ``\\u202e``: nothing is hidden in it."""
+    """Return ``text`` with every character that is not a letter, mark, sign or space escaped like ``\\u202e``."""
     if text.isprintable():
         return text
     return "".join(_visible(char) for char in text)
 
 
 def harmless(text: str) -> str:
-    """``text`` without such characters, line ends aside; as wide as rich takes it to be."""
+    """Return ``text`` without unprintable characters, except line ends, so that its width is what rich computes."""
     if text.isprintable():
         return text
     return "".join(char for char in text if char.isprintable() or char in JOINERS or char == "\n" or _is_space(char))
 
 
 def escaped(document: str) -> str:
-    """The same JSON ``document`` with such characters, which stand in its strings alone, as JSON's own escapes."""
+    """Return the JSON ``document`` with unprintable characters, which only its strings can hold, as JSON escapes."""
     kept = "\n" + JOINERS
     return "".join(char if char.isprintable() or char in kept else _json_escape(char) for char in document)
 

@@ -1,7 +1,7 @@
-"""A PostgreSQL server of this stack's own, run from the system's binaries, on loopback only.
+"""A stack's own PostgreSQL server, run from the system's binaries, on loopback only.
 
-PostgreSQL refuses to run as root; as root it runs as the system's user ``postgres``, who must be able to reach its
-folder.
+PostgreSQL refuses to run as root. If this process is root, the server runs as the system user ``postgres``, who must be
+able to reach its folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "max_connections": "120",
     "shared_buffers": "64MB",
-    "checkpoint_timeout": "15min",  # each checkpoint makes the next write to every page of an index a whole page of log
+    "checkpoint_timeout": "15min",  # after a checkpoint, the first write to each index page logs the whole page
     "max_wal_size": "2GB",
     "password_encryption": "scram-sha-256",
     "logging_collector": "off",
@@ -42,7 +42,7 @@ _LEFT_OVER = ("still in use", "postmaster.pid")
 
 @dataclass
 class PostgresServer:
-    """A server whose files are in ``folder``; ``create`` makes them, ``start`` and ``stop`` may alternate."""
+    """A PostgreSQL server with its files in ``folder``. It can be started and stopped repeatedly."""
 
     folder: Path
     port: int
@@ -52,7 +52,7 @@ class PostgresServer:
 
     @classmethod
     def create(cls, folder: Path, port: int, password: str) -> PostgresServer:
-        """Make a new server's files. Raises ``UsageError`` with one line if that cannot be."""
+        """Create a new server's files. Raises ``UsageError`` if that fails."""
         binaries = require_binaries()
         _require_passage(folder)
         folder.mkdir(mode=0o700, parents=True)
@@ -69,21 +69,21 @@ class PostgresServer:
 
     @classmethod
     def load(cls, folder: Path, port: int) -> PostgresServer:
-        """The server whose files ``create`` made."""
+        """Load the server whose files ``create`` made."""
         return cls(folder, port, read_secret(folder / "superuser").decode())
 
     @property
     def url(self) -> str:
-        """URL of the superuser's own database."""
+        """SQLAlchemy URL of the superuser's own database."""
         return self.url_of(SUPERUSER, self.password, "postgres")
 
     def url_of(self, role: str, password: str, database: str) -> str:
-        """SQLAlchemy URL of ``database`` for ``role``; the authority's file is named where it lies here."""
+        """Return the SQLAlchemy URL of ``database`` for ``role``; with TLS, it names the authority's file here."""
         url = f"postgresql+asyncpg://{role}:{password}@127.0.0.1:{self.port}/{database}"
         return f"{url}?sslmode=verify-full&sslrootcert={self.folder / CA_FILE}" if is_certified(self.folder) else url
 
     def certify(self, authority: CertificateAuthority, names: Sequence[str], now: float) -> None:
-        """Give it a certificate: from its next start on it takes no connection without TLS."""
+        """Give the server a certificate; from its next start on it refuses connections without TLS."""
         certify(self.folder, authority, names, now)
         rules = self.folder / "data" / "pg_hba.conf"
         rules.write_text("hostssl all all all scram-sha-256\n")
@@ -91,9 +91,9 @@ class PostgresServer:
             _give_to_system_user(path)
 
     def start(self) -> None:
-        """Start, and return when connections are accepted. Raises ``UsageError`` with what the log says.
+        """Start the server, and return when it accepts connections. Raises ``UsageError`` with the log's last error.
 
-        The processes of a server that was killed hold its memory for a moment; that is waited for.
+        The processes of a killed server hold its memory for a moment, so the start is retried until they are gone.
         """
         begun = time.monotonic()
         while not self._started():
@@ -119,13 +119,13 @@ class PostgresServer:
         return {"ssl": "on", **{name: str(self.folder / file) for name, file in files.items()}}
 
     def stop(self) -> None:
-        """Shut down: open transactions end, everything committed is on disk. Kills what does not stop."""
+        """Shut the server down: open transactions end, committed data is on disk. A server that hangs is killed."""
         child, self._child = self._child, None
         if child is not None:
             child.stop()
 
     def crash(self) -> None:
-        """SIGKILL to the server, as a power cut of the database alone; its other processes end by themselves."""
+        """Send SIGKILL to the server, like a power cut of the database; its other processes end by themselves."""
         lines = self._postmaster()
         child, self._child = self._child, None
         if child is not None and lines:
@@ -134,13 +134,13 @@ class PostgresServer:
             child.kill()
 
     def _postmaster(self) -> list[str]:
-        """The lines of the lock file: pid first, the state last."""
+        """The lines of the lock file: the pid first, the state last; none without a lock file."""
         with contextlib.suppress(OSError):
             return (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         return []
 
     def _is_ready(self) -> bool:
-        """Whether this start's postmaster says so; a lock file left by a crash names another pid."""
+        """Whether the postmaster of this start reports ready; a lock file left by a crash names another pid."""
         lines = self._postmaster()
         return len(lines) >= 8 and lines[7].strip() == "ready" and self._is_child(lines[0])
 
@@ -151,7 +151,7 @@ class PostgresServer:
 
 
 def require_binaries() -> Path:
-    """``find_binaries``, or ``UsageError`` with one line."""
+    """Return the folder that ``find_binaries`` finds. Raises ``UsageError`` if PostgreSQL is not usable here."""
     found = find_binaries()
     if found is None:
         raise UsageError("no PostgreSQL here: install it (apt-get install postgresql), or give --postgres-url-file")
@@ -181,14 +181,14 @@ def _give_to_system_user(path: Path) -> None:
 
 
 def let_server_through(folder: Path) -> None:
-    """As root: the server's user (as group) may pass through ``folder``, everybody else still may not."""
+    """If this process is root, let the server's user (as group) pass through ``folder``, and nobody else."""
     if os.geteuid() == 0:
         os.chown(folder, -1, _system_user().pw_gid)
         folder.chmod(0o710)
 
 
 def _require_passage(path: Path) -> None:
-    """As root: refuse a place that the server's user could not reach."""
+    """If this process is root, refuse a place that the server's user could not reach."""
     if os.geteuid() != 0:
         return
     group = _system_user().pw_gid

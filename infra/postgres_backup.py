@@ -1,8 +1,9 @@
-"""The PostgreSQL database of one service as a file of statements, and back, by the server's own programs.
+"""Dumps the PostgreSQL database of one service into a file of SQL statements and restores it, with ``pg_dump`` and
+``psql``.
 
-Whom they trust and what they show is what the URL says (``tacit.adapters.postgres_tls``); the password stands in their
-environment, where other users do not see it. A dump is statements for the server: what would have ``psql`` do something
-on this machine (``\\!``, ``\\copy``) is refused, whoever wrote it.
+Both use the TLS settings of the URL (``tacit.adapters.postgres_tls``), and read the password from their environment,
+where other users cannot see it. A dump may hold only statements for the server: meta-commands of ``psql`` that act on
+this machine (``\\!``, ``\\copy``) are refused, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -33,27 +34,26 @@ _ALONE = (
 )
 _EMPTY = "DROP OWNED BY CURRENT_USER CASCADE"
 _RESTRICTS = re.compile(rb"^\\restrict ([0-9A-Za-z]{1,200})$", re.MULTILINE)
-"""What dumps of 2025 and later begin with, and end with ``\\unrestrict``."""
+"""The line that dumps of 2025 and later begin with; they end with ``\\unrestrict``."""
 _HEAD = 4096
 
 
 def dump_database(url: str, target: Path) -> None:
-    """Write the database at ``url``, as it is at one moment, to the new file ``target`` (0600). Raises
-    ``UsageError``."""
+    """Write a snapshot of the database at ``url`` to the new file ``target`` (0600). Raises ``UsageError``."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     _run("pg_dump", ["--no-owner", "--no-privileges", "--file", str(target)], url)
 
 
 def put_dump(dump: Path, url: str) -> None:
-    """Replace everything in the database at ``url`` by what ``dump`` holds, in one transaction, which nothing but the
-    dump's own end completes. Raises ``UsageError``, with nothing changed, where a service has it open."""
+    """Replace everything in the database at ``url`` by the contents of ``dump``, in one transaction that commits only
+    at the end of the dump. Raises ``UsageError``, with nothing changed, for instance if a service has it open."""
     steps = ["BEGIN", _ALONE, _EMPTY, f"\\restrict {secrets.token_hex(32)}"]
     commands = [word for step in steps for word in ("--command", step)]
     _run("psql", ["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", *commands, "--file", "-"], url, _lines(dump))
 
 
 def _lines(dump: Path) -> Iterator[bytes]:
-    """The dump without its own marks of what is restricted, for they cannot stand within ours, and a last statement."""
+    """The dump's lines without its own ``\\restrict`` marks, which must not occur within ours, and a final COMMIT."""
     with dump.open("rb") as file:
         found = _RESTRICTS.search(file.read(_HEAD))
         marks = {b"\\%s %s\n" % (word, found[1]) for word in (b"restrict", b"unrestrict")} if found else set()
@@ -86,7 +86,7 @@ def _run(program: str, arguments: Sequence[str], url: str, told: Iterable[bytes]
 
 
 def _program(name: str) -> str:
-    """Of the newest server that is installed, which can read the dumps of every older one, or on PATH."""
+    """The program of the newest installed server, which can read the dumps of every older one, or the one on PATH."""
     binaries = find_binaries()
     if binaries is not None and (binaries / name).exists():
         return str(binaries / name)
@@ -97,7 +97,7 @@ def _program(name: str) -> str:
 
 
 def _environment(url: URL) -> Mapping[str, str]:
-    """What libpq is told; raises ``UsageError`` for what a service would refuse."""
+    """The environment variables for libpq. Raises ``UsageError`` for a URL that a service would refuse."""
     _, protection = protection_of(url)
     said = {
         "PGHOST": protection.socket or url.host,

@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL are on this machine."""
+"""Finds the programs of PostgreSQL on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def find_binaries() -> Path | None:
-    """The folder of ``initdb`` and ``postgres``: the newest below /usr/lib/postgresql, or the one on PATH."""
+    """Return the folder of ``initdb`` and ``postgres``: the one on PATH, else the newest below /usr/lib/postgresql,
+    else None."""
     versions = sorted(
         (path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()),
         key=lambda path: int(path.parent.name),

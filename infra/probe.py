@@ -1,8 +1,8 @@
-"""Whether the service of a configuration is ready, as an exit code: what a container's health check runs.
+"""The health check of a container: exits with 0 if the service with the given configuration is ready, else with 1.
 
     python3 -m infra.probe /etc/tacit/config.json
 
-Standard library alone, so that it costs a service next to nothing; asks ``/readyz`` of the service's own listener.
+It requests ``/readyz`` from the service's own listener, and uses the standard library only, to start fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READY, NOT_READY = 0, 1
 
 
 def is_ready(config: Path) -> bool:
-    """Whether ``/readyz`` answers 200, from a listener whose certificate the configuration's authority has signed."""
+    """Whether ``/readyz`` answers 200; with TLS, the certificate must be signed by the configuration's authority."""
     body = json.loads(config.read_text())
     listen = body["listen"]
     place = listen["host"], listen["port"]
@@ -38,7 +38,7 @@ def is_ready(config: Path) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code for ``[configuration]``."""
+    """Return the exit code for the arguments ``[configuration]``."""
     try:
         return READY if is_ready(Path(arguments[0])) else NOT_READY
     except (IndexError, OSError, ValueError, KeyError, TypeError) as error:

@@ -1,8 +1,8 @@
-"""The services of a layout as processes of their own, watched until this one ends.
+"""Runs the services of a layout as child processes until this process ends.
 
-A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from here: when this
-process ends, however it ends, the pipe closes and the child stops. A service that dies is started again by this process
-(``infra.reviving``), so that nothing is left that outlives it.
+A child is ``tacit serve`` on the service's own configuration. Its standard input is a pipe from this process: when this
+process ends, however it ends, the pipe closes and the child stops. This process also restarts a service that dies
+(``infra.reviving``), so that no supervisor outlives it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tacit.ports import TransportError
 READY_SECONDS = 120.0
 STOP_SECONDS = 10.0
 DRAINED_SECONDS = 60.0
-"""In which a service that is stopped alone answers what it has begun."""
+"""Time for a service that is stopped alone to finish the requests that it has begun."""
 HEALTH_PAUSE_SECONDS = 0.1
 LOG_TAIL_BYTES = 4096
 PIDS = "processes.json"
 
 
 class Started(Protocol):
-    """A service that has a process."""
+    """A service with a process."""
 
     @property
     def part(self) -> Part:
-        """What it serves, and where."""
+        """The part of the stack that the process serves."""
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id."""
 
 
 @dataclass
@@ -53,19 +53,19 @@ class Served:
 
     @property
     def name(self) -> str:
-        """What it serves."""
+        """The name of the service."""
         return self.part.name
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name shown to people."""
         return self.part.label
 
 
 @dataclass
 class ServiceProcess(Served):
-    """One service: ``process`` is its newest, ``within`` what stands before its command, and ``held`` whether it was
-    told to stop and not yet to start again."""
+    """One service. ``process`` is its newest process, ``within`` the command line put before its own, and ``held`` is
+    true from a request to stop until the next start."""
 
     process: asyncio.subprocess.Process
     within: Sequence[str] = ()
@@ -75,34 +75,34 @@ class ServiceProcess(Served):
 
     @property
     def log(self) -> Path:
-        """Where it writes."""
+        """The log file."""
         return self.part.log
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The id of the newest process."""
         return self.process.pid
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended. (``Process.send_signal`` would race with the loop's own wait.)"""
+        """Send a signal, unless the process has ended. (``Process.send_signal`` would race with the loop's wait.)"""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once with SIGKILL."""
         self.signal(signal.SIGKILL)
 
     @property
     def runs(self) -> bool:
-        """Whether its process has not ended."""
+        """Whether the process is still running."""
         return self.process.returncode is None
 
     async def look(self) -> None:
-        """Learn whether it runs, which is known of a child without a look."""
+        """Do nothing: unlike a container's, the state of a child process is always known."""
 
     async def stop(self) -> None:
-        """Tell it to stop, and wait; what does not is killed after ``DRAINED_SECONDS``."""
+        """Tell the process to stop, and wait; kill it if it has not stopped after ``DRAINED_SECONDS``."""
         self.held = True
         self.signal(signal.SIGTERM)
         try:
@@ -112,8 +112,8 @@ class ServiceProcess(Served):
             await self.process.wait()
 
     async def start(self, layout: Layout, also: Sequence[str] = ()) -> None:
-        """Start it again on its configuration, with ``also`` behind the arguments of ``tacit serve``, and return once
-        it answers; one that runs meanwhile is left. Raises ``UsageError`` as ``running`` does."""
+        """Start the service again on its configuration, with the further arguments ``also`` for ``tacit serve``, and
+        return once it answers. A running service is left alone. Raises ``UsageError`` as ``running`` does."""
         async with self._starting:
             if self.runs:
                 return
@@ -123,7 +123,7 @@ class ServiceProcess(Served):
             await _until_ready(self, layout)
 
     async def ended(self) -> int:
-        """The status of its newest process, once that has ended without having been told to."""
+        """Wait until a process ends without having been told to, and return its exit status."""
         while True:
             status = await self.process.wait()
             if not self.held:
@@ -131,13 +131,13 @@ class ServiceProcess(Served):
             await self.started_again()
 
     async def started_again(self) -> None:
-        """Once ``start`` has been called, after this was."""
+        """Wait until the service runs again; return at once if it is running."""
         self._fresh.clear()
         if not self.runs:
             await self._fresh.wait()
 
     def last_words(self) -> str:
-        """The last line of its log, or an empty text."""
+        """Return the last line of the log, or an empty text."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -146,12 +146,12 @@ class ServiceProcess(Served):
 
 
 def tacit_command(*arguments: str) -> list[str]:
-    """The command line of ``tacit``, run by this interpreter whatever the folder holds that it runs in."""
+    """Return the command line of ``tacit`` for this interpreter; modules in the working folder cannot shadow it."""
     return [sys.executable, "-P", "-m", "infra.cli", *arguments]
 
 
 def serve_command(*arguments: str) -> list[str]:
-    """The command line of ``tacit serve``."""
+    """Return the command line of ``tacit serve`` with ``arguments``."""
     return tacit_command("serve", *arguments)
 
 
@@ -159,17 +159,19 @@ def serve_command(*arguments: str) -> list[str]:
 async def running(
     layout: Layout, parts: Parts, within: Callable[[Part], Sequence[str]] = lambda _part: ()
 ) -> AsyncIterator[list[ServiceProcess]]:
-    """The processes of ``layout``, all ready, while the block runs; afterwards all of them have ended. ``within`` says
-    by which command line in front of its own a process gets where it runs.
+    """Run the processes of ``layout``, all ready, while the block runs, and stop them afterwards. ``within`` returns
+    the command line to put before a part's own, for instance to enter a namespace.
 
-    Raises ``UsageError`` with the last line of its log if one of them ends before it is ready.
+    Raises ``UsageError`` with the last line of the log if a process ends before it is ready.
     """
     services: list[ServiceProcess] = []
     try:
         for part in parts.first:
             services.append(await _start(part, within(part)))
         await asyncio.gather(*(_until_ready(service, layout) for service in services))
-        fresh = [await _start(part, within(part)) for part in parts.further]  # after the first, which made the tables
+        fresh = [
+            await _start(part, within(part)) for part in parts.further
+        ]  # after the first ones, which made the tables
         services += fresh
         await asyncio.gather(*(_until_ready(service, layout) for service in fresh))
         write_pids(layout.state_dir, services)
@@ -180,13 +182,13 @@ async def running(
 
 
 def write_pids(state_dir: Path, services: Sequence[Started]) -> None:
-    """Write the process ids down, for ``read_pids``."""
+    """Write the process ids to a file for ``read_pids``."""
     pids = {part.label: service.pid for service in services for part in service.part.services}
     (state_dir / PIDS).write_text(json.dumps(pids))
 
 
 def read_pids(state_dir: Path) -> dict[str, int]:
-    """Process ids by title, as ``tacit up`` wrote them down; empty where it does not run."""
+    """Return the process ids by title, as ``tacit up`` wrote them; empty if it is not running."""
     with contextlib.suppress(OSError, ValueError):
         found: dict[str, int] = json.loads((state_dir / PIDS).read_text())
         return found
@@ -194,7 +196,7 @@ def read_pids(state_dir: Path) -> dict[str, int]:
 
 
 async def stop_all(services: list[ServiceProcess]) -> None:
-    """Ask every service to stop (SIGTERM); kill those that have not after ``STOP_SECONDS``."""
+    """Ask every service to stop (SIGTERM), and kill those that have not stopped after ``STOP_SECONDS``."""
     for service in reversed(services):
         service.signal(signal.SIGTERM)
     waiting = [asyncio.ensure_future(service.process.wait()) for service in services]
@@ -222,7 +224,7 @@ async def _start(part: Part, within: Sequence[str], also: Sequence[str] = ()) ->
 
 
 def _open_log(path: Path) -> IO[bytes]:
-    """Appends; readable by its owner only."""
+    """Open a log for appending, readable by its owner only."""
     try:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
     except OSError as error:

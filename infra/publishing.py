@@ -1,4 +1,4 @@
-"""Putting a document into the log as its analyst: what recipes and series have in common."""
+"""Signs and publishes recipes and series in the log as their analyst."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ AnalystKey = Annotated[Path | None, typer.Option("--key", help="The analyst's si
 SigningKey = Annotated[
     str,
     typer.Option(
-        "--key", help="File of the analyst's signing key; with --pkcs11 its label in the token.", show_default=False
+        "--key", help="File with the analyst's signing key; with --pkcs11, its label in the token.", show_default=False
     ),
 ]
 KnownHash = Annotated[
     str | None,
     typer.Option(
-        "--hash", help="Sign nothing but the document of this hash; without it a person at a terminal is asked."
+        "--hash", help="Sign only the document with this hash. Without it, a person at a terminal is asked to confirm."
     ),
 ]
 LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
-Now = Annotated[bool, typer.Option("--now", help="Publish it although not every device can decide in time.")]
-Anyway = Annotated[bool, typer.Option("--anyway", help="Publish it although too few agents are at work for its B.")]
+Now = Annotated[bool, typer.Option("--now", help="Publish even if not every device can decide in time.")]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Publish even if too few agents are at work to reach B.")]
 LOCK = "publish.lock"
-"""Held while a draft is placed and published: two at the same time take different slots."""
+"""Held while a draft is placed and published, so that two at the same time take different slots."""
 
 D = TypeVar("D", Recipe, Series)
 
 
 @dataclass(frozen=True)
 class Signing:
-    """What is signed, with what, and what is known of it. ``expected``: the hash that it must have, if that is known;
-    ``apart``: files that the leaf must not take the place of."""
+    """A request to sign ``file`` with ``key`` and write the leaf to ``out``. ``expected``: the hash that the document
+    must have, if known; ``apart``: files that ``out`` must not overwrite."""
 
     file: Path
     key: Signer
@@ -66,16 +66,16 @@ class Signing:
 
 
 def sign_file(asked: Signing, read: Callable[[bytes, str], D], show: Callable[[D], None], *, as_json: bool) -> None:
-    """Show the document, member for member and in words, sign it, and write its leaf. A person at a terminal who does
-    not name the hash is asked before. What is shown is what is signed: the file is read once. Raises ``UsageError``,
-    ``typer.Abort``, and ``TransportError`` where the key's token makes no signature."""
+    """Show the document as JSON and in words, sign it, and write its leaf. Without an expected hash, a person at a
+    terminal is asked to confirm first. The file is read only once, so that what is shown is what is signed. Raises
+    ``UsageError``, ``typer.Abort``, and ``TransportError`` if the key's token does not sign."""
     file, out = asked.file, asked.out
     document = read(read_file(file), str(file))
     if asked.expected not in {None, document.hash_text}:
-        raise UsageError(f"{file}: its hash is {document.hash_text}, another than --hash; it is not signed")
+        raise UsageError(f"{file}: its hash is {document.hash_text}, not that of --hash; it is not signed")
     for kept in (file, *asked.apart):
         if kept is not None and out.resolve() == kept.resolve():
-            raise UsageError(f"{out}: it is read here, too; give --out another name")
+            raise UsageError(f"{out}: this command also reads this file; give --out another name")
     if not as_json:
         print_json(document.body())
         show(document)
@@ -100,10 +100,10 @@ def publish_file(
     key: Path | None,
     insisted: Insisted,
 ) -> tuple[D, str, int]:
-    """Send the leaf of a ``kind`` in ``file`` as it is, or sign the document in it first: to the local stack's log with
-    its analyst's key, or to ``server`` with ``key``. A draft may be moved before (``infra.publishing_time``),
-    and its file with it. The document, the server's URL and the index of the entry. Raises ``UsageError``, ``Refusal``,
-    and as ``tacit.operations.services.call``."""
+    """Publish the document of type ``kind`` in ``file``, signing it first unless the file is a signed leaf: in the
+    local stack's log with its analyst's key, or in that of ``server`` with ``key``. A draft's time may be moved before
+    (``infra.publishing_time``); its file is then rewritten. Returns the document, the server's URL and the index of the
+    entry. Raises ``UsageError``, ``Refusal``, and what ``tacit.operations.services.call`` raises."""
     data = read_file(file)
     leaf = read_leaf(data, str(file))
     if leaf is None and (server is None) != (key is None):
@@ -127,8 +127,8 @@ def publish_file(
 
 
 def _ready(document: D, file: Path, layout: Layout | None, insisted: Insisted, *, signed: bool) -> D:
-    """``document`` as it is to be published, which is what ``file`` holds then. Raises as
-    ``infra.publishing_time.ready_recipe``."""
+    """``document`` as it is to be published; ``file`` is rewritten if it was moved. Raises what
+    ``infra.publishing_time.ready_recipe`` raises."""
     if isinstance(document, Series):
         if layout is not None:
             ready_series(document, layout, insisted)
@@ -147,14 +147,14 @@ def _analyst_of(document: Recipe | Series) -> str:
 
 
 def note_asked(recipe: Recipe) -> None:
-    """Say until when devices are asked; where that is over, nobody will answer."""
+    """Print until when devices are asked, as a warning if that time is over and nobody will answer."""
     now = SystemClock().now()
     over = now > asked_until(recipe.interval)
     notes().print(asked_words(recipe.interval, now), style="yellow" if over else "dim")
 
 
 def show_published(document: Recipe | Series, index: int) -> None:
-    """Say that it is in the log."""
+    """Print that the document is in the log, with its index and hash."""
     console = answers()
     console.print(f"published {document.name} as entry {index} of the log", soft_wrap=True)
     console.print(f"hash  {document.hash_text}", soft_wrap=True)

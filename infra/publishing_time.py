@@ -1,7 +1,7 @@
-"""Before a draft is published into a local stack: whether devices can decide in time, and whether enough are at work.
+"""Checks before a draft is published in a local stack: can devices decide in time, and are enough at work?
 
-Publishing charges the account, whatever comes of it. So what can be known beforehand is said before, and a person
-decides. A draft whose time was left open is moved; nothing of a signed one changes.
+Publishing charges the account whatever the outcome. So problems that can be foreseen are shown first, and a person
+decides. A draft whose time was left open is moved; a signed one is never changed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.series import Series
 
 KEYS_SECONDS, LOOK_SECONDS = 30.0, 1.0
-"""For how long the token keys of the epoch that is wanted are awaited, and how often the log is asked."""
+"""For how long the token keys of the wanted epoch are awaited, and the pause between two reads of the log."""
 STILL_LOOKS = 5
-"""Looks after which no more agents are expected to start."""
+"""After this many looks without a new agent, no more are expected to start."""
 
 
 @dataclass(frozen=True)
 class Insisted:
-    """What a person said beforehand: publish although devices may be late (``now``), or too few (``anyway``)."""
+    """Consent given beforehand: publish even if devices may be late (``now``), or too few (``anyway``)."""
 
     now: bool = False
     anyway: bool = False
 
 
 async def log_with_keys(layout: Layout, pace: Pace, clock: Clock) -> LiveLog:
-    """The stack's log; the token keys of the epoch in which a draft would be placed now are awaited for a while."""
+    """Return the stack's log, after waiting up to ``KEYS_SECONDS`` for the token keys of the epoch that a draft would
+    get now."""
     seconds, issuer, began = layout.options.epoch_seconds, layout.parties.issuer.name, clock.now()
     policy = policy_of(layout.policy_path)
     async with layout.transport() as transport:
@@ -59,8 +60,8 @@ async def log_with_keys(layout: Layout, pace: Pace, clock: Clock) -> LiveLog:
 
 
 def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: bool) -> Recipe:
-    """``recipe`` as it is to be published, moved where its time was left open and does not do. What the log has already
-    is left as it is. Raises ``UsageError`` and ``typer.Abort`` where nothing is to be published."""
+    """Return ``recipe`` as it is to be published: moved if its time was left open and is too early, unchanged if
+    the log already has it. Raises ``UsageError`` or ``typer.Abort`` if nothing is to be published."""
     crowd, clock = crowd_of(layout), SystemClock()
     live = asyncio.run(log_with_keys(layout, crowd.pace, clock))
     if live.recipe(recipe.hash) is not None:
@@ -74,24 +75,24 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
         return _timely(recipe, layout, crowd, insisted, None)
     with reservations(layout.state_dir, clock.now()) as held:
         ready = _placed(recipe, layout, live, crowd, insisted, held.slots)
-        held.add(ready)  # witnesses cosign what is published a moment later
+        held.add(ready)  # the log shows the recipe only once witnesses have cosigned
         return ready
 
 
 def ready_series(series: Series, layout: Layout, insisted: Insisted) -> None:
-    """Whether the first round of ``series`` can be asked in time. Raises as ``ready_recipe``."""
+    """Check that the first round of ``series`` can be asked in time. Raises as ``ready_recipe`` does."""
     _tell_or_ask(_too_near(series.window(0), layout, crowd_of(layout).pace), "--now", said=insisted.now)
 
 
 def require_open(interval: Interval, insisted: Insisted) -> None:
-    """Raise as ``ready_recipe`` where nobody is asked in ``interval`` any more."""
+    """Raise as ``ready_recipe`` does if nobody is asked in ``interval`` any more."""
     _tell_or_ask(over_words(interval, SystemClock().now()), "--now", said=insisted.now)
 
 
 def over_words(interval: Interval, now: float) -> str | None:
-    """That devices have decided; ``None`` as long as they have not."""
+    """Return a sentence if the time for devices to decide is over at ``now`` (POSIX seconds), otherwise ``None``."""
     until = asked_until(interval)
-    return None if now <= until else f"nobody would be asked: devices decided until {when(until)}"
+    return None if now <= until else f"nobody would be asked: the time to decide ended at {when(until)}"
 
 
 def _placed(
@@ -109,23 +110,26 @@ def _placed(
         there = moved(recipe, live, seconds, now, crowd.pace, others)
         if is_movable(recipe, seconds):
             recipe, there = there, None
-            notes().print(f"its time was left open: it asks {_span(recipe)}, so that every device decides", style="dim")
+            notes().print(
+                f"its time was left open: it asks {_span(recipe)}, so that every device can decide", style="dim"
+            )
     recipe = _timely(recipe, layout, crowd, insisted, there)
     free = with_free_slot(recipe, live, others)
     if free.token != recipe.token:
         notes().print(
-            f"token slot {recipe.token.slot} has another recipe; it takes slot {free.token.slot}", style="dim"
+            f"token slot {recipe.token.slot} is taken by another recipe; this one gets slot {free.token.slot}",
+            style="dim",
         )
     return free
 
 
 def _timely(recipe: Recipe, layout: Layout, crowd: Crowd, insisted: Insisted, there: Recipe | None) -> Recipe:
-    """``recipe``, or ``there`` where its own time does not do and a person agrees."""
+    """``recipe``, or ``there`` if its own time is unsuitable and a person agrees to move it."""
     near = _too_near(recipe.interval, layout, crowd.pace)
     if near is None or (not is_asked_here(recipe, crowd) and over_words(recipe.interval, SystemClock().now()) is None):
         return recipe
     if there is not None:
-        near += f"; the next time that does is {_span(there)}"
+        near += f"; the next suitable time is {_span(there)}"
         if _in_terminal() and typer.confirm(f"{near}. Move it there?", default=True, err=True):
             return there
     _tell_or_ask(near, "--now", said=insisted.now)
@@ -133,24 +137,24 @@ def _timely(recipe: Recipe, layout: Layout, crowd: Crowd, insisted: Insisted, th
 
 
 def _too_near(interval: Interval, layout: Layout, pace: Pace) -> str | None:
-    """Why not every device would decide in time; ``None`` where all would."""
+    """A sentence on why not every device would decide in time; ``None`` if all would."""
     seconds, now = layout.options.epoch_seconds, SystemClock().now()
     if pace.reaches(interval, seconds, now):
         return None
     until, needed = when(asked_until(interval)), math.ceil(pace.lead_seconds(seconds))
     return over_words(interval, now) or (
-        f"devices decide until {until}, and look at the log every {pace.check_in_seconds:g} s: not all of them would "
-        f"have taken it up by then, which takes {needed} s here"
+        f"devices decide until {until}, and read the log every {pace.check_in_seconds:g} s: not all of them would "
+        f"decide by then, which takes {needed} s here"
     )
 
 
 def is_asked_here(recipe: Recipe, crowd: Crowd) -> bool:
-    """Whether the devices of the stack are all that ``recipe`` asks."""
+    """Whether ``recipe`` asks no more devices than the stack has itself."""
     return 0 < population_of(recipe) <= crowd.there + 1
 
 
 def population_of(recipe: Recipe) -> int:
-    """About how many devices it asks."""
+    """Return about how many devices ``recipe`` asks."""
     return round(recipe.batch.expected_contributions / _sends(recipe))
 
 
@@ -160,26 +164,26 @@ def _sends(recipe: Recipe) -> float:
 
 
 def too_few(recipe: Recipe, crowd: Crowd) -> str | None:
-    """Why the batch will not fill; ``None`` where it may, or nobody knows."""
+    """Return a sentence on why the batch will not fill; ``None`` if it may fill, or if that is not known."""
     need, sends = recipe.batch.min_batch_size, _sends(recipe)
     if crowd.working is None or _most(crowd.working, sends) >= need:
         return None
     return (
         f"{_counted(crowd)}, and B = {need} needs {math.ceil(need / sends)} of them: start them first (tacit agent "
-        "host FOLDER, as tacit up says), and see there that they are at work"
+        "host FOLDER, as tacit up shows), and check there that they are at work"
     )
 
 
 def _most(devices: int, sends: float) -> float:
-    """How many of ``devices`` answer at most, each by a coin of its own, but for a chance of one in forty."""
+    """The most of ``devices`` that answer, each with probability ``sends``, except with a chance of one in forty."""
     return devices * sends + 2 * math.sqrt(devices * sends * max(0.0, 1 - sends))
 
 
 def crowd_words(recipe: Recipe, crowd: Crowd) -> str:
-    """How many agents are at work, and whether they are few for B."""
+    """Return a sentence on how many agents are at work, and a warning if they may be too few to reach B."""
     if not crowd.there:
         return "this stack has no devices of its own; how many others are at work cannot be known here"
-    words = f"{_counted(crowd)}; each looks at the log every {crowd.check_in_seconds:g} s"
+    words = f"{_counted(crowd)}; each reads the log every {crowd.check_in_seconds:g} s"
     if not is_asked_here(recipe, crowd):
         asked = population_of(recipe)
         return f"{words}. The recipe asks {asked:,} devices: whether those are at work cannot be known here"
@@ -195,7 +199,7 @@ def _counted(crowd: Crowd) -> str:
 
 
 async def _awaited(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Clock) -> Crowd:
-    """The crowd once enough are at work, or no more are starting."""
+    """Wait until enough agents are at work or no more start, and return the crowd."""
     still = 0
     while crowd.working and too_few(recipe, crowd) and still < STILL_LOOKS:
         await clock.sleep(LOOK_SECONDS)
@@ -209,11 +213,11 @@ def _tell_or_ask(problem: str | None, option: str, *, said: bool) -> None:
     if problem is None:
         return
     if said:
-        notes().print(f"{problem}; published all the same ({option})", style="yellow")
+        notes().print(f"{problem}; published anyway ({option})", style="yellow")
     elif _in_terminal():
-        typer.confirm(f"{problem}. Publish it all the same?", abort=True, err=True)
+        typer.confirm(f"{problem}. Publish it anyway?", abort=True, err=True)
     else:
-        raise UsageError(f"{problem}; nothing was published or charged ({option} publishes it all the same)")
+        raise UsageError(f"{problem}; nothing was published or charged ({option} publishes it anyway)")
 
 
 def _in_terminal() -> bool:

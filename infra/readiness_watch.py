@@ -1,4 +1,4 @@
-"""Watching whether the services of a stack are ready, and saying when that changes."""
+"""Watches whether the services of a stack are ready, and reports changes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tacit.ports import Clock, TransportError
 LOOK_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
 LOOKS = 2
-"""In a row before a service counts as not ready: one that starts again meanwhile is no news."""
+"""Failed looks in a row before a service counts as not ready, so that a quick restart is not reported."""
 START_SECONDS = 60.0
-"""In which a service that was never ready may still be waiting for the others."""
+"""For how long a service that was never ready may still be waiting for the others."""
 KEYS_SECONDS = 0.2
-"""Between two looks at the log while its first token keys are awaited."""
+"""Pause between two reads of the log while its first token keys are awaited."""
 
 
 @dataclass
 class _Known:
-    """Of one service: how many looks in a row found it not ready, whether that was said, whether it was ever ready."""
+    """One service: how many looks in a row found it not ready, what was reported, and whether it was ever ready."""
 
     failed: int = 0
     said: str = ""
@@ -35,14 +35,14 @@ class _Known:
 
 
 class Changes:
-    """Which of the things that were found are news."""
+    """Decides which observations are worth reporting."""
 
     def __init__(self, began: float) -> None:
         self._began = began
         self._known: dict[str, _Known] = {}
 
     def news(self, found: ProcessStatus, now: float, *, ended: bool = False) -> str:
-        """One line, or nothing. ``ended``: the process is known to have ended, which somebody else says."""
+        """Return one line to report, or an empty text. ``ended``: the process has ended, as is reported elsewhere."""
         known = self._known.setdefault(found.name, _Known())
         if found.ready:
             line = f"{found.name} is ready again" if known.said else ""
@@ -64,8 +64,8 @@ async def watch_readiness(
     say: Callable[[str], None],
     ended: Callable[[Part], bool] = lambda _part: False,
 ) -> None:
-    """Look every ``LOOK_SECONDS`` until cancelled; ``say`` gets each change. ``ended``: whether a process is known to
-    have."""
+    """Check every ``LOOK_SECONDS`` until cancelled, and pass each change to ``say``. ``ended`` tells whether a part's
+    process is known to have ended."""
     changes = Changes(clock.now())
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         while True:
@@ -77,10 +77,10 @@ async def watch_readiness(
 
 
 async def until_recipes(layout: Layout, clock: Clock, seconds: float = START_SECONDS) -> bool:
-    """Wait until a recipe can be made: the log, read as devices read it, shows the token keys of the next epoch.
+    """Wait until a recipe can be made: until the log, read as devices read it, shows the token keys of the next epoch.
 
-    The issuer's directories come into the log after its first step, and readers see them once the witnesses have
-    cosigned, so services that all answer are not enough. Returns whether it came to that within ``seconds``.
+    It is not enough that all services answer: the issuer's directories enter the log after its first step, and readers
+    see them only once the witnesses have cosigned. Returns False if that takes longer than ``seconds``.
     """
     policy, began = policy_of(layout.policy_path), clock.now()
     issuer, epoch_seconds = layout.parties.issuer.name, layout.options.epoch_seconds

@@ -1,4 +1,4 @@
-"""What a recipe will cost and give (``tacit.operations.outlook``), in sentences."""
+"""Describes in sentences what a recipe will cost and yield (``tacit.operations.outlook``)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from tacit.recipe.model import Interval, Occurrences, Recipe
 
 
 def tell_coarse(recipe: Recipe) -> None:
-    """Warn of a unit that is coarse for its range."""
+    """Print a warning if the recipe's unit is coarse for its range."""
     coarse = rounding_of(recipe).coarse
     if coarse is not None:
         notes().print(f"warning: {coarse}", style="yellow")
 
 
 def asked_words(interval: Interval, now: float) -> str:
-    """Until when devices are asked to answer in ``interval``, and what follows from that ``now`` (POSIX seconds)."""
+    """Return a sentence on until when devices are asked to answer in ``interval``, and on what to do at ``now`` (POSIX
+    seconds)."""
     until, share = asked_until(interval), f"first {DECIDING_SHARE:.0%} of its interval"
     if now > until:
         return (
-            f"nobody is asked any more since {when(until)}: devices that had not read it and fetched a token in the "
+            f"nobody has been asked since {when(until)}: devices that had not read it and fetched a token in the "
             f"{share} take no part; ask again with a later --start"
         )
     return (
@@ -35,7 +36,7 @@ def asked_words(interval: Interval, now: float) -> str:
 
 
 def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
-    """The outlook of ``recipe`` in sentences."""
+    """Return the outlook of ``recipe`` as sentences."""
     lines = [] if found.shares is None else _share_lines(recipe, found.shares)
     lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
     lines += [] if found.rounding.words is None else [found.rounding.words]
@@ -54,7 +55,7 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
     unit = "occurrences" if recipe.question.statistic == "mean" else "devices"
     return [
         f"devices watch {recipe.question.metric} for {spec.steps} steps of {spec.step_seconds} seconds, "
-        f"{span(spec.start, spec.end)}; who reads the recipe later misses what was before",
+        f"{span(spec.start, spec.end)}; devices that read the recipe later miss earlier events",
         f"each keeps {found.state_bytes:,} bytes of ciphertexts that tell an intruder nothing, and sends "
         f"{found.report_bytes:,}",
         f"epsilon {told:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
@@ -64,14 +65,14 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
 
 def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:
     count, dummies, part = found.count_epsilon, found.dummies_epsilon, found.part_epsilon
-    told = "all there is to tell" if count is None else f"{count:.4f} before sampling"
+    told = "without bound" if count is None else f"{count:.4f} before sampling"
     lines = [f"the number of messages adds epsilon {told}, counted in the claim against one aggregator"]
     if part:
         devices = sample_of(recipe).attested
         few = "one device" if devices == 1 else f"{devices:,} devices, as a census attests"
         unfilled = found.unfilled_epsilon
-        alone = "all there is to tell" if unfilled is None else f"epsilon {unfilled:.4f}"
-        lines.append(f"of a batch that does not fill it tells {alone}, counted on {few}; that is never given back")
+        alone = "everything" if unfilled is None else f"epsilon {unfilled:.4f}"
+        lines.append(f"if a batch does not fill, it tells {alone}, counted on {few}; that is never refunded")
     if recipe.sampling.dummies is not None:
         known = "nothing hides it" if dummies is None else f"epsilon {dummies:.4f}"
         lines.append(f"whether a device sent, against somebody who knows which others took part: {known}")

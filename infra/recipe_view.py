@@ -1,4 +1,4 @@
-"""A recipe, and what the rules say of it, for a person."""
+"""Prints a recipe, and the verdicts of the rules on it, for a person."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
         ("interval", span(recipe.interval.start, recipe.interval.end)),
-        ("asks until", f"{when(asked_until(recipe.interval))}; who meets it later takes no part"),
+        ("asks until", f"{when(asked_until(recipe.interval))}; devices that read it later take no part"),
         ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
     ):
         facts.add_row(Text(name, style="dim"), Text(visible(value)))
@@ -79,7 +79,7 @@ def _state(recipe: Recipe, state: str) -> str:
 
 
 def _asked(recipe: Recipe) -> list[tuple[str, str]]:
-    """The metric, or the event with the steps in which it is watched."""
+    """Rows for the metric, or for the event with the steps in which it is watched."""
     spec = recipe.question.encoder
     if not isinstance(spec, Occurrences):
         return [("metric", recipe.question.metric)]
@@ -110,7 +110,7 @@ def _sampling(recipe: Recipe) -> list[tuple[str, str]]:
 
 
 def _audience(recipe: Recipe, document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Whom a recipe with criteria asks, and what the log attests of them, where that is known."""
+    """Rows on whom a census or a recipe with criteria asks, and what the log attests about them, if known."""
     if recipe.is_census:
         return [("audience", "everybody; a census: leader and helper publish what they release")]
     if not recipe.criteria:
@@ -147,7 +147,7 @@ def _parties(recipe: Recipe) -> Table:
 
 
 def show_check(found: Checked, policy: Policy, console: Console) -> None:
-    """Print every rule's verdict, and the claim beside what the parameters really give."""
+    """Print every rule's verdict, and the stated claim beside the one recomputed from the parameters."""
     recipe, verdicts = found.recipe, found.verdicts
     console.print(rules_text([one.document() for one in verdicts]))
     console.print(_claim(recipe, policy))

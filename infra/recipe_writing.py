@@ -1,4 +1,4 @@
-"""A recipe from a completed survey: made, checked against the stack that is meant, and delivered."""
+"""Makes a recipe from a completed survey, checks it against the stack's policy, and writes it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ OutFile = Annotated[Path | None, typer.Option("--out", help="Write the recipe he
 def write_recipe(
     survey: Survey, parties: Path | None, state_dir: Path | None, out: Path | None, *, as_json: bool
 ) -> None:
-    """Make the survey's recipe, in a local stack or with parties from a file, and deliver it. Raises ``UsageError``,
-    and exits with 1 where the stack's policy will refuse it."""
+    """Make the survey's recipe, for a local stack or with parties from a file, and write it to ``out`` or stdout.
+    Raises ``UsageError``, and exits with 1 if the stack's policy will refuse the recipe."""
     if parties is not None:
         if state_dir is not None:
             raise typer.BadParameter("give either --parties or --state-dir")
@@ -51,7 +51,7 @@ def write_recipe(
 
 
 async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
-    """The recipe, and why the stack's policy will refuse it."""
+    """Draft the recipe for a local stack, with the reasons for which its policy will refuse it."""
     policy, crowd, clock = policy_of(layout.policy_path), crowd_of(layout), SystemClock()
     live = await log_with_keys(layout, crowd.pace, clock)
     parties, seconds = layout.parties_of(survey.model), layout.options.epoch_seconds
@@ -65,14 +65,14 @@ async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
 
 
 def _with_time(survey: Survey) -> Survey:
-    """The survey, which has to say when it asks and which tokens it spends."""
+    """The survey, which must state its time, token epoch and slot."""
     if None in (survey.start, survey.duration, survey.epoch, survey.slot):
         raise typer.BadParameter("with --parties also give --start, --duration, --epoch and --slot")
     return watched_from(survey, SystemClock().now())
 
 
 def tell_refusals(refusals: Sequence[Refusal]) -> None:
-    """Say of a draft what the stack's policy will refuse."""
+    """Print what the stack's policy will refuse about a draft."""
     for refusal in refusals:
         words = for_authors(refusal.detail)
         notes().print(f"the stack's policy will refuse this: {refusal.rule}: {words}", style="yellow")
@@ -101,7 +101,7 @@ def _deliver(found: Drafted, out: Path | None, stack: str, *, in_stack: bool, as
         notes().print(line, style="dim")
     tell_coarse(recipe)
     if out is not None and found.refusals:
-        notes().print(f"next: make {out} anew without what is refused", style="dim")
+        notes().print(f"next: make {out} again without what is refused", style="dim")
     elif out is not None:
         stage = f" --stage publish{stack}" if in_stack else stack
         notes().print(f"next: tacit recipe check {out}{stage}; tacit recipe publish {out}{stack}", style="dim")

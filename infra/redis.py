@@ -1,7 +1,7 @@
-"""A Redis server of this stack's own, on loopback only: durable to the last second, and never forgetting for room.
+"""A stack's own Redis server, on loopback only: it loses at most the last second, and never evicts keys.
 
-Each user of the access list may touch the keys below one prefix, so that one trust domain cannot read another's.
-Passwords stand in files that only their owner can read.
+Each user may access only the keys with one prefix, so that one trust domain cannot read another's. Passwords are in
+files that only their owner can read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = {
     "daemonize": "no",
     "appendonly": "yes",
     "appendfsync": "everysec",
-    "auto-aof-rewrite-min-size": "1mb",  # what expired leaves the file soon
+    "auto-aof-rewrite-min-size": "1mb",  # so that expired keys soon leave the file
     "save": '""',
     "maxmemory-policy": "noeviction",
     "databases": "1",
@@ -40,17 +40,17 @@ class RedisUser:
     prefix: str
 
     def rule(self) -> str:
-        """Its line of the access list; holds the password's digest alone."""
+        """Return the user's line of the access list, which holds only the password's digest."""
         digest = hashlib.sha256(self.password.encode()).hexdigest()
         return f"user {self.name} on #{digest} ~{self.prefix}* resetchannels -@all {COMMANDS}"
 
 
 class RedisServer(PrivateServer):
-    """A server of this stack."""
+    """A Redis server of a local stack."""
 
     @classmethod
     def create(cls, folder: Path, port: int, users: Mapping[str, RedisUser]) -> RedisServer:
-        """Make a new server's files. Raises ``UsageError`` with one line if that cannot be."""
+        """Create a new server's files. Raises ``UsageError`` if Redis is not installed."""
         require_redis()
         folder.mkdir(mode=0o700, parents=True)
         (folder / "data").mkdir(mode=0o700)
@@ -61,12 +61,12 @@ class RedisServer(PrivateServer):
         return cls(folder, port)
 
     def url_of(self, user: RedisUser) -> str:
-        """URL for one user; the authority's file lies beside the URL's."""
+        """Return the URL for one user; with TLS, the authority's file must be beside the file with the URL."""
         place = f"{user.name}:{user.password}@127.0.0.1:{self.port}/0"
         return f"rediss://{place}?ssl_ca_certs={CA_FILE}" if self.certified else f"redis://{place}"
 
     def command(self) -> list[str]:
-        """The command line that runs the server, configuration file and TLS included."""
+        """Return the command line that runs the server, configuration file and TLS included."""
         return [require_redis(), str(self.folder / "redis.conf"), *(self._over_tls() if self.certified else ())]
 
     def _over_tls(self) -> list[str]:
@@ -75,7 +75,7 @@ class RedisServer(PrivateServer):
         return ["--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no", *named]
 
     def answers(self) -> bool:
-        """Whether it asks for a password. It may be loading its data then, and says so to whoever has one."""
+        """Whether the server asks for a password. It may still be loading its data, and tells its users so."""
         try:
             with self.connect(ANSWER_SECONDS) as connection:
                 connection.sendall(b"PING\r\n")
@@ -85,10 +85,10 @@ class RedisServer(PrivateServer):
 
 
 def find_redis() -> str | None:
-    """Path of ``redis-server``."""
+    """Return the path of ``redis-server``, or None."""
     return shutil.which("redis-server")
 
 
 def require_redis() -> str:
-    """Path of ``redis-server``; raises ``UsageError``."""
+    """Return the path of ``redis-server``. Raises ``UsageError`` if it is not installed."""
     return require_program(find_redis(), "Redis", "redis-server", "--redis-url-file")

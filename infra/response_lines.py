@@ -1,4 +1,4 @@
-"""Who is behind a result, in sentences: asked, expected and counted contributions, and of whom it speaks."""
+"""Describes who is behind a result: asked, expected and counted contributions, and which devices it covers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 
 
 def response_lines(document: Mapping[str, Any]) -> list[str]:
-    """Asked, expected and counted; how many devices that makes; and what each interval covers."""
+    """Return sentences on asked, expected and counted contributions, on the number of devices behind them, and on what
+    each interval covers."""
     response = document.get("response", {})
     mean = STATISTICS[document["statistic"]].is_ratio
     lines = [
         *_asked(document),
         *_answered(response),
-        f"an estimate is the {'mean' if mean else 'total'} of the devices that answered, and its interval is theirs",
+        f"an estimate is the {'mean' if mean else 'total'} of the devices that answered, and its interval is for these",
     ]
     if has_population(document):
-        lines.append("the interval of all that were asked holds whatever the silent ones would have answered")
+        lines.append("the interval for all devices asked holds whatever the silent ones would have answered")
     elif response.get("asked") is None:
-        lines.append("nothing is said of devices that stayed silent, which may hold other answers")
+        lines.append("nothing is said about devices that stayed silent, which may have other answers")
     return lines
 
 
@@ -41,7 +42,7 @@ def _asked(document: Mapping[str, Any]) -> list[str]:
 
 
 def exact_text(document: Mapping[str, Any]) -> str:
-    """The number of asked devices and a space where it is one number, nothing where it lies between two."""
+    """Return the number of asked devices and a space if it is known exactly, otherwise an empty text."""
     asked = document["response"]["asked"]
     return f"{asked['most']:,} " if asked["least"] == asked["most"] else ""
 
@@ -61,7 +62,8 @@ def has_population(document: Mapping[str, Any]) -> bool:
 
 
 def share_texts(document: Mapping[str, Any]) -> list[str]:
-    """Each row's share of the devices that answered in per cent, with its 95 % error; empty where there is none."""
+    """Return each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
+    one."""
     rows = document["buckets"]
     if not rows or any("share" not in row for row in rows):
         return []
@@ -70,7 +72,7 @@ def share_texts(document: Mapping[str, Any]) -> list[str]:
 
 
 def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
-    """Each row's interval for all devices that were asked; empty where there is none."""
+    """Return each row's interval for all devices that were asked, as text; empty if not all rows have one."""
     if not has_population(document):
         return []
     rows = document["buckets"]

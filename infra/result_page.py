@@ -1,4 +1,4 @@
-"""Released results as one HTML page that opens offline: no script, no picture from elsewhere."""
+"""Writes released results as one self-contained HTML page, without scripts or external pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ table.answers,.answers tbody,.answers tr,.answers td{display:block}.answers thea
 
 
 def result_page(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page: per result its answers with 95 % intervals, how they were sampled, and what they cost."""
+    """Return the page: for each result its answers with 95 % intervals, how they were sampled, and what they cost."""
     names = ", ".join(sorted({str(document["name"]) for document in documents}))
     parts = [_result(document) for document in in_order(documents)] or ["<p>Nothing was released yet.</p>"]
     return (
@@ -83,8 +83,8 @@ def _whole(bucket: Mapping[str, Any]) -> tuple[float, ...]:
 
 
 def _bar(bucket: Mapping[str, Any], low: float, high: float) -> str:
-    """From nothing to the estimate, with its interval as a line and that of all asked as a pale band; all between
-    ``low`` and ``high``."""
+    """A bar from 0 to the estimate, with its interval as a line and that for all asked as a pale band, on a scale from
+    ``low`` to ``high``."""
     width = (high - low) or 1.0
 
     def piece(tag: str, begin: float, end: float) -> str:

@@ -1,4 +1,4 @@
-"""A released result for a person: the answers, how they were sampled, and what they cost."""
+"""Prints a released result for a person: the answers, how they were sampled, and what they cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this b
 
 
 def show_result(document: Mapping[str, Any], console: Console) -> None:
-    """Print one released result."""
+    """Print one released result as two panels: answers and privacy cost."""
     headings, rows = columns(document)
     answers = [
         AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(row))
@@ -36,8 +36,8 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 
 
 def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings of the numbers beside an answer, and the numbers: estimate and error of those who answered, their share,
-    and the interval for all that were asked, where there are such."""
+    """Return the headings of the number columns, and the numbers of each row: estimate and error for those who answered
+    and, where the document has them, their share and the interval for all that were asked."""
     form, buckets = form_of(document), document["buckets"]
     found = {
         "estimate": [number(one["estimate"], form) for one in buckets],
@@ -52,8 +52,8 @@ def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def facts(document: Mapping[str, Any]) -> list[str]:
-    """The question, how many were asked and answered, what is estimated, of when the contributions are, when they were
-    released, and how they were sampled."""
+    """Return lines on the question, how many were asked and answered, what is estimated, when contributions were made
+    and released, and how they were sampled."""
     interval = document["interval"]
     return [
         *([str(document["question"])] if document.get("question") else []),
@@ -72,11 +72,11 @@ def _series(document: Mapping[str, Any]) -> list[str]:
     if series is None:
         return []
     words = f"round {series['index']} of series {series['hash'][:8]}, charged once for all rounds"
-    return [words, "with donation time an estimate speaks of the devices that took part in no earlier round"]
+    return [words, "with donation time, an estimate covers the devices that took part in no earlier round"]
 
 
 def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
-    """The ``sampling`` member of a result in sentences; nothing where it has none."""
+    """Return the ``sampling`` member of a result as sentences; none if it is empty."""
     if not sampling:
         return []
     importance, dummies = sampling.get("importance"), sampling.get("dummies")
@@ -94,31 +94,33 @@ def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
 
 
 def missing_lines(document: Mapping[str, Any]) -> list[str]:
-    """Where devices without a value are in a result, in a sentence; nothing where the document does not say."""
+    """Return a sentence on how a result counts devices without a value; nothing if the document does not say."""
     missing = document.get("missing")
     if missing is None:
         return []
     if "label" in missing:
         return [f"devices without a value are counted as {missing['label']!r}"]
     if missing.get("biases"):
-        return []  # a warning
+        return []  # shown as a warning
     if STATISTICS[document["statistic"]].is_ratio or any(missing["adds"]):
         return [f"devices without a value take part: each adds {missing_share(document)} to an estimate"]
     return ["devices without a value take part, and add nothing"]
 
 
 def spread_lines(document: Mapping[str, Any]) -> list[str]:
-    """Which error is shown, where a result has two."""
+    """Return a sentence on which error is shown, if a result has two."""
     ratios = [one["stderr_typical"] / one["stderr"] for one in document["buckets"] if one.get("stderr_typical")]
     if not ratios:
         return []
     share = sum(ratios) / len(ratios)
-    return [f"intervals hold for any values in the range; for evenly spread ones about {share:.0%} as wide (no bound)"]
+    return [
+        f"intervals hold for any values in the range; for evenly spread values about {share:.0%} as wide (no bound)"
+    ]
 
 
 def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """By adversary: who, epsilon as the recipe states it, delta, and epsilon with the contributions that came, where
-    that is known: how many of these were honest is not."""
+    """Return a row per adversary: who it is, epsilon as the recipe states it, delta, and epsilon for the contributions
+    that came. The last is empty where it depends on how many of these were honest, which is not known."""
     privacy, ran = document["privacy"], document.get("privacy_of_batch", {}).get("by_adversary", {})
     return [
         (
@@ -132,7 +134,7 @@ def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def price_caption(document: Mapping[str, Any]) -> str:
-    """What the numbers of ``price_rows`` rest on."""
+    """Return the mechanism, neighbour relation and number of contributions behind the numbers of ``price_rows``."""
     privacy = document["privacy"]
     stated = f"{privacy['mechanism']}, {privacy['relation']} neighbours, stated at n = {privacy['n']:,} contributions"
     ran = document.get("privacy_of_batch")

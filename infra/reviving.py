@@ -1,7 +1,7 @@
-"""Services that die are started again by whoever runs them: after a pause, and not for ever.
+"""Restarts services that die, after a pause and a limited number of times.
 
-Each failure in a row doubles the pause. A service that fails ``MOST_FAILURES`` times within ``WINDOW_SECONDS``, or that
-says itself that another start would make things worse (exit code 78), is given up; the others go on without it.
+Each failure in a row doubles the pause. A service that fails ``MOST_FAILURES`` times within ``WINDOW_SECONDS``, or
+reports that another start would make things worse (exit code 78), is given up; the others continue without it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FAILED, NEVER_AGAIN = 1, 78
 
 @dataclass
 class Failures:
-    """When a service failed lately (POSIX seconds)."""
+    """The times of a service's recent failures (POSIX seconds)."""
 
     _times: deque[float] = field(default_factory=deque)
 
     def pause(self, now: float) -> float | None:
-        """It failed ``now``: seconds until it is started again; ``None`` where it is given up."""
+        """Record a failure at ``now``, and return the seconds until the next start, or ``None`` to give up."""
         self._times.append(now)
         while self._times[0] <= now - WINDOW_SECONDS:
             self._times.popleft()
@@ -39,14 +39,14 @@ class Failures:
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (len(self._times) - 1))
 
     def forget(self) -> None:
-        """A person started it."""
+        """Forget all failures, because a person started the service."""
         self._times.clear()
 
 
 @dataclass
 class Reviving:
-    """Starts services of ``layout`` again. ``restart``: the command by which a person does, with ``{}`` for the
-    service; ``given_up``: by title, the exit status with which a service ended that is not started again."""
+    """Restarts the services of ``layout`` when they end. ``restart``: the command for a person to do so, with ``{}``
+    for the service; ``given_up``: the exit statuses of services that are not restarted, by title."""
 
     layout: Layout
     services: Sequence[ServiceProcess]
@@ -57,13 +57,13 @@ class Reviving:
 
     @property
     def exit_code(self) -> int:
-        """Of the command that ran the services, once it was told to end."""
+        """Exit code for the command that ran the services: not 0 if a service was given up."""
         if not self.given_up:
             return 0
         return NEVER_AGAIN if NEVER_AGAIN in self.given_up.values() else FAILED
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch all services until cancelled."""
         await asyncio.gather(*map(self._watch, self.services))
 
     async def _watch(self, service: ServiceProcess) -> None:
@@ -86,11 +86,11 @@ class Reviving:
         try:
             await service.start(self.layout)
         except UsageError as error:
-            if service.runs and not service.held:  # it hangs: its end is the next failure
+            if service.runs and not service.held:  # it hangs; killing it makes the next failure
                 service.kill()
             self.say(str(error))
             return
-        self.say(f"{service.title} runs again (pid {service.pid})")
+        self.say(f"{service.title} is running again (pid {service.pid})")
         write_pids(self.layout.state_dir, [one for one in self.services if one.runs])
 
     def _give_up(self, service: ServiceProcess, status: int) -> None:
@@ -98,16 +98,16 @@ class Reviving:
         why = (
             "another start would make it worse"
             if status == NEVER_AGAIN
-            else f"that was {MOST_FAILURES} times within {WINDOW_SECONDS / 60:.0f} minutes"
+            else f"it failed {MOST_FAILURES} times within {WINDOW_SECONDS / 60:.0f} minutes"
         )
         words = service.last_words().removeprefix("tacit: ")
         said = f"\n  it said: {words}" if words else ""
         self.say(
-            f"{_how(service, status)}; {why}, so that it is not started again{said}\n  its log: {service.log}\n"
+            f"{_how(service, status)}; {why}, so it is not started again{said}\n  its log: {service.log}\n"
             f"  once the cause is gone: {self.restart.format(shlex.quote(service.title))}"
         )
         if not any(one.runs for one in self.services):
-            self.say("no service is left; Ctrl-C ends this command")
+            self.say("no service is running any more; Ctrl-C ends this command")
 
 
 def _how(service: ServiceProcess, status: int) -> str:

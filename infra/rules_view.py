@@ -1,4 +1,5 @@
-"""What the rules say of a recipe, for a person: those that refuse, with what would pass, after those that do not."""
+"""Prints the verdicts of the rules on a recipe for a person: rules that passed, then those that refuse and what would
+pass instead."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tacit.rules.privacy import NO_LOCAL_GUARANTEE
 
 
 def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
-    """``verdicts`` as ``RuleVerdict.document`` writes them. Names of what passes, then a row for each that refuses."""
+    """Return ``verdicts``, which are documents of ``RuleVerdict``, as text: the names of rules that passed, then a
+    table row for each rule that refuses."""
     passed = [str(one["rule"]) for one in verdicts if one["passed"]]
     refused = [one for one in verdicts if not one["passed"]]
     parts: list[Any] = [Text(f"passed {len(passed)}: {', '.join(passed)}", style="dim")] if passed else []
@@ -27,17 +29,17 @@ def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def for_authors(detail: str) -> str:
-    """Words of a refusal with the key of a policy that they stand for, for people who may write policies."""
+    """Return a refusal's ``detail`` with the policy key behind it, for people who may write policies."""
     return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} (its allow_unbounded_local is false)")
 
 
 def way_text(way: Mapping[str, Mapping[str, Any]]) -> str:
-    """Members of a recipe and what they may be: ``batch.min_batch_size at least 20``."""
+    """Return members of a recipe with the values that would pass: ``batch.min_batch_size at least 20``."""
     return " and ".join(f"{member} {bound_text(bound)}" for member, bound in way.items())
 
 
 def bound_text(bound: Mapping[str, Any]) -> str:
-    """``at least 20``; of several values, these with commas."""
+    """Return a bound as text, such as ``at least 20``; several values are separated by commas."""
     return " ".join(
         f"{word.replace('_', ' ')} {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for word, value in bound.items()

@@ -1,5 +1,4 @@
-"""A stack that runs in the foreground: its processes, whoever wants to know when they are ready, and a signal that ends
-all of it."""
+"""Runs a stack in the foreground: starts its processes, calls back when they are ready, and stops all at a signal."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 
 WhenReady = Callable[[list[ServiceProcess]], AbstractAsyncContextManager[None]]
-"""Entered once every service is ready and recipes can be made, left before the services end."""
+"""Makes a context that is entered once every service is ready and recipes can be made, and left before they end."""
 Within = Callable[[Part], Sequence[str]]
 
 
@@ -34,16 +33,16 @@ async def run_stack(
     restart: str,
     within: Within = lambda _part: (),
 ) -> int:
-    """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP, and start again what dies meanwhile; ``restart``
-    as in ``infra.reviving``, ``within`` as in ``infra.processes.running``. The exit code of the command that does:
-    not 0 where a service was given up. Raises ``UsageError`` where one of them does not start."""
+    """Run the processes of ``layout`` until SIGTERM, SIGINT or SIGHUP, and restart those that die. ``restart`` is as in
+    ``infra.reviving``, ``within`` as in ``infra.processes.running``. Returns the command's exit code, not 0 if a
+    service was given up. Raises ``UsageError`` if a process does not start."""
     reviving = Reviving(layout, [], SystemClock(), notes.print, restart)
     await until_told(notes, lambda _stopping: _run(parts, notes, when_ready, within, reviving))
     return reviving.exit_code
 
 
 async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
-    """``work`` to its end, or cancelled at SIGTERM, SIGINT or SIGHUP, which set its event."""
+    """Run ``work`` to its end, or until SIGTERM, SIGINT or SIGHUP sets its event and cancels it."""
     stopping = asyncio.Event()
     with _stop_signals(stopping):
         starting = asyncio.ensure_future(work(stopping))
@@ -58,7 +57,7 @@ async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[N
 
 
 def tell_prometheus(layout: Layout, services: list[ServiceProcess]) -> None:
-    """Write what a Prometheus needs in order to watch the stack, for whoever starts one."""
+    """Write a scrape configuration for a Prometheus that is to watch the stack. Raises ``UsageError``."""
     found = {part.label: part.metrics for one in services for part in one.part.services}
     try:
         write_scrape_config(layout.state_dir, {name: url for name, url in found.items() if url is not None})

@@ -1,4 +1,4 @@
-"""From a recipe and a few flags to a series whose rounds fit the issuer's epochs."""
+"""Shapes a series from a recipe and a few flags, so that its rounds fit the issuer's epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.tlog.canonical import parse_json
 
 
 def read_series(data: bytes, name: str) -> Series:
-    """The series in a file, canonical or not. Raises ``UsageError``."""
+    """Parse the series in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
     try:
         body = parse_json(data, name)
         if not isinstance(body, dict):
@@ -27,15 +27,16 @@ def read_series(data: bytes, name: str) -> Series:
 
 
 def stack_if_any(state_dir: Path | None) -> Layout | None:
-    """The local stack, where one is named or stands in the usual place."""
+    """Return the local stack if one is named or exists in the default folder, otherwise None."""
     return layout_of(state_dir) if state_dir is not None or STATE_DIR.is_dir() else None
 
 
 def shape_of(
     recipe: Recipe, layout: Layout | None, rounds: int, slots: int | None, window: int | None, per_epoch: int | None
 ) -> Shape:
-    """Rounds from the recipe's beginning on, each as long as ``window`` (default: the recipe), in the epochs of a local
-    stack where there is one. Raises ``UsageError`` where a round would not lie inside the epoch of its tokens."""
+    """Return the shape of a series whose rounds begin with the recipe's interval. Each lasts ``window`` seconds
+    (default: as long as the recipe). With a local stack, raises ``UsageError`` if a round is not inside the epoch of
+    its tokens."""
     seconds = window or recipe.interval.duration
     if layout is None:
         return Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or 1)
@@ -54,6 +55,6 @@ def shape_of(
             raise UsageError(
                 f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
                 f"{moment(epoch * epoch_seconds)} to {moment((epoch + 1) * epoch_seconds)}: begin with an epoch, and "
-                "let --window times --slots-per-epoch be its length"
+                "make --window times --slots-per-epoch its length"
             )
     return shape

@@ -1,4 +1,4 @@
-"""A series for a person: what it asks, when, of how many, and what all of it costs."""
+"""Prints a series for a person: what it asks, when and how many devices, and what it costs in total."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MOST_ROUNDS = 12
 
 
 def series_document(series: Series) -> dict[str, Any]:
-    """The series as JSON, with its claim recomputed beside that of one round and of as many independent recipes."""
+    """Return the series as JSON, with its recomputed claim beside the claims of one round and of as many independent
+    recipes, the expected contributions of each round, and the share of devices that ever take part."""
     one, total = claim_of(series.probe), total_claim(series)
     many = _many(series)
     document: dict[str, Any] = {
@@ -57,12 +58,13 @@ def show_series(series: Series, state: str, console: Console) -> None:
 
 
 def _many(series: Series) -> Claim:
-    """As many recipes like a round with coins of their own; their deltas, and one more, are the total."""
+    """The claim of as many independent recipes like one round; its delta is the sum of theirs, and one more."""
     return independent_claim(series.probe, series.rounds, (series.rounds + 1) * float(series.probe.delta))
 
 
 def _gaussian(series: Series) -> dict[str, float] | None:
-    """What the operator's accountant says of the same slots, were each round's noise Gaussian and batches unseen."""
+    """The operator's accountant's result for the same slots, if each round's noise were Gaussian and batch sizes were
+    hidden; None if that does not apply."""
     if series.donation is None or series.probe.randomizer.name != Flips.NAME:
         return None
     if importlib.util.find_spec("dp_accounting") is None:
@@ -135,7 +137,7 @@ def _remarks(series: Series, document: dict[str, Any]) -> list[str]:
     gaussian = document.get("gaussian_analog")
     if gaussian is not None:
         lines.append(
-            f"were the noise Gaussian and batch sizes unseen, the operator's accountant (PLD) would say "
+            f"if the noise were Gaussian and batch sizes hidden, the operator's accountant (PLD) would say "
             f"{gaussian['epsilon']:.4f} at delta {gaussian['delta']:.3g}; devices use the bound above"
         )
     return lines

@@ -1,4 +1,4 @@
-"""The configurations of a local stack's services, as far as they differ from service to service."""
+"""The parts of a local stack's configurations that differ from service to service."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from infra.stack_options import KEY_ROTATION, OPERATORS, StackOptions
 from tacit.tlog.checkpoint import NoteKey
 
 APPROVER_DELAY_SECONDS = 60
-"""Before a changed approver of a stack on one machine counts: a trial does not wait for a day."""
+"""Delay before a changed approver counts: short, because a trial cannot wait for a day."""
 RELEASE_GRACE = 5.0
-"""Seconds within which a report crosses a stack on one machine."""
+"""Seconds in which a report crosses a stack on one machine."""
 
 
 @dataclass(frozen=True)
 class ServiceConfigs:
-    """What they are made from: ``urls`` by service, ``witnesses`` by name with the keys that they cosign with,
+    """The data that configurations are made from: ``urls`` by service, cosigning keys of the ``witnesses`` by name,
     ``gateway_key`` in base64url."""
 
     options: StackOptions
@@ -29,7 +29,7 @@ class ServiceConfigs:
     witnesses: Mapping[str, NoteKey]
 
     def own(self, name: str) -> dict[str, Any]:
-        """What a service's configuration has that those of others do not."""
+        """Return the members of a service's configuration that are specific to it."""
         if name in self.witnesses:
             return self._witness(name)
         made: dict[str, Any] = getattr(self, f"_{name}")()

@@ -1,4 +1,4 @@
-"""What the services are called, in a stack and by ``tacit serve``."""
+"""The names of the services, in a stack and for ``tacit serve``."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ MODULES = {
     "admin": ("services.admin", "AdminConfig"),
     "witness": ("services.witness", "WitnessConfig"),
 }
-"""Where each one's modules are, and its configuration."""
+"""By service: its package, and the name of its configuration model."""
 WITNESS = "witness"
 KINDS = tuple(MODULES)
-"""What ``tacit serve`` can serve."""
+"""The kinds of service that ``tacit serve`` can run."""
 SERVICES = tuple(name for name in KINDS if name != WITNESS)
-"""Of every stack, in the order in which they are started: nobody needs one that comes later to get ready. A stack may
-have witnesses behind them: ``Layout.services`` are all of it."""
+"""The services of every stack, in the order in which they are started: none needs a later one to get ready. A stack may
+have witnesses after them; ``Layout.services`` lists all."""
 
 
 def witness_name(number: int) -> str:
-    """The name of a stack's witness, from 1 on."""
+    """Return the name of a stack's witness; ``number`` counts from 1."""
     return f"{WITNESS}_{number}"
 
 
 def kind_of(name: str) -> str:
-    """What a stack's service is: ``witness`` for ``witness_2``, otherwise its name."""
+    """Return the kind of a stack's service: ``witness`` for ``witness_2``, otherwise its name."""
     return WITNESS if name.startswith(f"{WITNESS}_") else name

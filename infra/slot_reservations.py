@@ -1,7 +1,7 @@
-"""Which token slots drafts of a stack are to spend: two people who write recipes at the same time get different ones.
+"""Reserves token slots for drafts of a stack, so that people who write recipes at the same time get different ones.
 
-A reservation is a hint that keeps drafts apart, not a right: it ends with the time in which devices decide, or after
-``HELD_SECONDS``, and where nothing else is free the oldest one is given away. The log alone says whose a slot is.
+A reservation keeps drafts apart but grants no right: it ends when devices have decided or after ``HELD_SECONDS``, and
+the oldest one is given away if nothing else is free. Only the log decides which recipe has a slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HELD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Reservations:
-    """What is reserved ``now`` in the stack in ``folder``, the earliest first: epoch, slot and end (POSIX seconds)."""
+    """The reservations at ``now`` in the stack in ``folder``, earliest first: epoch, slot and end (POSIX seconds)."""
 
     folder: Path
     now: float
@@ -32,11 +32,11 @@ class Reservations:
 
     @property
     def slots(self) -> Reserved:
-        """Epoch and slot of each."""
+        """The epoch and slot of each reservation."""
         return [(epoch, slot) for epoch, slot, _ in self.rows]
 
     def add(self, recipe: Recipe) -> None:
-        """Reserve the slot of ``recipe``."""
+        """Reserve the slot of ``recipe``, and write all reservations to disk."""
         token, end = recipe.token, min(asked_until(recipe.interval), self.now + HELD_SECONDS)
         others = [row for row in self.rows if row[:2] != (token.epoch, token.slot)]
         document = json.dumps([*others, (token.epoch, token.slot, end)])
@@ -45,8 +45,8 @@ class Reservations:
 
 @contextlib.contextmanager
 def reservations(folder: Path, now: float) -> Iterator[Reservations]:
-    """Those in the stack in ``folder``, which nobody else reads or changes while the block runs. Raises
-    ``UsageError``."""
+    """Lock and return the reservations of the stack in ``folder``; nobody else reads or changes them while the block
+    runs. Raises ``UsageError``."""
     with turn_in(folder, LOCK):
         yield Reservations(folder, now, tuple(row for row in _read(folder / FILE) if row[2] > now))
 

@@ -1,5 +1,4 @@
-"""A consistent copy of an SQLite database while its service runs, and a copy in the place of one that nobody has
-open."""
+"""Copies an SQLite database consistently while its service runs, and replaces one that no process has open."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from tacit.errors import UsageError
 
 WAIT_SECONDS = 30.0
 BESIDE = ("-wal", "-shm")
-"""What the names of files end with that a database may have beside it."""
+"""Suffixes of the files that SQLite may keep beside a database."""
 
 
 RUNNING, RESTING = "ro", "ro&immutable=1"
-"""A database that a service may have open, and a file that is read as it is, whatever lies beside it."""
+"""Modes for a database that a service may have open, and for a file that is read as it is, without files beside it."""
 
 
 def copy_database(source: Path, target: Path, mode: str = RUNNING) -> None:
-    """Copy ``source`` as it is at one moment into the new file ``target`` (0600), and make sure that the copy can be
-    read. Raises ``UsageError``."""
+    """Copy a snapshot of ``source`` into the new file ``target`` (0600), and check the copy's integrity. Raises
+    ``UsageError``."""
     with _told(source), contextlib.closing(_connect(source, mode)) as found:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with contextlib.closing(_connect(target, "rw")) as copy:
@@ -38,10 +37,9 @@ def copy_database(source: Path, target: Path, mode: str = RUNNING) -> None:
 
 
 def put_database(copy: Path, place: Path) -> Path | None:
-    """Put ``copy`` into ``place``, at once whole; what was there is beside it afterwards, under the name that is
-    returned. At every moment there is the one or the other in ``place``, wherever this ends: a service that found
-    nothing there would begin an empty database. Raises ``UsageError``, with nothing changed, where a process has it
-    open."""
+    """Replace the database at ``place`` by ``copy`` atomically. The old database is kept beside it; its path is
+    returned, or None if there was none. ``place`` always holds one or the other, because a service that found nothing
+    there would begin an empty database. Raises ``UsageError``, with nothing changed, if a process has it open."""
     draft = place.with_name(f".{place.name}.{os.getpid()}.new")
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -58,14 +56,14 @@ def put_database(copy: Path, place: Path) -> Path | None:
 
 
 def _set_aside(place: Path, held: contextlib.ExitStack) -> Path:
-    """Have a database that nobody has open under another name, too, its log moved into it; one that is damaged keeps
-    its log there alone, which must not meet another database. It stays locked until ``held`` ends: a service that
-    starts meanwhile waits, and finds that it was replaced (``tacit.adapters.sqlite``)."""
+    """Give a database that nobody has open a second name, and return it. Its log is merged into it; a damaged
+    database's log is moved to the second name, because it must not meet another database. The database stays locked
+    until ``held`` ends: a service that starts meanwhile waits, and finds it replaced (``tacit.adapters.sqlite``)."""
     try:
         found = held.enter_context(contextlib.closing(_connect(place, "rw")))
         found.execute("PRAGMA busy_timeout = 0")
         found.execute("PRAGMA locking_mode = EXCLUSIVE")
-        found.execute("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+        found.execute("PRAGMA journal_mode = DELETE")  # fails while anybody else has it open
         found.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         raise UsageError(f"{place}: a process has it open ({error}); stop its service first") from error
@@ -75,7 +73,7 @@ def _set_aside(place: Path, held: contextlib.ExitStack) -> Path:
     before = next(name for name in names if not name.exists())
     try:
         before.hardlink_to(place)
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         shutil.copy2(place, before)
     for end in BESIDE:
         with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""The composition root: from a layout on disk to running services.
+"""The composition root: builds running services from a layout on disk.
 
-``LocalStack`` runs every service in one process over real loopback HTTP (the demo's is beside that of its devices);
-``infra.deployables`` runs one of them as a process of its own (``tacit serve``). Both build exactly the same
+``LocalStack`` runs every service in one process over real loopback HTTP (in the demo, beside the process of the
+devices); ``infra.deployables`` runs one service as a process of its own (``tacit serve``). Both build exactly the same
 applications.
 """
 
@@ -23,7 +23,7 @@ LOG = "recipe_server"
 
 
 def with_log(layout: Layout, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The named services of a stack (default: all), behind its log where that has witnesses."""
+    """Return the named services of a stack (default: all), preceded by its log if the stack has witnesses."""
     if not names or LOG in names or len(layout.services) == len(SERVICES):
         return names or layout.services
     return (LOG, *names)
@@ -59,8 +59,8 @@ class LocalStack:
             yield self
 
     async def step(self, *names: str) -> int:
-        """One step of every driver of the named services (default: all); returns how much moved. A log with witnesses
-        has its newest checkpoint cosigned first, as it would within a moment of its growth."""
+        """Run one step of every driver of the named services (default: all), and return how much work was done. A log
+        with witnesses first gets its newest checkpoint cosigned, as it would soon after growing."""
         moved = 0
         for name in with_log(self.layout, names):
             for driver in self.apps[name][DRIVERS]:
@@ -68,7 +68,7 @@ class LocalStack:
         return moved
 
     async def settle(self, *names: str, rounds: int = 200) -> None:
-        """Step until nothing moves any more."""
+        """Step until no work is left, at most ``rounds`` times."""
         for _ in range(rounds):
             if await self.step(*names) == 0:
                 return

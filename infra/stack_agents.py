@@ -1,4 +1,4 @@
-"""The configuration of a local stack's devices."""
+"""Makes the configurations of a local stack's devices."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from infra.stack_tls import AUTHORITY
 
 STAGED = {"late_seconds": 1e6, "resume_seconds": 0.0}
 LONGEST_POLL_SECONDS, POLLS_IN_EPOCH = 60.0, 15
-"""How often a stack's devices look at the log: as real ones do, or more often where epochs are short. Most of what many
-devices cost a machine while nothing is asked is this."""
+"""How often a stack's devices read the log: like real ones, or more often if epochs are short. While nothing is asked,
+this is most of what many devices cost a machine."""
 
 
 def agent_config(
@@ -27,8 +27,8 @@ def agent_config(
     attributes: Mapping[str, str] | None = None,
     staged: bool = False,
 ) -> AgentConfig:
-    """The configuration of one device of the stack, its files below ``state_dir``. ``staged``: its clock is moved
-    on in steps, and what is due by then goes out then."""
+    """Return the configuration of one device of the stack, with its files below ``state_dir``. ``staged``: the device's
+    clock is moved in steps, and what is due by then is sent after each."""
     issuer, gateway = layout.parties.issuer, layout.parties.gateway
     return AgentConfig.model_validate(
         {
@@ -66,7 +66,7 @@ def agent_config(
 
 
 def usual_check_in(options: StackOptions, *, staged: bool = False) -> float:
-    """Seconds between a device's looks at the log: ``POLLS_IN_EPOCH``, a minute apart at most, and not too many for a
-    stack whose parties look more rarely."""
+    """Return the seconds between a device's reads of the log: an epoch divided by ``POLLS_IN_EPOCH``, at most
+    ``LONGEST_POLL_SECONDS``, but no less than 2.0 and twice the pause of the stack's parties."""
     often = 0.0 if staged else min(LONGEST_POLL_SECONDS, options.epoch_seconds / POLLS_IN_EPOCH)
     return max(2 * options.poll_seconds, 2.0, often)

@@ -1,4 +1,4 @@
-"""Where the services of a stack show their metrics, and whom: on loopback, in containers to their own organisation."""
+"""Where the services of a stack expose their metrics: on loopback, or in containers to their own organisation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tacit.service.operator_api import ROLE
 
 
 def metrics_place(service: str, options: StackOptions) -> dict[str, Any]:
-    """The members of ``metrics`` in a service's configuration beside the port. A container has it at its address, for
-    nobody reaches the loopback in it: its organisation's Prometheus may read, and the stack's operator with the
-    service's token."""
+    """Return the members of ``metrics`` in a service's configuration other than the port. A container exposes metrics
+    at its own address, as nobody else reaches its loopback: to its organisation's Prometheus, and to the stack's
+    operator with the service's token."""
     if not options.containers:
         return {"host": LOOPBACK}
     folder = options.tls_folder
@@ -31,5 +31,5 @@ def metrics_place(service: str, options: StackOptions) -> dict[str, Any]:
 
 
 def prometheus_name(organisation: str) -> str:
-    """The DNS name in the certificate of an organisation's Prometheus."""
+    """Return the DNS name in the certificate of an organisation's Prometheus."""
     return f"prometheus.{organisation}.example"

@@ -1,4 +1,4 @@
-"""The parties of a local stack: their key files, and what recipes of each model name of them."""
+"""The parties of a local stack: their key files, and their entries in recipes of each model."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ class StackParties:
     others: Mapping[str, Parties]
 
     def of(self, model: str) -> Parties:
-        """The parties of recipes of ``model``. Raises ``UsageError`` where the stack has none."""
+        """Return the parties of recipes of ``model``. Raises ``UsageError`` if the stack has none."""
         found = self.base if model == SecureAggregation.name else self.others.get(model)
         if found is None:
             raise UsageError(f"this stack has no parties of model {model}; start one in another --state-dir")
         return found
 
     def members(self) -> dict[str, Any]:
-        """As members of the stack's index."""
+        """Return the parties as members of the stack's index."""
         others = {model: parties.model_dump(mode="json") for model, parties in self.others.items()}
         return {"parties": self.base.model_dump(mode="json"), "parties_of": others}
 
     @classmethod
     def read(cls, index: Mapping[str, Any]) -> StackParties:
-        """Inverse of ``members``. Raises ``KeyError`` and ``ValueError``; stacks of before other models had none."""
+        """Inverse of ``members``. Stacks from before there were other models have no ``parties_of``. Raises
+        ``KeyError`` and ``ValueError``."""
         others = index.get("parties_of", {})
         return cls(
             SecureAggregationParties.model_validate(index["parties"]),
@@ -53,7 +54,8 @@ class StackParties:
 
 
 def make_parties(folder: Path, urls: Mapping[str, str], signing: Mapping[str, str], entropy: Entropy) -> StackParties:
-    """Make the key files of all servers below ``folder``. ``urls`` by service, ``signing``: public signing keys."""
+    """Make the key files of all servers below ``folder``, and return the parties. ``urls`` and ``signing`` (public
+    signing keys in base64url) have service names as keys."""
     base = _base(urls, signing, _hpke_keys(folder, entropy))
     peers = generate_peer_secrets("seed-1", entropy)
     for name in AGGREGATORS:

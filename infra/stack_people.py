@@ -1,8 +1,8 @@
-"""What the admin service of a local stack has in its folder beside its configuration, and the keys of its first people.
+"""Writes the files of a local stack's admin service other than its configuration, and the keys of its first people.
 
-Four different persons: who writes a question, who approves it, and two who give keys, for a change of an approver
-needs both. Each key lies in a 0600 file of the
-operator's folder; the service has the digests alone.
+There are four people: one who writes questions, one who approves them, and two administrators who give out keys,
+because a change of an approver needs both. Each key is in a file (0600) in the operator's folder; the service has only
+digests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PARTIES = "parties.json"
 
 
 def make_people(folder: Path, keys_in: Path, new_key: Callable[[], bytes]) -> Mapping[str, Path]:
-    """The first people of the admin service in ``folder``; the files of their keys, in ``keys_in``, by name."""
+    """Write the first people of the admin service into ``folder`` and their keys into ``keys_in``; return the key files
+    by name."""
     listed, files = [], {}
     for name, role in PEOPLE.items():
         text = new_key()
@@ -37,7 +38,7 @@ def make_people(folder: Path, keys_in: Path, new_key: Callable[[], bytes]) -> Ma
 
 
 def write_admin_files(folder: Path, parties: StackParties, analyst_key: SigningKey) -> None:
-    """The parties by model, and a copy of the key that signs recipes."""
+    """Write the parties by model, and a copy of the key that signs recipes, into ``folder``."""
     write_signing_key(folder / "analyst.key", analyst_key)
     by_model = {SecureAggregation.name: parties.base, **parties.others}
     body = {model: one.model_dump(mode="json", exclude_none=True) for model, one in by_model.items()}

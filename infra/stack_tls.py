@@ -1,8 +1,8 @@
-"""TLS of a local stack (``tacit up --tls``): who is called what in its certificate, and who may call whom by it.
+"""TLS of a local stack (``tacit up --tls``): the names in certificates, and which caller each service admits.
 
-Every service, server and the operator has a certificate of the stack's own authority (``infra.certificates``) in its
-folder, with the authority's beside it; services show theirs when they call, and let nobody in whose name is not that of
-the caller they know (``tacit.service.callers``). Each start of the stack makes new ones.
+Every service, every server and the operator has a certificate of the stack's own authority (``infra.certificates``) in
+its folder, with the authority's beside it. Services present theirs when they call, and admit only callers whose name
+they know (``tacit.service.callers``). Each start of the stack makes new certificates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.certificates import AUTHORITY_LIFETIME, CA_FILE, CERTIFICATE, KEY, Ce
 
 AUTHORITY = "authority"
 OPERATOR = "analyst"
-"""The folder of the certificate that an operator's commands show."""
+"""Folder of the certificate that an operator's commands present."""
 _ROLES = {
     "issuer_client": "attester",
     "gateway_client": "relay",
@@ -25,15 +25,15 @@ _ROLES = {
     "results": "collector",
     "collections": "admin",
 }
-"""Roles that are not called as their credential is."""
+"""The roles whose name differs from that of their credential, by credential."""
 _IN_PEER_FILE = ("leader", "helper", "leader")
-"""Caller, service and role of the one whose credential is elsewhere."""
+"""Caller, service and role of the one leg whose credential is not in the list."""
 CLIENT_FILES = {"peer_ca": CA_FILE, "client_cert": CERTIFICATE, "client_key": KEY}
-"""Of every service's configuration."""
+"""The members of every service's configuration that name its TLS files as a client."""
 
 
 def party_name(folder: str, operators: Mapping[str, str]) -> str:
-    """The DNS name by which a party is known to those it calls."""
+    """Return the DNS name by which a party is known to the services that it calls."""
     host = "operator" if folder == OPERATOR else folder.replace("_", "-")
     return f"{host}.{operators.get(folder, operators['recipe_server'])}"
 
@@ -41,7 +41,8 @@ def party_name(folder: str, operators: Mapping[str, str]) -> str:
 def listen_files(
     service: str, credentials: Mapping[str, tuple[str, str]], operators: Mapping[str, str], folder: str = ""
 ) -> dict[str, Any]:
-    """What a service's ``listen`` says of TLS, from who presents which credential where; files are in ``folder``."""
+    """Return the TLS members of a service's ``listen``, with the callers that ``credentials`` lists for it; the files
+    are in ``folder``."""
     legs = [(caller, target, _role(name)) for name, (caller, target) in credentials.items()]
     names: dict[str, list[str]] = {}
     for caller, target, role in (*legs, _IN_PEER_FILE):
@@ -53,7 +54,7 @@ def listen_files(
 
 
 def client_files(folder: str) -> dict[str, str]:
-    """``CLIENT_FILES`` in ``folder``."""
+    """Return ``CLIENT_FILES`` with paths in ``folder``."""
     return {member: f"{folder}{file}" for member, file in CLIENT_FILES.items()}
 
 
@@ -62,7 +63,7 @@ def _role(credential: str) -> str:
 
 
 def authority_of(state_dir: Path, now: float) -> CertificateAuthority:
-    """The stack's authority, made at its first use. Raises ``UsageError``."""
+    """Return the stack's authority, which is made at its first use. Raises ``UsageError``."""
     folder = state_dir / AUTHORITY
     if not (folder / CA_FILE).exists():
         CertificateAuthority.create("tacit local stack", now, AUTHORITY_LIFETIME).save(folder)
@@ -77,8 +78,8 @@ def certify_services(
     addresses: Mapping[str, str],
     tls_folder: str = "",
 ) -> None:
-    """A new certificate for each service, in ``tls_folder`` of its own, and for the operator; ``addresses``: where
-    services are beside loopback. Raises ``UsageError``."""
+    """Write a new certificate for each service, into ``tls_folder`` below its folder, and for the operator.
+    ``addresses``: the services' addresses other than loopback. Raises ``UsageError``."""
     authority = authority_of(state_dir, now)
     for folder in (*services, OPERATOR):
         names = [party_name(folder, operators), "localhost"]

@@ -1,5 +1,4 @@
-"""Stacks of before there was an admin service, or a credential for each service's operator, get that when they are
-started."""
+"""Upgrades older stacks when they are started: adds an admin service, and a credential for each service's operator."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from tacit.service.config import write_secret
 from tacit.service.keys import read_signing_key
 
 CREDENTIAL = "collections"
-"""By which the admin service opens the collector."""
+"""The credential that the admin service presents to the collector."""
 
 
 def with_admin(layout: Layout, entropy: Entropy) -> Layout:
-    """``layout`` with an admin service, which it gets where it has none; the index is written last, so that what was
-    cut short is done again. Raises ``UsageError`` for a stack that lacks other services too."""
+    """Return ``layout`` with an admin service, adding one if it is missing. The index is written last, so that an
+    interrupted upgrade is repeated. Raises ``UsageError`` for a stack that lacks other services too."""
     if ADMIN in layout.configs:
         return layout
     lacking = [name for name in SERVICES if name not in layout.configs and name != ADMIN]
@@ -51,7 +50,7 @@ def with_admin(layout: Layout, entropy: Entropy) -> Layout:
 
 
 def with_operators(layout: Layout, entropy: Entropy) -> Layout:
-    """``layout`` with a credential of its own operator for each service, which those get that have none; the index is
+    """Return ``layout`` with an operator's credential for each service, adding those that are missing. The index is
     written last."""
     fresh = {}
     for service, config in layout.configs.items():

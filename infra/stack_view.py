@@ -1,4 +1,4 @@
-"""What ``tacit up`` says of the stack that it runs: to a person, and as a document."""
+"""Describes the stack that ``tacit up`` runs, for a person and as a JSON document."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ SERVICE_NAMES = (
 
 
 def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
-    """The document of ``tacit up --json``: ``state_dir``, ``credentials``, ``{url, pid, config, metrics}`` by service
-    and by further process, without ``metrics`` where its configuration has none; and ``operators``, ``{url, key_file}``
-    by the same."""
+    """Return the document of ``tacit up --json``: ``state_dir``, ``credentials``, ``{url, pid, config, metrics}`` for
+    each service and further process (without ``metrics`` if its configuration has none), and ``operators`` with
+    ``{url, key_file}`` for each of them."""
     found = {
         part.label: {"url": part.url, "pid": one.pid, "config": str(part.config), **_metrics_of(part)}
         for one in services
@@ -52,7 +52,7 @@ def describe(layout: Layout, services: list[ServiceProcess]) -> dict[str, Any]:
 
 
 def operators_of(layout: Layout, services: list[ServiceProcess]) -> dict[str, dict[str, str]]:
-    """By process, where its operators' API is, and the file with the token that opens it."""
+    """Return, for each process, the URL of its operator API and the file with the token for it."""
     parts = [part for one in services for part in one.part.services]
     return {
         part.label: {
@@ -69,7 +69,7 @@ def _metrics_of(part: Part) -> dict[str, str]:
 
 
 def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], console: Console) -> None:
-    """Print a table of the services, and what can be done next."""
+    """Print a table of the services, where their files are, and commands to try next."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for heading in ("service", "operator", "url", "pid"):
         table.add_column(heading, no_wrap=True)
@@ -80,13 +80,13 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     folder = str(layout.state_dir)
     console.print(f"Each service's config.json, database and service.log: {folder}/SERVICE/", soft_wrap=True)
     if "admin" in layout.urls:
-        console.print(f"Dashboard: {layout.urls['admin']}; whoever signs in there shows a key:", soft_wrap=True)
+        console.print(f"Dashboard: {layout.urls['admin']}; sign in with one of these key files:", soft_wrap=True)
         for name, role in [(name, role) for name, role in PEOPLE.items() if name in layout.credentials]:
             console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
     seconds = layout.options.epoch_seconds
     least, most = (f"{count * seconds / 60:.0f}" for count in (1, 3))
     console.print(
-        f"Token epochs of {seconds} s: a question is asked for one; its result is there {least} to {most} "
+        f"Token epochs last {seconds} s. A question is asked during one; its result is ready {least} to {most} "
         "minutes after it is published.",
         soft_wrap=True,
     )
@@ -101,9 +101,11 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
 
 
 def _next(layout: Layout, agents: list[Path]) -> list[str]:
-    """Commands that go on from here, ready to be pasted."""
+    """Commands to try next, ready to be pasted."""
     place = where(layout)
-    population = max(len(agents), math.ceil(layout.options.batch_floor / FILL))  # at rate 1 few devices fill it surely
+    population = max(
+        len(agents), math.ceil(layout.options.batch_floor / FILL)
+    )  # at rate 1, a few devices fill it for certain
     question = (
         "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
         f"--population {population}"
@@ -118,6 +120,6 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
 
 
 def where(layout: Layout) -> str:
-    """The option that names the stack, unless it is where commands look anyhow."""
+    """Return the option that names the stack, or an empty text if the stack is in the default folder."""
     elsewhere = layout.state_dir != STATE_DIR.absolute()
     return f" --state-dir {shlex.quote(str(layout.state_dir))}" if elsewhere else ""

@@ -1,4 +1,4 @@
-"""The status of a local stack."""
+"""Collects the status of a local stack's processes and servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.ports import Transport
 
 
 async def stack_status(layout: Layout, transport: Transport) -> DeploymentStatus:
-    """Ask every process and server of a stack; process ids are those of ``tacit up``'s children that still run."""
+    """Query every process and server of a stack. Process ids are given for children of ``tacit up`` that still run."""
     parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
     pids = {label: pid for label, pid in read_pids(layout.state_dir).items() if lives(pid)}
     processes = [ProcessAt(part.label, part.url, pids.get(part.label)) for part in parts]
@@ -21,7 +21,7 @@ async def stack_status(layout: Layout, transport: Transport) -> DeploymentStatus
 
 
 def lives(pid: int) -> bool:
-    """Whether there is a process with this id."""
+    """Whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The audit log in the database of an admin service that is stopped."""
+"""Checks the audit log in the database of a stopped admin service."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tacit.service.config import load_config
 
 
 async def stored_chain(config: Path, holds: str | None) -> AuditChain:
-    """The chain in the database of a service that does not run, and whether it holds the hash ``holds``. Raises
-    ``UsageError``."""
+    """Recompute the chain in the database of a stopped service, and look for the hash ``holds`` in it, unless that is
+    None. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
     store = SqlAdminStore(loaded.database_url("admin"))
     chain, found = Chain(), False

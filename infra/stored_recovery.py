@@ -1,4 +1,4 @@
-"""An administrator let in by the operator of a stopped admin service's host: the way out where nobody can consent."""
+"""Lets the operator of a stopped admin service's host admit an administrator when nobody is left to consent."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ACT = "person.recover"
 
 
 async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy: Entropy) -> Person:
-    """The administrator ``name``, new or there already, whom the key of this SHA-256 (hexadecimal) alone lets in; what
-    let them in before does no more. It is in the audit log and on the overview, and counts after the delay of the
-    rule. Raises ``UsageError``."""
+    """Make ``name``, new or known, an administrator who can sign in only with the key of this SHA-256 (hexadecimal);
+    all other ways to sign in stop working. The act is in the audit log and on the overview, and counts after the
+    rule's delay. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
     store = SqlAdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))
     consent, people = Consent(Rule(loaded.persons, loaded.approver_delay_seconds), clock, entropy), People(entropy)

@@ -1,4 +1,4 @@
-"""The flags that fill a survey: each stands for one member of the document, whatever commands take it."""
+"""The flags that fill a survey; each stands for the same member of the document in all commands."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tacit.recipe.survey import ImportancePlan, Survey, read_survey
 
 Command = Callable[..., None]
 SurveyFile = Annotated[
-    Path | None, typer.Option("--file", help="Survey as JSON or TOML; flags say what it does not, or otherwise.")
+    Path | None, typer.Option("--file", help="Survey as JSON or TOML; flags add to it or override it.")
 ]
 _FILE = "file"
 
 
 def amount(text: str) -> str:
-    """A decimal number as a survey writes it; what is none is left for the survey to refuse."""
+    """Return a decimal number in a survey's notation; other text is returned as it is, for the survey to refuse."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -37,12 +37,12 @@ def amount(text: str) -> str:
 
 
 def amount_of_float(number: float) -> str:
-    """The same from a flag that takes a float."""
+    """Return a float in a survey's notation, as ``amount`` does for text."""
     return amount(repr(number))
 
 
 def edges_of(text: str) -> list[int | str]:
-    """Bucket edges. ``ValueError`` where they are no numbers."""
+    """Parse bucket edges separated by commas. Raises ``ValueError`` if one is not a number."""
     try:
         return [spoken(part) for part in text.split(",")]
     except ValueError as error:
@@ -54,7 +54,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
-    """Criteria. ``ValueError``."""
+    """Parse criteria of the form NAME=VALUE. Raises ``ValueError``."""
     pairs = [text.partition("=") for text in texts]
     found = {name: value for name, _, value in pairs}
     if len(found) != len(pairs) or not all(equals for _, equals, _ in pairs):
@@ -63,7 +63,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _several(texts: list[str]) -> dict[str, list[str]]:
-    """Attributes and their values. ``ValueError``."""
+    """Parse attributes with their values, NAME=VALUE,VALUE. Raises ``ValueError``."""
     try:
         return {name: _parts(values) for name, values in _pairs(texts).items()}
     except ValueError as error:
@@ -72,8 +72,8 @@ def _several(texts: list[str]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """``field``: the member's path. ``kind`` and ``least`` as the command line takes it, ``read`` from there to the
-    document. ``help``, ``default``: the document's own, where a command has no others; ``names``: all of them."""
+    """``field``: path of the member. ``kind`` and ``least``: type and minimum on the command line; ``read`` converts
+    that value to the document's. ``help``, ``default``: the document's own, unless set; ``names``: all option names."""
 
     field: str
     kind: Any = str
@@ -85,7 +85,7 @@ class Flag:
     metavar: str | None = None
 
     def parameter(self, name: str) -> inspect.Parameter:
-        """The parameter of a command that takes it."""
+        """Return the flag as a parameter ``name`` of a command."""
         described = _described(self.field)
         default = described[1] if self.default is None else self.default
         option = typer.Option(
@@ -97,7 +97,7 @@ class Flag:
 
 
 def _described(field: str) -> tuple[str, Any]:
-    """What the document says of a member, and its default as the command line writes it."""
+    """The document's description of a member, and its default in the command line's notation."""
     part, _, member = field.rpartition(".")
     models: dict[str, type[BaseModel]] = {"": Survey, "importance": ImportancePlan}
     if part not in models:
@@ -119,7 +119,7 @@ FLAGS: Mapping[str, Flag] = {
     "event": Flag("metric", help="Event that devices watch (pan-private models); instead of --metric."),
     "steps": _whole("encoder.steps", 1, "Steps of an event's watched period."),
     "step_seconds": _whole("encoder.step_seconds", 1, "Seconds of a step."),
-    "most": _whole("encoder.most", 1, "Count an event no further than this (histogram, mean)."),
+    "most": _whole("encoder.most", 1, "Count occurrences of an event up to this number (histogram, mean)."),
     "watch_start": _whole("encoder.start", 0, "POSIX second of the first step (default: the next step)."),
     "buckets": Flag(
         "encoder.edges", read=edges_of, help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5"
@@ -128,7 +128,7 @@ FLAGS: Mapping[str, Flag] = {
     "boolean": Flag("encoder.kind", bool, bool, "A yes or no question.", default=False),
     "attribute": Flag("encoder.attributes", list[str], _several, metavar="NAME=VALUE,...",
                       help="Count devices by these values; repeat for more."),
-    "cells": _whole("encoder.cells", 1, "Numbers in the answer; of a histogram 1: yes or no."),
+    "cells": _whole("encoder.cells", 1, "Numbers in the answer; a histogram with 1 is a yes or no question."),
     "population": _whole("population", 1),
     "rate": Flag("rate", read=amount),
     "epsilon": Flag("epsilon", read=amount),
@@ -154,7 +154,7 @@ FLAGS: Mapping[str, Flag] = {
     "dummy_epsilon": Flag("dummy_epsilon", read=amount),
     "other_label": Flag("encoder.other", help="A category for values outside the buckets or categories."),
     "missing": Flag("missing"),
-    "missing_label": Flag("encoder.missing", help="What the category for devices without a value is called."),
+    "missing_label": Flag("encoder.missing", help="Name of the category for devices without a value."),
     "target": Flag("criteria", list[str], _pairs, metavar="NAME=VALUE"),
     "accuracy": Flag("accuracy", float, amount_of_float),
     "start": _whole("start", 0),
@@ -163,13 +163,14 @@ FLAGS: Mapping[str, Flag] = {
     "slot": _whole("slot", 0),
     "close": Flag("close"),
 }  # fmt: skip
-"""Parameter of the commands -> what it fills; the flag is called the same, with hyphens."""
+"""The flags by parameter name; the option has the same name, with hyphens."""
 
 
 def asking(*order: str, **changed: Mapping[str, Any]) -> Callable[[Command], Command]:
-    """A command whose parameter ``said`` is what these flags say, and a survey's file, where it takes one. ``order``:
-    the flags, and parameters of its own that stand between; ``changed``: members of ``Flag`` that are this command's.
-    A ``FieldError`` of the command names the flag."""
+    """Return a decorator that replaces a command's parameter ``said`` by these flags; the command gets their values and
+    the survey's file, if it takes one, as a ``Said``. ``order``: the flags, and the command's own parameters between
+    them; ``changed``: members of ``Flag`` that differ for this command. A ``FieldError`` becomes a ``UsageError`` that
+    names the flag."""
     flags = {name: replace(FLAGS[name], **changed.get(name, {})) for name in order if name in FLAGS}
 
     def decorate(command: Command) -> Command:
@@ -196,8 +197,8 @@ def asking(*order: str, **changed: Mapping[str, Any]) -> Callable[[Command], Com
 
 
 def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> Said:
-    """What the command line says, and, where no file does, what the command itself takes for granted. Raises
-    ``BadParameter``, and ``UsageError`` for a file that holds no survey."""
+    """The values from the command line and, if there is no file, the command's own defaults. Raises ``BadParameter``,
+    and ``UsageError`` for a file that holds no survey."""
     path: Path | None = given.get(_FILE)
     file = None if path is None else read_survey(read_file(path), str(path))
     found: dict[str, Any] = {}

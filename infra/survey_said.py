@@ -1,4 +1,4 @@
-"""What a command line says of a survey: the document that it fills, and errors in the words of its flags."""
+"""Builds a survey from the flags of a command line, and reports its errors in terms of these flags."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ KINDS: Final = {
     "cells": "cells",
     "steps": "occurrences",
 }
-"""Flags that name the answers -> the kind of encoder that they are for."""
+"""Flags that define the answers, with the kind of encoder that each implies."""
 WATCHING: Final = frozenset({"steps", "step_seconds", "most", "watch_start"})
-"""Flags of an event that is watched; the first of them stands for all."""
+"""Flags of a watched event; "steps" stands for all of them in ``KINDS``."""
 LABELS: Final = frozenset({"other_label", "missing_label"})
 ENCODER: Final = "encoder"
 _ANSWERS: Final = "--buckets, --categories or --boolean"
-_SEVERAL: Final = f"give one of {_ANSWERS.replace(' or', ',')}, and a sum, mean or vector-sum"
+_SEVERAL: Final = f"give only one of {_ANSWERS.replace(' or', ',')}, and a sum, mean or vector-sum"
 _GROUPS: Final = {ENCODER: "the question", "importance": "importance sampling"}
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """``flags``: the parameters that were given, with their values in the document, whose ``fields`` they fill;
-    ``known``: those that the command takes. ``file``: the survey that they go on from, called ``name``."""
+    """``flags``: the given parameters, with their values in the document; ``fields``: the member that each fills;
+    ``known``: the parameters that the command takes; ``file``: the survey that they amend, read from ``name``."""
 
     flags: Mapping[str, Any]
     fields: Mapping[str, str]
@@ -45,7 +45,7 @@ class Said:
     name: str = ""
 
     def survey(self) -> Survey:
-        """The survey. Raises FieldError, and ``BadParameter`` for two flags that fill one member."""
+        """Return the survey. Raises ``FieldError``, and ``BadParameter`` for two flags that fill one member."""
         if {"metric", "event"} <= self.flags.keys():
             raise typer.BadParameter("give either --metric or --event")
         body: dict[str, Any] = {} if self.file is None else self.file.model_dump(mode="json", exclude_unset=True)
@@ -79,7 +79,7 @@ class Said:
             raise FieldError(f"{ENCODER}.{next(iter(parts))}", "not for a histogram or count")
 
     def _files_an_event(self, body: Mapping[str, Any]) -> bool:
-        """Whether the survey's file asks for an event, which has statistics of numbers too."""
+        """Whether the survey's file watches an event, for which numeric statistics exist too."""
         return (body.get(ENCODER) or {}).get("kind") == "occurrences"
 
     @property
@@ -88,7 +88,7 @@ class Said:
         return stated is not None and not stated.counts_devices
 
     def words(self, error: FieldError) -> str:
-        """The error as somebody who gave flags reads it, or who wrote the file."""
+        """Return the error in terms of the flags that were given, or of the file."""
         flag = self._flag_of(error.field)
         if self.file is not None and (flag is None or flag not in self.flags):
             return f"{self.name}: {error}"
@@ -97,7 +97,7 @@ class Said:
         return f"{where}: {reason}"
 
     def _flag_of(self, field: str) -> str | None:
-        """The flag that fills a member, or the whole that it stands in; of several one that was given."""
+        """The flag that fills a member or an object around it; of several, preferably one that was given."""
         known = sorted(self.known, key=lambda name: name not in self.flags)
         paths = ((name, self.fields[name]) for name in known)
         return next((name for name, path in paths if field == path or field.startswith(f"{path}.")), None)
@@ -114,7 +114,7 @@ class Said:
         return member if flag is None else _spelled(flag)
 
     def lacking(self, survey: Survey) -> list[str]:
-        """The flags that would fill what a recipe needs."""
+        """Return the flags for members that a recipe needs and ``survey`` lacks."""
         if survey.form.watched:
             event = {"metric": "--event", ENCODER: "--steps, --step-seconds"}
             return [event.get(name, _spelled(name)) for name in survey.lacking]
@@ -122,8 +122,8 @@ class Said:
 
 
 def completed(said: Said) -> Survey:
-    """The survey, with what a recipe lacks asked for where a person is there to answer. ``BadParameter`` for a flag
-    that is wrong, before anybody is asked, or missing."""
+    """Return the survey, after prompting a person at a terminal for what a recipe still lacks. Raises ``BadParameter``
+    for a wrong flag, before any prompt, and for a missing one without a terminal."""
     try:
         survey = said.survey()
         if not survey.lacking:
@@ -136,7 +136,7 @@ def completed(said: Said) -> Survey:
 
 
 def _asked(survey: Survey) -> dict[str, Any]:
-    """What a person answers, by flags."""
+    """Prompt for the missing members, and return the answers by flag."""
     lacking, found = survey.lacking, {}
     if "metric" in lacking and survey.form.watched:
         found["event"] = _ask("Which event do the devices watch (for example visit)?")
@@ -156,10 +156,10 @@ def _asked(survey: Survey) -> dict[str, Any]:
 
 
 def _period(survey: Survey) -> dict[str, Any]:
-    """How long an event is watched, by flags."""
-    asked = {"steps": "For how many steps is it watched?", "step_seconds": "How many seconds has a step?"}
+    """Prompt for how long an event is watched, and return the answers by flag."""
+    asked = {"steps": "For how many steps is it watched?", "step_seconds": "How many seconds does a step last?"}
     if survey.kind is not STATISTICS["count"]:
-        asked["most"] = "Up to how many occurrences are told apart?"
+        asked["most"] = "Up to how many occurrences are counted?"
     return {name: typer.prompt(words, type=int, err=True, prompt_suffix=" ") for name, words in asked.items()}
 
 

@@ -1,4 +1,4 @@
-"""What the commands share in the terminal: times, bars, JSON, notes."""
+"""Output shared by the commands: consoles, JSON, tables, bars, and text for times, epsilons and deltas."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ STYLES = {
 
 
 class _Terminal(Console):
-    """Prints words as they are, and never what a terminal takes for an order, whoever wrote it into them."""
+    """A console that prints text as it is, without characters that control a terminal, whoever wrote them."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As the base; the text of every segment is harmless."""
+        """Render as the base class does, but make the text of every segment harmless."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else harmless(text), style, control)
 
 
 def answers(least: int = 0) -> Console:
-    """Where answers go: stdout. Into a file or pipe lines are at least ``least`` cells wide, not cut at 80. Text is
-    printed as it is: names and paths may hold brackets and colons."""
+    """Return a console for answers, on stdout. In a file or pipe, lines are at least ``least`` cells wide, not 80. Text
+    is printed without markup, as names and paths may hold brackets and colons."""
     console = _Terminal(highlight=False, markup=False, emoji=False)
     if console.is_terminal or console.width >= least:
         return console
@@ -57,51 +57,51 @@ def answers(least: int = 0) -> Console:
 
 
 def notes() -> Console:
-    """Where progress and remarks go: stderr. Text is printed as it is."""
+    """Return a console for progress and remarks, on stderr. Text is printed without markup."""
     return _Terminal(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(escaped(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
 
 
 def span(start: float, end: float) -> str:
-    """An interval of POSIX times; the day of its end only where it is another."""
+    """Return an interval of POSIX times as text, without the end's date if it is the same as the start's."""
     first, last = when(start), when(end)
     day, time = last.split(" ", 1)
     return f"{first.removesuffix(' UTC')} to {time if first.startswith(day) else last}"
 
 
 def styled(word: str) -> Text:
-    """A state's or verdict's word in its colour."""
+    """Return the word for a state or verdict in its colour."""
     return Text(word, style=STYLES.get(word, ""))
 
 
 def plain_table(*columns: str, title: str | Text | None = None) -> Table:
-    """A table without borders."""
+    """Make a table without borders."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
 def adversary_text(name: str, n: int) -> str:
-    """Who an epsilon of a claim at ``n`` reports is against, and on what condition."""
+    """Return who the adversary ``name`` of a claim at ``n`` reports is, and on what condition the claim holds."""
     found = adversary(name)
     return name if found is None else found.words.format(n=n)
 
 
 def is_conditional(name: str) -> bool:
-    """Whether the claim against this adversary rests on what nobody enforces."""
+    """Whether the claim against this adversary rests on a condition that nobody enforces."""
     found = adversary(name)
     return found is not None and found.condition is not None
 
 
 def epsilon_text(value: float | str, places: int = 4) -> str:
-    """An epsilon of a document; ``unbounded`` stays that word."""
+    """Return an epsilon with ``places`` decimals; a word such as ``unbounded`` is unchanged."""
     return value if isinstance(value, str) and not value[:1].isdigit() else f"{float(value):.{places}f}"
 
 
 def delta_text(name: str, epsilon: float | str, delta: float | str) -> str:
-    """The delta beside an epsilon: none where nothing is guaranteed, 0 for the local guarantee."""
+    """Return the delta beside an epsilon: empty if nothing is guaranteed, 0 for the local guarantee."""
     if epsilon == UNBOUNDED:
         return ""
     found = adversary(name)
@@ -111,8 +111,8 @@ def delta_text(name: str, epsilon: float | str, delta: float | str) -> str:
 def estimate_bar(
     estimate: float, stderr: float, top: float, truth: float | None = None, width: int = BAR_WIDTH
 ) -> Text:
-    """An estimate with its 95 % interval (and the truth, where it is known) on a line of ``width`` cells; ``top`` is
-    the right end."""
+    """Draw an estimate with its 95 % interval, and the truth if it is known, on a line of ``width`` cells that ends at
+    the value ``top``."""
 
     def cell(value: float) -> int:
         return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0

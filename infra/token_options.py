@@ -1,4 +1,4 @@
-"""A signing key that is named on the command line: a file, or a key in a PKCS#11 token."""
+"""Command line options for a signing key: a file, or a key in a PKCS#11 token."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from tacit.service.keys import read_signing_key
 from tacit.signing import Signer
 
 Module = Annotated[
-    Path | None, typer.Option("--pkcs11", help="The key is in a PKCS#11 token: its module, a shared library.")
+    Path | None, typer.Option("--pkcs11", help="Shared library of the PKCS#11 token that holds the key.")
 ]
 Token = Annotated[str | None, typer.Option("--token", help="Label of the token (with --pkcs11).")]
 PinFile = Annotated[Path | None, typer.Option("--pin-file", help="File (0600) with its PIN (with --pkcs11).")]
 
 
 def signer_of(key: str, module: Path | None, token: str | None, pin_file: Path | None) -> Signer:
-    """The key in the file ``key``, or in a token under the label ``key``. Raises ``UsageError``."""
+    """Return the key in the file ``key``, or the one with the label ``key`` in a token. Raises ``UsageError``."""
     place = place_of(key, module, token, pin_file)
     return read_signing_key(Path(key)) if place is None else HsmKey(place)
 
 
 def place_of(key: str | None, module: Path | None, token: str | None, pin_file: Path | None) -> Pkcs11Key | None:
-    """Where in a token the key is; None where nothing of a token is named. Raises ``UsageError``."""
+    """Return where in a token the key is; None if no option names a token. Raises ``UsageError``, and
+    ``typer.BadParameter`` if only some of the options are given."""
     given = (module, token, pin_file)
     if given == (None, None, None):
         return None

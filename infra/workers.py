@@ -1,7 +1,7 @@
-"""Further processes of a stack's leader and helper, each on a configuration derived from the service's own.
+"""Further processes of a stack's leader and helper, each with a configuration derived from the service's own.
 
-A leader's further processes work on jobs only and have addresses of their own; a helper's share the helper's address.
-They share the service's database, so it must be PostgreSQL.
+Further leader processes only run jobs, and have their own addresses; further helper processes share the helper's
+address. All share the service's database, which must therefore be PostgreSQL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFIG = "worker-{}.json"
 
 @dataclass(frozen=True)
 class Part:
-    """One process of a stack: what it serves, how it is called, its configuration, log and address."""
+    """One process of a stack: kind of service, label for people, configuration, log and URL."""
 
     name: str
     label: str
@@ -31,16 +31,16 @@ class Part:
     log: Path
     url: str
     hosted: tuple[Part, ...] = ()
-    """The services of a process that is several: a gateway and a leader."""
+    """The services of a process that runs several: a gateway and a leader."""
 
     @property
     def services(self) -> tuple[Part, ...]:
-        """Every service of the process by itself."""
+        """Every service of the process as its own part."""
         return self.hosted or (self,)
 
     @property
     def metrics(self) -> str | None:
-        """Where its metrics are; ``None`` for a configuration without them."""
+        """URL of the metrics; ``None`` if the configuration has none."""
         listen = json.loads(self.config.read_text()).get("metrics")
         if not listen or not listen.get("port"):
             return None
@@ -49,20 +49,21 @@ class Part:
 
     @property
     def arguments(self) -> list[str]:
-        """What ``tacit serve`` is told."""
+        """The arguments of ``tacit serve``."""
         leader = [] if not self.hosted else ["--leader-config", str(self.hosted[-1].config)]
         return [self.name, "--config", str(self.config), *leader]
 
 
 def service_part(layout: Layout, name: str) -> Part:
-    """The first process of a service."""
+    """Return the first process of the service ``name``."""
     config = layout.configs[name]
     return Part(kind_of(name), name, config, config.parent / "service.log", layout.urls[name])
 
 
 def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> list[Part]:
     """Write the configurations of ``leader_workers`` further leader processes and of all but the first of
-    ``helper_workers`` helper processes, and remove those of an earlier start. Raises ``UsageError``."""
+    ``helper_workers`` helper processes, remove those of an earlier start, and return the processes. Raises
+    ``UsageError``."""
     for name, option, more in (("leader", "leader", leader_workers > 0), ("helper", "helper", helper_workers > 1)):
         if more and "database_file" not in json.loads(layout.configs[name].read_text()):
             raise UsageError(f"--{option}-workers needs PostgreSQL; start a new stack with --with postgres")
@@ -75,7 +76,7 @@ def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> l
 
 
 def known_parts(layout: Layout) -> list[Part]:
-    """The further processes that the last start had."""
+    """Return the further processes of the last start."""
     found = []
     for name in ("leader", "helper"):
         for path in sorted(layout.configs[name].parent.glob(CONFIG.format("*"))):
@@ -105,7 +106,7 @@ def _helper(layout: Layout, number: int) -> Part:
 
 
 def _own_metrics(body: dict[str, Any]) -> dict[str, Any]:
-    """Each process shows its own metrics, also where several share an address; the first alone what all have."""
+    """Each process exposes its own metrics, even if several share an address; only the first exposes the database's."""
     if "metrics" not in body:
         return {}
     return {"metrics": {**body["metrics"], "port": free_ports(1)[0]}, "metrics_of_database": False}

@@ -1,1 +1,1 @@
-"""One module per group of ``tacit`` commands; each is imported when it is used."""
+"""One module per group of ``tacit`` commands, imported only when it is used."""

@@ -1,4 +1,4 @@
-"""``tacit admin``: questions, results, people and the audit log of an organisation, over its admin API."""
+"""``tacit admin``: manages questions, results, people and the audit log of an organisation over its admin API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
 from tacit.client import Operator, Results
 
-app = typer.Typer(help="Questions, results, people and audit over an admin API.", no_args_is_help=True)
+app = typer.Typer(help="Manage questions, results, people and the audit log over an admin API.", no_args_is_help=True)
 app.add_typer(question, name="question")
 
 
@@ -30,16 +30,16 @@ def results(
     ] = None,
     wait: Annotated[
         float,
-        typer.Option("--wait", min=0, metavar="SECONDS", help="Ask for its batch, and wait up to this long for it."),
+        typer.Option("--wait", min=0, metavar="SECONDS", help="Collect its batch, and wait up to this long for it."),
     ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was released, of one question or all; with --wait ask for a question's batch first.
+    """Show released results of one question or of all; with --wait, collect the question's batch first.
 
     Example: tacit admin results --json
     """
     if wait and asked is None:
-        raise typer.BadParameter("--wait is for one question; name it")
+        raise typer.BadParameter("--wait needs the name of a question")
     one = None if asked is None else question_of(operator, checked_name(asked))
     if wait and one is not None:
         with notes().status("waiting for the release"):
@@ -52,13 +52,13 @@ def results(
     for document in found:
         show_result(document, answers())
     if not found:
-        answers().print("nothing was released yet; ask with: tacit admin results NAME --wait 60")
+        answers().print("nothing has been released yet; collect with: tacit admin results NAME --wait 60")
 
 
 @app.command("fleet")
 @reaching(Speaker.ANALYST)
 def fleet(operator: Operator, as_json: AsJson = False) -> None:
-    """Show how the devices of a staging deployment are, in counts; no other organisation's service can tell it.
+    """Show how many devices of a staging deployment are at work or failed. Outside staging, no service knows this.
 
     Example: tacit admin fleet --state-dir .tacit-staging
     """

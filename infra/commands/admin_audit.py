@@ -1,4 +1,4 @@
-"""``tacit admin audit``: the log of who did what, read and checked."""
+"""``tacit admin audit``: reads and checks the log of who did what."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tacit.client import Operator
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 
-audit = typer.Typer(help="The log of every act.", no_args_is_help=True)
+audit = typer.Typer(help="Read and check the log of every act.", no_args_is_help=True)
 
 LAST = 50
 Config = Annotated[
-    Path | None, typer.Option("--config", help="Read the database of this configuration, whose service is stopped.")
+    Path | None, typer.Option("--config", help="Read the database of the stopped service with this configuration.")
 ]
 Holds = Annotated[
     str | None, typer.Option("--holds", help="The newest hash from an earlier check; it must still be in the chain.")
@@ -34,7 +34,7 @@ def list_acts(
     last: Annotated[int, typer.Option("--last", min=1, help="List only this many acts, the newest.")] = LAST,
     as_json: AsJson = False,
 ) -> None:
-    """List who did what and when, and what came of it. Example: tacit admin audit list --last 20"""
+    """List who did what and when, with the outcome. Example: tacit admin audit list --last 20"""
     found = operator.audit.newest(last)
     if as_json:
         print_json({"acts": [one.document() for one in found]})
@@ -51,9 +51,9 @@ def verify(
     holds: Holds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute the chain of every act, so that none was changed or taken out since.
+    """Recompute the hash chain of all acts, which shows whether any was changed or removed.
 
-    Acts that were cut off at the end are noticed with --holds alone. Exit code 1 where the chain is broken.
+    Only --holds reveals acts that were cut off at the end. Exits with 1 if the chain is broken.
     Example: tacit admin audit verify --state-dir .tacit
     """
     if config is not None and (url, key_file, state_dir) != (None, None, None):
@@ -61,7 +61,7 @@ def verify(
     if holds is not None:
         _digest(holds)
     if config is not None:
-        from infra.stored_audit import stored_chain  # with the database, which takes as long to import as all else
+        from infra.stored_audit import stored_chain  # imports the database, which takes as long as all else
 
         chain = asyncio.run(stored_chain(config, holds))
     else:
@@ -75,7 +75,7 @@ def verify(
     else:
         answers().print(f"{chain.rows} acts, each follows from those before it\nnewest {chain.newest}", soft_wrap=True)
     if chain.holds is False and not as_json:
-        answers().print("the hash of the earlier look is not in the chain: acts are missing", style="red")
+        answers().print("the hash of the earlier check is not in the chain: acts are missing", style="red")
     if not chain.whole:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""Consent on the command line: what waits, a second administrator's word, and the operator's way out."""
+"""Consent on the command line: waiting changes, a second administrator's decision, and the operator's recovery."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def changes(operator: Operator, as_json: AsJson = False) -> None:
         until = f"waits until {when(one.expires)}" if one.state == "waiting" else f"counts from {_counts(one)}"
         by = one.asked_by_name or "nobody"
         table.add_row(Text(one.name, style="bold"), one.words, by, until, Text(one.id, style="dim"))
-    answers(140).print(table if found.changes else "no change waits")
+    answers(140).print(table if found.changes else "no change is waiting")
 
 
 @people.command("consent")
 @reaching(Speaker.ADMINISTRATOR)
 def consent(operator: Operator, which: Which, as_json: AsJson = False) -> None:
-    """Do a change that another administrator asked for. Ask the person first whether the key is theirs.
+    """Consent to a change that another administrator asked for. First ask the person whether the key is theirs.
 
     Example: tacit admin people consent 5f0e3c2b1a09f8e7d6c5b4a3
     """
@@ -61,7 +61,7 @@ def consent(operator: Operator, which: Which, as_json: AsJson = False) -> None:
 @people.command("refuse")
 @reaching(Speaker.ADMINISTRATOR)
 def refuse(operator: Operator, which: Which, as_json: AsJson = False) -> None:
-    """Let a change that waits not be done. Example: tacit admin people refuse 5f0e3c2b1a09f8e7d6c5b4a3"""
+    """Refuse a waiting change. Example: tacit admin people refuse 5f0e3c2b1a09f8e7d6c5b4a3"""
     found = _waiting(operator.people.changes(), checked_name(which))
     operator.people.refuse(found)
     if as_json:
@@ -73,18 +73,18 @@ def refuse(operator: Operator, which: Which, as_json: AsJson = False) -> None:
 @people.command("recover")
 def recover(
     name: Annotated[str, typer.Argument(help="The administrator's name, new or known.", show_default=False)],
-    config: Annotated[Path, typer.Option("--config", help="Configuration of the admin service, which is stopped.")],
+    config: Annotated[Path, typer.Option("--config", help="Configuration of the stopped admin service.")],
     key_sha256: Annotated[
         str, typer.Option("--key-sha256", help="SHA-256 of the key that they made, as `tacit keys show` prints it.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Let an administrator in, on the service's host, where too few are left to consent. It stands in the audit log and
+    """Let an administrator in from the service's host, if too few are left to consent. The act is in the audit log and
     on the overview, and counts after the delay.
 
     Example: tacit admin people recover dave --config admin.toml --key-sha256 SHA256
     """
-    from infra.stored_recovery import let_in  # with the database, which takes as long to import as all else
+    from infra.stored_recovery import let_in  # imports the database, which takes as long as all else
 
     if not DIGEST.fullmatch(key_sha256):
         raise UsageError("--key-sha256 takes 64 hexadecimal digits; make a key with: tacit keys generate bearer")
@@ -100,7 +100,7 @@ def _waiting(found: Changes, which: str) -> Change:
     for one in found.changes:
         if one.id == which and one.state == "waiting":
             return one
-    raise UsageError(f"no change {which} waits; see: tacit admin people changes")
+    raise UsageError(f"no change {which} is waiting; see: tacit admin people changes")
 
 
 def _counts(change: Change) -> str:

@@ -1,4 +1,4 @@
-"""``tacit admin people`` and ``tacit admin keys``: who may do what, and the keys that they show."""
+"""``tacit admin people`` and ``tacit admin keys``: manages people, their roles and their API keys."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tacit.moments import when
 from tacit.service.config import write_secret
 
 LEAST_ADMINISTRATORS = 2
-"""Who can ask and consent, where two are needed."""
+"""How many administrators a change needs: one asks and another consents."""
 people = typer.Typer(help="Add people, change their roles, and shut them out.", no_args_is_help=True)
-keys = typer.Typer(help="Give people API keys, and take them.", no_args_is_help=True)
+keys = typer.Typer(help="Give people API keys, and take them away.", no_args_is_help=True)
 
 Who = Annotated[str, typer.Argument(metavar="NAME|ID", help="The person's name or id.", show_default=False)]
 KeyDigest = Annotated[
@@ -69,7 +69,8 @@ def change(
     who: Who,
     role: RoleName | None = None,
     disabled: Annotated[
-        bool | None, typer.Option("--disable/--enable", help="Let them in no more, or again.", show_default=False)
+        bool | None,
+        typer.Option("--disable/--enable", help="Shut the person out, or let them in again.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +90,7 @@ def invite(
     out: Annotated[Path, typer.Option("--out", help="The file to make (mode 0600).", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Invite a person to bind an account of the sign-in provider; the invitation is in a file, for them alone.
+    """Invite a person to bind their account at the sign-in provider. The invitation in the file is only for them.
 
     Example: tacit admin people invite carol --out carol.invitation
     """
@@ -109,7 +110,7 @@ def invite(
 @people.command("unbind")
 @reaching(Speaker.ADMINISTRATOR)
 def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
-    """Let a person's account of the sign-in provider, and an invitation, open nothing any more.
+    """Unbind a person's account at the sign-in provider, and cancel an open invitation.
 
     Example: tacit admin people unbind carol
     """
@@ -125,12 +126,12 @@ def give(
     key_sha256: KeyDigest = None,
     label: Annotated[str, typer.Option("--label", help="What the key is for.")] = "",
     expires: Annotated[
-        int | None, typer.Option("--expires", min=0, help="POSIX second from which it opens nothing.")
+        int | None, typer.Option("--expires", min=0, help="POSIX second in which the key expires.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a person a key, in a file; nobody can read it anywhere else. With --key-sha256 let one in that they made:
-    nobody else sees that, so approvers and administrators have no others.
+    """Give a person a key in a file, which holds its only copy. With --key-sha256, accept a key that the person made
+    and nobody else sees; approvers and administrators can have no others.
 
     Example: tacit admin keys give carol --label laptop --out carol.key
     """
@@ -155,7 +156,7 @@ def give(
 @keys.command("list")
 @reaching(Speaker.ADMINISTRATOR)
 def list_keys(operator: Operator, who: Who, as_json: AsJson = False) -> None:
-    """List a person's keys, never their text. Example: tacit admin keys list carol"""
+    """List a person's keys, without their text. Example: tacit admin keys list carol"""
     found = operator.people.keys(person_of(operator, checked_name(who)))
     if as_json:
         print_json({"keys": [one.document() for one in found]})
@@ -175,18 +176,18 @@ def take(
     key: Annotated[str, typer.Argument(metavar="LABEL|ID", help="The key's label or id.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Take a key; it opens nothing any more. Example: tacit admin keys take carol laptop"""
+    """Take a key away, so that it no longer works. Example: tacit admin keys take carol laptop"""
     person = person_of(operator, checked_name(who))
     taken = key_of(operator, person, checked_name(key))
     operator.people.take_key(person, taken)
     if as_json:
         print_json({"person": person.id, "taken": taken})
         return
-    answers().print(f"key {taken} of {person.name} opens nothing any more", soft_wrap=True)
+    answers().print(f"key {taken} of {person.name} no longer works", soft_wrap=True)
 
 
 def rule_words(rule: ConsentRule) -> str:
-    """How many persons a change needs, in a sentence or two."""
+    """Return sentences on how many administrators a change needs, and what to do if there are too few."""
     if rule.persons == 1:
         return "One-person installation: one administrator alone can make an approver, and so be every person here."
     said = f"Changes of approvers and administrators need two administrators; they count {rule.approver_delay_seconds} "
@@ -194,8 +195,8 @@ def rule_words(rule: ConsentRule) -> str:
     if rule.until is not None:
         said += f" The operator configured a weaker rule, which holds from {when(rule.until)} on."
     if rule.administrators < LEAST_ADMINISTRATORS:
-        said += f" Administrators who can ask or consent now: {rule.administrators}. On the service's host another one "
-        said += "is let in with: tacit admin people recover"
+        said += f" Administrators who can ask or consent now: {rule.administrators}. On the service's host, let in "
+        said += "another one with: tacit admin people recover"
     return said
 
 

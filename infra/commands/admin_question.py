@@ -1,4 +1,4 @@
-"""``tacit admin question``: from a draft over a second person's approval to the log."""
+"""``tacit admin question``: takes a question from a draft through a second person's approval into the log."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FLAGS = (
     "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
     "close", "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
-"""Of a survey, as ``tacit recipe new`` has them."""
+"""The flags that fill a survey, as in ``tacit recipe new``."""
 
 
 @question.command("new")
 @asking(*FLAGS)
 @reaching(Speaker.ANALYST)
 def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson = False) -> None:
-    """Write a draft; its flags are those of `tacit recipe new`, and what is missing may come later.
+    """Write a draft with the flags of `tacit recipe new`; what is missing can be added later.
 
     Example: tacit admin question new --name weekly --metric mdvis --buckets 0,1,2,4 --population 1000
     """
@@ -47,14 +47,14 @@ def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson
     draft = operator.questions.create(survey)
     _tell(draft, as_json=as_json)
     if survey.lacking:
-        notes().print(f"missing until it is submitted: {', '.join(said.lacking(survey))}")
+        notes().print(f"still missing before it can be submitted: {', '.join(said.lacking(survey))}")
 
 
 @question.command("edit")
 @asking(*FLAGS)
 @reaching(Speaker.ANALYST)
 def edit(said: Said, operator: Operator, asked: Asked, file: SurveyFile = None, as_json: AsJson = False) -> None:
-    """Change what the flags say of a question; with --file, all of it. It is a draft again, and approvals are void.
+    """Change members of a question or, with --file, all of it. It becomes a draft again and loses its approval.
 
     Example: tacit admin question edit weekly --text 'How many visits in a week?'
     """
@@ -87,7 +87,7 @@ def list_questions(
 @question.command("show")
 @reaching(Speaker.ANALYST)
 def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
-    """Show a question. Example: tacit admin question show weekly"""
+    """Show a question with its state and recipe. Example: tacit admin question show weekly"""
     found = question_of(operator, checked_name(asked))
     if as_json:
         print_json(found.document())
@@ -98,7 +98,7 @@ def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @question.command("check")
 @reaching(Speaker.ANALYST)
 def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
-    """Check by every rule the recipe that a question would become now; exit code 1 if one refuses it.
+    """Check the recipe that a question would become now by every rule; exits with 1 if a rule refuses it.
 
     Example: tacit admin question check weekly
     """
@@ -121,7 +121,7 @@ def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @question.command("approve")
 @reaching(Speaker.APPROVER)
 def approve(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
-    """Approve what another person wrote, as it is. Example: tacit admin question approve weekly"""
+    """Approve another person's question as it is. Example: tacit admin question approve weekly"""
     _tell(operator.questions.approve(question_of(operator, checked_name(asked))), as_json=as_json)
 
 
@@ -138,8 +138,8 @@ def publish(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put an approved question's recipe into the log. Where the service has no signing key, --out writes what has to be
-    signed, and --leaf publishes it then.
+    """Put an approved question's recipe into the log. If the service has no signing key, --out writes the recipe to
+    sign, and --leaf then publishes it.
 
     Example: tacit admin question publish weekly
     """
@@ -147,7 +147,7 @@ def publish(
     if leaf is not None:
         signed = read_leaf(read_file(leaf), str(leaf))
         if signed is None:
-            raise UsageError(f"{leaf}: no signed leaf; make one with: tacit recipe sign")
+            raise UsageError(f"{leaf}: not a signed leaf; make one with: tacit recipe sign")
         done = operator.questions.sign(found, signed)
     else:
         done = operator.questions.publish(found)
@@ -165,7 +165,7 @@ def publish(
 @question.command("end")
 @reaching(Speaker.ANALYST)
 def end(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
-    """Say that nobody waits for a published question any more; what the log holds stays.
+    """End a published question, because nobody waits for it any more. Its entries in the log stay.
 
     Example: tacit admin question end weekly
     """
@@ -173,7 +173,7 @@ def end(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 
 
 def _tell(found: Question, *, as_json: bool) -> None:
-    """What came of it."""
+    """Print the question's state after a command."""
     if as_json:
         print_json(found.document())
         return

@@ -1,4 +1,4 @@
-"""``tacit agent``: one device for real, and what it keeps to itself."""
+"""``tacit agent``: runs one device's agent, and shows what it keeps to itself."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def run(
     config: Annotated[
         list[Path], typer.Option("--config", help="An agent's configuration, JSON or TOML; repeat it for several.")
     ],
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, then end; 1 if the log failed.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do what is due now, then end.")] = False,
     until: Annotated[
-        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
+        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after this many seconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stderr, in a terminal too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines even in a terminal.")] = False,
 ) -> None:
     """Run one agent (or several) until Ctrl-C: follow the log, fetch tokens, decide about recipes, send.
 
-    What matters is told on stderr: in a terminal in words, the same of several agents in one line; elsewhere, and with
-    --json, as one JSON line for everything that changes. Example:
+    Events are written to stderr: as short lines in a terminal, otherwise (or with --json) as one JSON line per change.
+    With --once, exits with 1 if the log could not be read. Example:
     tacit agent run --config .tacit/agents/0/agent.json
     """
     configs = [load_config(path, AgentConfig) for path in config]
@@ -64,7 +64,7 @@ def run(
 
 
 async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bool, until: float | None) -> bool:
-    """Whether a single step could not read the log."""
+    """Run the agents; return whether a single step (``once``) could not read the log."""
     stop = asyncio.Event()
     if not once:
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bo
 async def _run_one(
     config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, common: Common, *, once: bool
 ) -> bool:
-    """One agent to its end; ``number`` is its place on the command line. Into ``lines``, or the log."""
+    """Run one agent to its end, reporting to ``lines`` or the log; ``number`` is its place on the command line."""
     log, clock = get_logger("agent"), SystemClock()
 
     def report(event: str, told: Fields) -> None:

@@ -1,5 +1,5 @@
-"""``tacit backup`` and ``tacit restore``: what one service must not lose, at one moment, and back. In every image
-with a database, so no more is imported than a service's own process does."""
+"""``tacit backup`` and ``tacit restore``: copies what one service must not lose, and puts it back. Every image with a
+database has them, so they import no more than a service's own process does."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ Config = Annotated[Path, typer.Option("--config", help="The service's configurat
 Folder = Annotated[Path, typer.Argument(help="A folder that tacit backup made.", show_default=False)]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="The folder to make; an existing one is never replaced.", show_default=False),
+    typer.Option("--out", help="The folder to create; an existing one is never replaced.", show_default=False),
 ]
 Into = Annotated[
     Path | None,
-    typer.Option("--into", help="Make a folder named after service and second in this one.", show_default=False),
+    typer.Option(
+        "--into", help="Create a folder in this one, named after the service and the time.", show_default=False
+    ),
 ]
 Keep = Annotated[
     int | None,
     typer.Option(
-        "--keep", help="With --into: delete all but the newest so many of this service.", min=1, show_default=False
+        "--keep", help="With --into: keep only this many of the service's newest backups.", min=1, show_default=False
     ),
 ]
 
@@ -42,10 +44,11 @@ def backup(
     keep: Keep = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the database of a service at one moment, running or not, and the files that it makes itself.
+    """Copy a snapshot of a service's database, running or not, and the files that the service creates itself.
 
-    Key files that you made, and the configuration, are not in it: keep those where you keep your keys. It holds secrets
-    of the service: encrypt it, and keep it no longer than you would restore it. For timers: --into FOLDER --keep 7
+    Key files that you made, and the configuration, are not included: keep them where you keep your keys. A backup holds
+    secrets of the service: encrypt it, and delete it once you would no longer restore it. For timers: --into FOLDER
+    --keep 7
     Example: tacit backup leader --config .tacit/leader/config.json --out backups/leader
     """
     _require_known(name)
@@ -62,9 +65,9 @@ def backup(
 
 
 def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False) -> None:
-    """Put a backup's database in the place of that of a service that was stopped; what was there is kept beside it.
+    """Replace the database of a stopped service by a backup; the old database is kept beside it.
 
-    A service that knows what was spent refuses a database that is older than its mark, and says at its start what to do
+    A service that records what was spent refuses a database older than its mark, and says at its start what to do
     (docs/restoring.md).
     Example: tacit restore leader backups/leader --config .tacit/leader/config.json
     """
@@ -76,9 +79,9 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
         return
     typer.echo(f"{done.contents.service} is as of {when(done.contents.made)}")
     if before is not None:
-        typer.echo(f"what was there: {before}")
+        typer.echo(f"old database: {before}")
     for file in done.missing:
-        typer.echo(f"put back too: {file}")
+        typer.echo(f"also put back: {file}")
     typer.echo(f"start it: tacit serve {name} --config {config}")
 
 

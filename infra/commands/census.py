@@ -1,4 +1,4 @@
-"""``tacit recipe census``: ask how many devices have which attributes, so that recipes may target them."""
+"""``tacit recipe census``: asks how many devices have which attributes, so that recipes may target them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def census(
     out: OutFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a census: how many devices have which attributes, which recipes with --target need in the log.
+    """Write a census, which counts devices by attributes; recipes with --target need one in the log.
 
     Once it is released, leader and helper publish their shares, and everybody can add them up. Example:
     tacit recipe census --attribute os=linux,mac --population 200 --rate 1 --out census.json

@@ -1,4 +1,4 @@
-"""``tacit recipe design``: what each model would cost and how accurate it would be, before a recipe exists."""
+"""``tacit recipe design``: compares the cost and accuracy of each way to ask, before a recipe exists."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def design(
 
 
 def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
-    """As ``proposal``, whose refusals name the flag of this command too."""
+    """Return ``proposal``; its refusal for lack of a local guarantee also names this command's flag."""
     try:
         return proposal(found, wanted)
     except Refusal as refusal:
@@ -93,8 +93,8 @@ def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
 
 
 def compared(said: Said) -> Said:
-    """The flags of a comparison: ``--cells`` is a vector's length too, and what has a default says nothing where it
-    does not belong. FieldError for answers of one number that are to be several."""
+    """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
+    the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
     flags = dict(said.flags)
     kind = STATISTICS.get(flags.get("statistic", "histogram"))
     if kind is None:
@@ -116,7 +116,10 @@ def _show(needs: Requirements, found: list[Alternative], chosen: Alternative) ->
     console.print(_asked(needs), style="bold")
     console.print(_table(needs, found, chosen))
     run = "" if needs.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
-    console.print(f"→ the proposal; dim for comparison: central, shuffled and local are not run here{run}", style="dim")
+    console.print(
+        f"→ is the proposal; dim rows are for comparison: central, shuffled and local are not run here{run}",
+        style="dim",
+    )
     if any(one.is_summed for one in found):
         console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
     console.print(f"next: {next_command(needs, chosen)}", soft_wrap=True)
@@ -125,16 +128,16 @@ def _show(needs: Requirements, found: list[Alternative], chosen: Alternative) ->
 
 
 def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
-    """What that command still needs, and why its epsilon may be another one."""
+    """What the next command still needs, and why its epsilon may differ."""
     answers_flag = ""
     if needs.counts:
         several = f"--buckets or --categories with {needs.cells} answers"
         answers_flag = several if needs.cells > 1 else "--boolean"
     needed = ", ".join(flag for flag in ("--name", "--text", "--metric", answers_flag, "--out") if flag)
-    lines = [f"add {needed}; in a terminal it asks for what is missing"]
+    lines = [f"add {needed}; in a terminal the command asks for what is missing"]
     if one.inner is not None and one.inner > needs.epsilon:
         lines.append(
-            f"its --epsilon holds against an aggregator with the relay, who sees who sends; "
+            f"its --epsilon holds against an aggregator with the relay, which sees who sends; "
             f"sampling makes it {needs.epsilon:g} against one aggregator"
         )
     return lines
@@ -163,7 +166,7 @@ def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -
 
 
 def _asked(needs: Requirements) -> str:
-    """What is compared, and at which privacy."""
+    """A sentence on what is compared, and at which privacy."""
     what = needs.statistic if needs.cells == 1 else f"{needs.statistic} of {needs.cells} numbers"
     return (
         f"{what} over {needs.population:,} devices, epsilon at most {needs.epsilon:g} at delta {needs.delta:g} against "
@@ -182,7 +185,7 @@ def _randomizer(one: Alternative) -> str:
 
 
 def next_command(needs: Requirements, one: Alternative) -> str:
-    """The beginning of the command that makes the recipe: its epsilon is what a batch may cost before its sampling."""
+    """Return the beginning of the command that makes the recipe; its epsilon is that of a batch before sampling."""
     inner = math.floor((one.inner or needs.epsilon) * 1e4 + 1e-9) / 1e4
     number = "" if needs.counts else f" --low {in_words(needs.low)} --high {in_words(needs.high)}"
     number += f" --unit {in_words(needs.unit)}" if needs.unit != 1 else ""
@@ -197,7 +200,8 @@ def next_command(needs: Requirements, one: Alternative) -> str:
 
 
 def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:
-    """Bars of the errors, on a logarithmic axis. Raises ``UsageError`` where the file cannot be written."""
+    """Draw the standard errors as bars on a logarithmic axis into the file ``path``. Raises ``UsageError`` if it cannot
+    be written."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""``tacit agent host``: many devices in one process, told of in numbers alone."""
+"""``tacit agent host``: runs many devices in one process, and reports only their numbers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from tacit.service.log import get_logger
 
 
 def host(
-    folder: Annotated[Path, typer.Argument(help="A folder with one folder for each device, its agent.json in it.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder with one folder for each device, which holds its agent.json.")
+    ],
     every: Annotated[
         float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look for changes to report.")
     ] = 5.0,
     until: Annotated[
-        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after so many seconds.")
+        float | None, typer.Option("--until", min=0.1, metavar="SECONDS", help="End after this many seconds.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stderr, in a terminal too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines even in a terminal.")] = False,
 ) -> None:
     """Run the agent of every folder in FOLDER, hundreds in one process, until Ctrl-C; folders may come and go.
 
-    Told on stderr: how many devices are at work, failed or in trouble, and the entries of their journals by state,
-    whenever that changes; and why an agent failed, which is tried again. Three file descriptors for each device.
+    Stderr shows how many devices are at work, failed or in trouble, and the entries of their journals by state,
+    whenever that changes; and why an agent failed, before it is retried. Each device takes three file descriptors.
     Example: tacit agent host .tacit/agents
     """
     raise_limit()
@@ -72,7 +74,7 @@ async def _tell(hosting: AgentHost, voice: _JsonVoice | _WordVoice, every: float
 
 
 class _JsonVoice:
-    """One JSON line for everything that changed."""
+    """Reports every change as one JSON line."""
 
     def __init__(self) -> None:
         self._log = get_logger("agent")
@@ -91,13 +93,13 @@ class _JsonVoice:
 
 
 class _WordVoice:
-    """The same in words."""
+    """Reports every change as a line of text."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._console = clock, notes()
 
     def started(self) -> None:
-        self._write("starting the devices; Ctrl-C ends them all")
+        self._write("starting the devices; Ctrl-C stops them all")
 
     def failed(self, name: str, why: str) -> None:
         self._write(f"{name}: {why}", "yellow")
@@ -110,12 +112,12 @@ class _WordVoice:
 
     def _write(self, line: str, style: str = "") -> None:
         printable = "".join(char if char.isprintable() else " " for char in line)
-        with contextlib.suppress(OSError):  # a terminal that went away stops no agent
+        with contextlib.suppress(OSError):  # a closed terminal must not stop an agent
             self._console.print(Text.assemble((f"{when(self._clock.now()).split()[1]} ", "dim"), (printable, style)))
 
 
 def words_of(counts: Counts) -> str:
-    """The counts as one line of text."""
+    """Return the counts as one line of text."""
     parts = [f"{counts.working} of {counts.devices} devices at work"]
     for number, word in ((counts.changing, "starting or stopping"), (counts.failed, "failed")):
         if number:

@@ -1,4 +1,4 @@
-"""``tacit staging images``: one container image for each trust domain."""
+"""``tacit staging images``: builds one container image for each trust domain."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def images(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this image; may be repeated.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where the folders to build from go.")] = DEFAULT_OUT,
+    out: Annotated[Path, typer.Option("--out", help="Where to write the build folders.")] = DEFAULT_OUT,
     build: Annotated[
-        bool, typer.Option("--build/--no-build", help="Or lay the folders out alone, for a builder.")
+        bool, typer.Option("--build/--no-build", help="Build the images, or only write the folders for a builder.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Build one image for each trust domain: its own code, what that imports, nothing of another's, and an SBOM.
+    """Build one image for each trust domain, with its own code, what that imports, and an SBOM, but no other's code.
 
-    The files are those of this installation, so nothing is fetched but a missing base. An image that is there already
-    is not built again. Needs root and Podman; --no-build neither. Example:
+    The files come from this installation; only a missing base is fetched. An existing image is not built again. Needs
+    root and Podman, except with --no-build. Example:
     tacit staging images --base docker.io/library/python:3.11-slim
     """
     domains = [domain_called(name) for name in only or ()] or list(DOMAINS)

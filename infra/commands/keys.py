@@ -1,4 +1,4 @@
-"""``tacit keys``: make the secret files that configurations name, and show what of them is public."""
+"""``tacit keys``: makes the secret files that configurations name, and shows their public parts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ app = typer.Typer(help="Make and show key files (mode 0600).", no_args_is_help=T
 
 
 class Kind(enum.StrEnum):
-    """What a file may hold."""
+    """The kinds of secret that a file may hold."""
 
     SIGNING = "signing"
     HPKE = "hpke"
@@ -50,10 +50,11 @@ class Kind(enum.StrEnum):
 
 
 WitnessName = Annotated[
-    str | None, typer.Option("--witness-name", help="signing: also print it as the key of the witness of this name.")
+    str | None, typer.Option("--witness-name", help="signing: also print it as the key of the witness with this name.")
 ]
 LogName = Annotated[
-    str | None, typer.Option("--log-name", help="signing: also print it as the key of the log of this name (log.key).")
+    str | None,
+    typer.Option("--log-name", help="signing: also print it as the key of the log with this name (log.key)."),
 ]
 
 KeyLabel = Annotated[str | None, typer.Option("--key", help="Label of the key in the token (with --pkcs11).")]
@@ -69,7 +70,7 @@ def generate(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file to make; an existing one is never replaced.")
+        Path | None, typer.Option("--out", help="The file to create; an existing one is never replaced.")
     ] = None,
     config_id: Annotated[
         int | None, typer.Option("--id", min=0, max=255, help="hpke: the configuration's id (default: drawn).")
@@ -80,7 +81,7 @@ def generate(
     pin_file: PinFile = None,
     as_json: AlwaysJson = True,
 ) -> None:
-    """Make a fresh key and print its public part as JSON. With --pkcs11 a signing key is made in a token, which it
+    """Make a new key and print its public part as JSON. With --pkcs11, a signing key is made in a token, which it
     never leaves.
 
     Example: tacit keys generate signing --out leader/signing.key
@@ -90,7 +91,7 @@ def generate(
         raise typer.BadParameter("--id goes with hpke only")
     if (place := place_of(key, pkcs11, token, pin_file)) is not None:
         if kind is not Kind.SIGNING or out is not None:
-            raise typer.BadParameter("a token holds signing keys, and no file is made of one: leave --out out")
+            raise typer.BadParameter("a token holds only signing keys, and no file is made: leave --out out")
         print(json.dumps(_public_of(generate_hsm_key(place)), indent=1))
         return
     if out is None:
@@ -117,8 +118,8 @@ def show(
     pin_file: PinFile = None,
     as_json: AlwaysJson = True,
 ) -> None:
-    """Print the public part of a key file, or of a signing key in a token, as JSON; of what two share, its SHA-256,
-    which they compare.
+    """Print the public part of a key file, or of a signing key in a token, as JSON. For a secret that two parties share
+    it is the SHA-256, for them to compare.
 
     Example: tacit keys show leader/signing.key
     """
@@ -136,18 +137,18 @@ def show(
         if name is None:
             continue
         if shown["kind"] != Kind.SIGNING:
-            raise typer.BadParameter("only a signing key is one of a log or a witness")
+            raise typer.BadParameter("only a signing key can belong to a log or a witness")
         try:
             shown[member] = NoteKey(name, read_signing_key(file).public, kind).encode()
         except ValueError as error:
-            raise typer.BadParameter(f"no name of a log or a witness: {error}") from error
+            raise typer.BadParameter(f"not a name for a log or a witness: {error}") from error
     print(json.dumps(shown, indent=1))
 
 
 @app.command("device")
 def device(
     root: Annotated[Path, typer.Option("--root", help="The authority: a file of tacit keys generate device-root.")],
-    name: Annotated[str, typer.Option("--name", help="What the attester knows the device by.")],
+    name: Annotated[str, typer.Option("--name", help="The device's name for the attester.")],
     out: Annotated[Path, typer.Option("--out", help="The device's identity; an existing one is never replaced.")],
     as_json: AlwaysJson = True,
 ) -> None:
@@ -169,7 +170,7 @@ def device(
 
 
 def public_part(path: Path) -> dict[str, Any]:
-    """What may be told of the secret in ``path``. Raises ``UsageError``."""
+    """Return the public part of the secret in ``path``, with its ``kind``. Raises ``UsageError``."""
     content = read_secret(path).strip()
     if content.startswith(b"-----BEGIN"):
         pem = _device_root(path).root_pem
@@ -199,7 +200,7 @@ def _public_of(key: Signer) -> dict[str, Any]:
 
 
 def _device_root(path: Path) -> SoftwareRoot:
-    """The authority in a file. Raises ``UsageError``, also for a device's identity, which looks alike."""
+    """The authority in a file. Raises ``UsageError``, also for a device's identity, which has the same format."""
     try:
         found = SoftwareRoot.from_pem(read_secret(path))
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""``tacit log``: read a log from outside, and say what should not be in it."""
+"""``tacit log``: reads a log from outside, and reports what should not be in it."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ from tacit.service.log import set_log_level
 from tacit.service.run import Ready, serve
 from tacit.tlog.checkpoint import NoteKey
 
-app = typer.Typer(help="Read the whole log from outside: verify it, and watch what it says.", no_args_is_help=True)
+app = typer.Typer(help="Read the whole log from outside: verify it, or monitor it.", no_args_is_help=True)
 
 KEPT = "monitor.json"
 LEAST_WIDTH = 120
 
 Key = Annotated[str | None, typer.Option("--key", help="With --server or --from: the log's note key.")]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="By which it is judged (default: the stack's, or the strictest).")
+    Path | None, typer.Option("--policy", help="Policy to judge the log by (default: the stack's, or the strictest).")
 ]
 Authority = Annotated[
-    Path | None, typer.Option("--ca", help="With --server: a PEM file of authorities to trust beside the system's.")
+    Path | None, typer.Option("--ca", help="With --server: a PEM file of authorities to trust besides the system's.")
 ]
 Folder = Annotated[
     Path | None, typer.Option("--from", help="A copy of the log: a folder with checkpoint and tile/, as it is served.")
 ]
 Keep = Annotated[
-    Path | None, typer.Option("--keep", help=f"File of what was seen (default: the stack's {KEPT}; mode 0600).")
+    Path | None,
+    typer.Option("--keep", help=f"File to remember what was seen (default: the stack's {KEPT}; mode 0600)."),
 ]
 
 
@@ -66,10 +67,10 @@ def verify(
     save: Annotated[Path | None, typer.Option("--save", help="Write a copy of the log into this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check once what needs no judgement: the checkpoint and its cosignatures, every entry and hash tile, that it
-    extends what was seen before, and the signature of every leaf.
+    """Check the log's integrity once: the checkpoint and its cosignatures, every entry and hash tile, that it extends
+    what was seen before, and the signature of every leaf.
 
-    Exit code 1 where something is wrong.
+    Exits with 1 if something is wrong.
     Example: tacit log verify --state-dir .tacit --save log-copy
     """
     place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
@@ -85,22 +86,24 @@ def monitor(
     policy: PolicyFile = None,
     folder: Folder = None,
     keep: Keep = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C, and say each finding once.")] = False,
-    every: Annotated[float, typer.Option("--every", min=1, help="With --follow: seconds between two looks.")] = 60.0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Continue until Ctrl-C, and print each finding once.")
+    ] = False,
+    every: Annotated[float, typer.Option("--every", min=1, help="With --follow: seconds between two reads.")] = 60.0,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="With --follow: where /metrics and /healthz are (loopback).")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Read every leaf and judge it: claims recomputed, accounts composed, leaves that take something twice or came
-    late, unknown kinds, recipes and parties that fell silent.
+    """Read and judge every leaf: recompute claims, compose accounts, and find leaves that take something twice or came
+    late, unknown kinds, and recipes and parties that fell silent.
 
-    Late leaves are told from what an earlier look saw, so look regularly. Exit code 1 where something was found.
+    Late leaves are found by comparison with an earlier run, so run it regularly. Exits with 1 if something was found.
     Example: tacit log monitor --follow --port 9470
     """
     place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
     if kept is None:
-        raise typer.BadParameter("--keep says where to remember what was seen")
+        raise typer.BadParameter("give --keep, a file to remember what was seen")
     if not follow:
         _end(asyncio.run(_once(place, kept, folder, None, judge=True)), as_json=as_json)
         return
@@ -118,10 +121,10 @@ def _place(
 ) -> Place:
     given = None if policy is None else policy_of(policy)
     if ca is not None and server is None:
-        raise typer.BadParameter("--ca goes with --server")
+        raise typer.BadParameter("--ca needs --server")
     if server is None and folder is None:
         if key is not None:
-            raise typer.BadParameter("--key goes with --server or --from")
+            raise typer.BadParameter("--key needs --server or --from")
         layout = layout_of(state_dir)
         own = given or policy_of(layout.policy_path)
         return Place(layout.urls["recipe_server"], NoteKey.decode(layout.log_key), own, layout.client_tls)
@@ -169,7 +172,7 @@ def _end(report: LogReport, *, as_json: bool) -> None:
 
 
 async def _follow(place: Place, kept: Path, folder: Path | None, every: float, port: int, *, as_json: bool) -> bool:
-    """Watch until told to stop; whether anything was found."""
+    """Watch the log until told to stop; return whether anything was found."""
     console = answers(LEAST_WIDTH)
 
     def tell(finding: Finding) -> None:

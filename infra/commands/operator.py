@@ -1,4 +1,4 @@
-"""``tacit operator``: one service as the organisation that runs it sees it, over the API beside its metrics."""
+"""``tacit operator``: shows one service to the organisation that runs it, over the API beside its metrics."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from tacit.service.token_files import first_token
 ANSWER_SECONDS = 10.0
 PAGE = 200
 
-app = typer.Typer(help="One service, for the organisation that runs it: status, jobs, keys.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show status, jobs and keys of one service to the organisation that runs it.", no_args_is_help=True
+)
 
 Service = Annotated[
-    str | None, typer.Argument(metavar="[SERVICE]", help="A local stack's service.", show_default=False)
+    str | None, typer.Argument(metavar="[SERVICE]", help="A service of the local stack.", show_default=False)
 ]
-Url = Annotated[str | None, typer.Option("--url", help="Where a service's metrics are, instead of a local stack's.")]
+Url = Annotated[str | None, typer.Option("--url", help="URL of a service's metrics, instead of a local stack's.")]
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="With --url: file (mode 0600) with the operator's token.")
 ]
@@ -40,11 +42,11 @@ Folder = Annotated[
     Path | None, typer.Option("--state-dir", help="Folder of a local stack (default .tacit).", show_default=False)
 ]
 Asking = Callable[[str, str], Any]
-"""One exchange: method and path below the service's address."""
+"""Makes one exchange, given the method and the path below the service's address."""
 
 
 def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter ``ask`` speaks to the service that the flags mean."""
+    """Replace a command's parameter ``ask`` by options that name a service; the command gets an ``Asking`` for it."""
     own = dict(inspect.signature(command, eval_str=True).parameters)
     del own["ask"]
 
@@ -76,7 +78,7 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
 def _meant(
     service: str | None, url: str | None, key_file: Path | None, state_dir: Path | None
 ) -> tuple[str, str, Callable[[], HttpTransport]]:
-    """Address, token and client. Raises ``UsageError``."""
+    """The service's address, the token and a function that makes a client. Raises ``UsageError``."""
     if url is not None:
         if key_file is None or service is not None or state_dir is not None:
             raise typer.BadParameter("--url goes with --key-file, and with neither a service nor --state-dir")
@@ -94,7 +96,7 @@ def _meant(
 @app.command("status")
 @asking
 def status(ask: Asking, as_json: AsJson = False) -> None:
-    """Show how a service is, and its numbers as its metrics show them.
+    """Show whether a service is ready, and its numbers as in its metrics.
 
     Example: tacit operator status leader
     """
@@ -112,10 +114,10 @@ def status(ask: Asking, as_json: AsJson = False) -> None:
 @asking
 def jobs(
     ask: Asking,
-    stuck: Annotated[bool, typer.Option("--stuck", help="Only those that do not go on.")] = False,
+    stuck: Annotated[bool, typer.Option("--stuck", help="Only jobs that make no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List a service's jobs, and what keeps them.
+    """List a service's jobs, and what they wait for.
 
     Example: tacit operator jobs collector --stuck
     """
@@ -141,7 +143,7 @@ def retry(
     job: Annotated[str, typer.Option("--job", help="The job's id.")],
     as_json: AsJson = False,
 ) -> None:
-    """Have a job tried again now.
+    """Retry a job now.
 
     Example: tacit operator retry leader --job background.following-the-log
     """
@@ -149,7 +151,7 @@ def retry(
     if as_json:
         print_json(found)
     else:
-        notes().print(f"{found['id']} is tried again", markup=False)
+        notes().print(f"{found['id']} is retried", markup=False)
 
 
 @app.command("rejections")
@@ -180,7 +182,7 @@ def issuance(ask: Asking, as_json: AsJson = False) -> None:
 @app.command("keys")
 @asking
 def keys(ask: Asking, as_json: AsJson = False) -> None:
-    """List a service's keys and certificates, with their ends.
+    """List a service's keys and certificates, and when they end.
 
     Example: tacit operator keys gateway
     """
@@ -191,7 +193,7 @@ def keys(ask: Asking, as_json: AsJson = False) -> None:
 
 
 def _show(found: Any, rows: Iterable[Sequence[str]], *columns: str, as_json: bool) -> None:
-    """What the service answered, as JSON or as a table."""
+    """Print what the service answered, as JSON or as a table."""
     if as_json:
         print_json(found)
     else:

@@ -1,4 +1,4 @@
-"""``tacit privacy``: what epsilon a mechanism gives, or what it needs for one; what accounts have spent."""
+"""``tacit privacy``: computes a mechanism's epsilon, its parameters for a wanted epsilon, and accounts' spending."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAPER = {
     "ex5_nonanon_50": "8.3",
     "ex6_composed": "under 0.02",
 }
-"""What the SA2 paper says, where it says something."""
+"""The values that the SA2 paper states, by example."""
 
 
 @app.callback()
@@ -45,7 +45,7 @@ app.command("plan")(plan_command)
 
 @app.command("examples")
 def examples(as_json: AsJson = False) -> None:
-    """The worked examples of the SA2 paper, computed now, beside what the paper prints.
+    """Compute the worked examples of the SA2 paper, and show them beside the paper's values.
 
     Example: tacit privacy examples --json
     """
@@ -65,7 +65,7 @@ def examples(as_json: AsJson = False) -> None:
 
 @app.command("mechanisms")
 def mechanisms(as_json: AsJson = False) -> None:
-    """Every mechanism that explain knows, with its parameters (optional ones in brackets) and its relations.
+    """List every mechanism that explain knows, with its parameters (optional ones in brackets) and its relations.
 
     Example: tacit privacy mechanisms
     """
@@ -100,7 +100,7 @@ def explain_command(
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Epsilon of one step, or the target.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a mechanism costs in privacy, or needs, for any parameters.
+    """Compute what a mechanism costs in privacy, or needs, for any parameters.
 
     Example: tacit privacy explain --mechanism shuffle-fmt22 --e0 2 --n 100000 --delta 1e-8
     """
@@ -124,7 +124,7 @@ def calibrate_command(
     step_epsilon: Annotated[float | None, typer.Option("--step-epsilon", help="Epsilon of one step.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The parameter with which a mechanism keeps a wanted epsilon; what it says with it is computed anew.
+    """Find the parameter with which a mechanism keeps a wanted epsilon, and recompute the mechanism with it.
 
     Example: tacit privacy calibrate --mechanism shuffle-fmt22 --solve e0 --n 100000 --delta 1e-8 --epsilon 0.5
     """

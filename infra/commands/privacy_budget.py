@@ -1,4 +1,4 @@
-"""``tacit privacy ledger`` and ``plan``: what the accounts have spent, and what still fits."""
+"""``tacit privacy ledger`` and ``plan``: show what the accounts have spent, and what still fits."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MOST_EPSILON = 64
 
 def ledger(
     burn_down: Annotated[
-        bool, typer.Option("--burn-down", help="Also day by day, and when it would be used up.")
+        bool, typer.Option("--burn-down", help="Also show it day by day, and when it would be used up.")
     ] = False,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """What each account has spent, by composition of the log's recipes, and what is left; exit code 1 if one is over.
+    """Show what each account has spent, by composing the log's recipes, and what is left; exits with 1 if one is over.
 
     Example: tacit privacy ledger --state-dir .tacit --burn-down
     """
@@ -55,16 +55,18 @@ def ledger(
 def plan_command(
     epsilon: Annotated[str | None, typer.Option("--epsilon", help="Claim (a) of the recipe.")] = None,
     delta: Annotated[str, typer.Option("--delta", help="Its failure probability.")] = "0.000001",
-    account: Annotated[str, typer.Option("--account", help="The account that it is charged to.")] = "default",
-    start: Annotated[int | None, typer.Option("--start", help="When reports begin, POSIX seconds (now).")] = None,
-    duration: Annotated[int, typer.Option("--duration", min=1, help="For how many seconds.")] = 86400,
-    recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe's file, instead of all of these.")] = None,
+    account: Annotated[str, typer.Option("--account", help="The account that is charged.")] = "default",
+    start: Annotated[
+        int | None, typer.Option("--start", help="When reports begin, POSIX seconds (default: now).")
+    ] = None,
+    duration: Annotated[int, typer.Option("--duration", min=1, help="For how many seconds reports come.")] = 86400,
+    recipe: Annotated[Path | None, typer.Option("--recipe", help="A recipe's file, instead of these options.")] = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Would a recipe fit into its account, what is the largest epsilon that does, and how many such recipes would?
+    """Show whether a recipe fits into its account, the largest epsilon that fits, and how many such recipes would.
 
-    A round is weighed as what is charged for it: its series as a whole. Exit code 1 if it does not fit. Example:
+    A round counts as its series, which is charged as a whole. Exits with 1 if it does not fit. Example:
     tacit privacy plan --epsilon 0.5
     """
     if (epsilon is None) == (recipe is None):
@@ -95,18 +97,18 @@ def plan_command(
 
 
 def _series_of(recipe: Recipe, log: LiveLog) -> Series | None:
-    """The series that ``recipe`` is a round of and is charged with; None for a recipe by itself."""
+    """The series that ``recipe`` is a round of, which is charged as a whole; None for a recipe by itself."""
     if recipe.series is None:
         return None
     series = log.series_of(recipe)
     if series is None:
         raise UsageError(
-            f"{recipe.name} is a round of series {recipe.series.hash}, with which it is charged; the log does not hold "
-            "that; publish it first: tacit series publish"
+            f"{recipe.name} is a round of series {recipe.series.hash}, which is charged as a whole but is not in the "
+            "log; publish it first: tacit series publish"
         )
     odd = series.mismatch(recipe)
     if odd is not None:
-        raise UsageError(f"{recipe.name} is no round of series {series.name}: {odd}")
+        raise UsageError(f"{recipe.name} is not a round of series {series.name}: {odd}")
     return series
 
 

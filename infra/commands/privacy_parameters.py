@@ -12,7 +12,7 @@ import typer
 from tacit.accounting.events import Relation
 from tacit.errors import UsageError
 
-Mechanism = Annotated[str, typer.Option("--mechanism", help="One of: tacit privacy mechanisms.")]
+Mechanism = Annotated[str, typer.Option("--mechanism", help="A name from: tacit privacy mechanisms.")]
 By = Annotated[
     Relation | None,
     typer.Option("--relation", help="Neighbouring relation (default: the first that the mechanism has)."),
@@ -20,14 +20,14 @@ By = Annotated[
 OPTIONS: dict[str, Any] = {
     "e0": Annotated[float | None, typer.Option("--e0", help="Local epsilon of one report, by the relation.")],
     "delta": Annotated[float | None, typer.Option("--delta", help="Failure probability.")],
-    "total_delta": Annotated[float | None, typer.Option("--total-delta", help="That of a composition.")],
+    "total_delta": Annotated[float | None, typer.Option("--total-delta", help="Failure probability of a composition.")],
     "steps": Annotated[
         list[str] | None, typer.Option("--step", metavar="EPSILON:DELTA", help="One step of a composition; repeatable.")
     ],
     "n": Annotated[int | None, typer.Option("--n", "--B", help="Reports in a batch.")],
     "k": Annotated[int | None, typer.Option("--k", help="Categories.")],
     "q": Annotated[float | None, typer.Option("--q", help="Sampling rate.")],
-    "q0": Annotated[float | None, typer.Option("--q0", help="That of devices with the usual answer.")],
+    "q0": Annotated[float | None, typer.Option("--q0", help="Sampling rate of devices with the usual answer.")],
     "m": Annotated[int | None, typer.Option("--m", help="Slots of a donation window.")],
     "rounds": Annotated[int | None, typer.Option("--rounds", help="Repetitions.")],
     "sigma": Annotated[float | None, typer.Option("--sigma", help="Standard deviation of Gaussian noise.")],
@@ -47,11 +47,11 @@ OPTIONS: dict[str, Any] = {
         int | None, typer.Option("--batch-flips", help="Flips of one honest aggregator per batch.")
     ],
 }
-"""By the names in the table of mechanisms, in the order of the help; epsilon means something else in each command."""
+"""The options by parameter name, in the order of the help; epsilon is missing, as it differs between the commands."""
 
 
 def with_parameters(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with all ``OPTIONS`` ahead of its last one; it finds their values by ``given`` in its context."""
+    """Return ``command`` with ``OPTIONS`` before its last parameter; ``given`` reads their values from its context."""
     own = inspect.signature(command, eval_str=True).parameters
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -70,8 +70,8 @@ def with_parameters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def given(context: typer.Context) -> dict[str, Any]:
-    """The parameters that the command line gives, by their names in the table of mechanisms. ``UsageError`` for a step
-    that is no pair of numbers."""
+    """Return the parameters given on the command line, by their names in the table of mechanisms. Raises ``UsageError``
+    for a step that is not a pair of numbers."""
     found = {name: context.params.get(name) for name in (*OPTIONS, "epsilon")}
     if context.params.get("step_epsilon") is not None:
         found["epsilon"] = context.params["step_epsilon"]
@@ -80,7 +80,7 @@ def given(context: typer.Context) -> dict[str, Any]:
 
 
 def flag(name: str) -> str:
-    """A parameter's option."""
+    """Return the option for a parameter, such as ``--total-delta`` for ``total_delta``."""
     return "--step" if name == "steps" else f"--{name.replace('_', '-')}"
 
 

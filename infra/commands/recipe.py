@@ -1,4 +1,4 @@
-"""``tacit recipe``: write, check, sign, publish and read recipes."""
+"""``tacit recipe``: writes, checks, signs, publishes and shows recipes."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def new(
 ) -> None:
     """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
 
-    With --mechanism flips it is the least noise that keeps the target although half of B is not honest. With
-    --importance-default the target is epsilon against one aggregator: no noise lessens what the relay sees, and a batch
-    that does not fill tells the less the more devices a census has attested (--attested-devices). With a local stack
-    the parties, the next epoch and a free slot come from it. --model pan-private (two servers) and pan-private-single
-    (one, which sees single reports: --epsilon is against it) have devices watch an --event for --steps; they report
-    once that is over (docs/pan-privacy.md). Example:
+    With --mechanism flips, it has the least noise that keeps the target even if half of B are dishonest. With
+    --importance-default, the target is epsilon against one aggregator: noise does not reduce what the relay sees, and a
+    batch that does not fill tells less the more devices a census has attested (--attested-devices). A local stack
+    provides the parties, the next epoch and a free slot. With --model pan-private (two servers) or pan-private-single
+    (one server, which sees single reports: --epsilon is against it), devices watch an --event for --steps and report
+    afterwards (docs/pan-privacy.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
@@ -106,9 +106,9 @@ def check(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a recipe by every rule that the parties apply; exit code 1 if one refuses it.
+    """Check a recipe by every rule that the parties apply; exits with 1 if a rule refuses it.
 
-    Beyond the draft the rules need a stack's log. Example: tacit recipe check visits.json --stage draft
+    The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
     """
     wanted = _stage(stage)
     recipe = read_recipe(read_file(file), str(file))
@@ -133,7 +133,7 @@ def _stage(text: str) -> Stage:
 
 
 def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
-    """The local stack's policy; where there is no stack and none is needed, the default one."""
+    """The local stack's policy, or the default one if there is no stack and none is ``needed``."""
     try:
         return policy_of(layout_of(state_dir).policy_path)
     except UsageError:
@@ -160,8 +160,8 @@ def sign(
     known_hash: KnownHash = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a recipe as its analyst where the key is, which may be offline; the leaf is published as it is.
-    It is shown first, in full and in words. With --pkcs11 the key is in a token and stays there (docs/operations.md).
+    """Sign a recipe as its analyst, on any machine that has the key; the leaf is published as it is.
+    The recipe is shown first, as JSON and in words. With --pkcs11, the key stays in a token (docs/operations.md).
 
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
@@ -180,12 +180,12 @@ def publish(
     anyway: Anyway = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse. What was signed
-    with `tacit recipe sign` is put there as it is.
+    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse. A leaf of
+    `tacit recipe sign` is published as it is.
 
-    Of a local stack it says first how many agents are at work, and asks where they are too few for B or could not
-    decide in time. A draft that was written without --start is moved to a time in which all of them decide; FILE then
-    holds it as it was published.
+    For a local stack, it first says how many agents are at work, and asks for confirmation if they are too few for B or
+    could not decide in time. A draft written without --start is moved to a time at which all of them can decide; FILE
+    then holds it as published.
 
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
@@ -235,7 +235,7 @@ def show(
     server: Server = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a recipe: question, batch, who takes part, what it costs against whom, and how far it is.
+    """Show a recipe: its question, state, batch, parties, and privacy cost against each adversary.
 
     Example: tacit recipe show visits.json
     """
@@ -262,7 +262,7 @@ def show(
 
 
 def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
-    """What a local stack's log attests of the recipe's audience; nothing where there is no stack."""
+    """What a local stack's log attests about the recipe's audience; empty if there is no stack."""
     try:
         layout = layout_of(state_dir)
     except UsageError:

@@ -1,4 +1,4 @@
-"""``tacit collect`` and ``tacit results``: ask for a batch, and show what was released."""
+"""``tacit collect`` and ``tacit results``: collect a batch, and show released results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tacit.ports import Transport
 
 TOO_FEW = frozenset({"invalidBatchSize", "batch-too-small"})
 FEWER_HINT = (
-    "; tacit status shows how many were counted. Devices that met the recipe after the first quarter of its interval "
-    "took no part (tacit agent journal tells): publish the next one earlier, ask more devices, or have a smaller B"
+    "; tacit status shows how many were counted. Devices that read the recipe after the first quarter of its interval "
+    "took no part (see tacit agent journal): publish the next one earlier, ask more devices, or choose a smaller B"
 )
 
 AskedDevices = Annotated[
@@ -37,7 +37,7 @@ RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe
 
 
 class Table(enum.StrEnum):
-    """Tables that results may be written as."""
+    """Formats of a table of results."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -64,9 +64,9 @@ def collect(
     asked: AskedDevices = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for a recipe's batch, and show the result once it was released.
+    """Collect a recipe's batch, and show the result once it is released.
 
-    Exit code 1 where it is refused (fewer than B contributions, say) or not there in time. Example:
+    Exits with 1 if it is refused (for example, with fewer than B contributions) or not released in time. Example:
     tacit collect visits --wait 60
     """
     layout = layout_of(state_dir)
@@ -80,7 +80,7 @@ def collect(
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
     if wait and not found:
         notes().print(
-            f"not released within {wait:g} seconds of its interval; ask again with: tacit collect {recipe} --wait 60"
+            f"not released within {wait:g} seconds of its interval; try again with: tacit collect {recipe} --wait 60"
         )
         raise typer.Exit(1)
 
@@ -88,7 +88,7 @@ def collect(
 async def _collect(
     layout: Layout, name: str, wait: float, asked: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The collection, and the results if it was released. Raises ``Refusal`` where it was refused."""
+    """Collect a recipe's batch; return the collection, and its results if it was released. Raises ``Refusal``."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = await hash_of(transport, access.recipe_server, name)
@@ -103,7 +103,7 @@ async def _collect(
 
 
 async def _open_for(transport: Transport, server: str, recipe_hash: str) -> float:
-    """Seconds until the recipe's interval is over, 0.0 where it is."""
+    """Seconds until the recipe's interval is over; 0.0 if it is over."""
     ends = [
         one["interval"]["start"] + one["interval"]["duration"]
         for one in await recipes_of(transport, server)
@@ -113,13 +113,13 @@ async def _open_for(transport: Transport, server: str, recipe_hash: str) -> floa
 
 
 def collector_access(layout: Layout) -> CollectorAccess:
-    """A stack's collector, for its operator."""
+    """Return access to a stack's collector and recipe server, with the collector's operator token."""
     token = layout.operator_token("collector")
     return CollectorAccess(layout.urls["collector"], layout.urls["recipe_server"], lambda: token)
 
 
 def _why(collection: dict[str, Any]) -> str:
-    """What its last attempt met."""
+    """The refusal that the collection's last attempt met, or an empty text."""
     rule = rule_of(collection)
     return f" ({rule}: {collection.get('detail', '')})" if rule else ""
 
@@ -135,17 +135,17 @@ def results(
     out: TableFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was released: estimates with their errors, how many were asked and answered, how they were sampled, and
-    what each release costs. As a table it has one row per answer; Parquet needs the extra `operator`.
+    """Show released results: estimates with their errors, how many were asked and answered, how they were sampled, and
+    what each release costs. A table has one row per answer; Parquet needs the extra `operator`.
 
     Example: tacit results visits --html visits.html --format csv --out answers.csv
     """
     if table is None and out is not None:
-        raise typer.BadParameter("--out goes with --format csv or parquet")
+        raise typer.BadParameter("--out needs --format csv or parquet")
     if table is Table.PARQUET and out is None:
-        raise typer.BadParameter("--format parquet goes with --out FILE")
+        raise typer.BadParameter("--format parquet needs --out FILE")
     if asked is not None and recipe is None:
-        raise UsageError("--asked is of one recipe; name it: tacit results NAME --asked 1000")
+        raise UsageError("--asked needs the name of a recipe: tacit results NAME --asked 1000")
     found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked))
     if html is not None:
         write_file(html, result_page(found).encode())
@@ -158,7 +158,7 @@ def results(
     for document in found:
         show_result(document, answers())
     if not found:
-        answers().print("nothing was released yet; ask with: tacit collect NAME --wait 60")
+        answers().print("nothing has been released yet; collect with: tacit collect NAME --wait 60")
     if html is not None:
         notes().print(f"page: {html}")
 

@@ -1,4 +1,4 @@
-"""``tacit schemas``: what a foreign implementation is written from, as files."""
+"""``tacit schemas``: writes the files that other implementations are written from."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 from infra.command_options import AsJson
 from infra.terminal import answers, plain_table, print_json
 
-Out = Annotated[Path, typer.Option("--out", help="Folder to write to; it is made if need be.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write to; created if it is missing.")]
 
 
 def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
-    """Write the JSON Schemas of every document, and the rules and members as tables.
+    """Write JSON Schemas of every document, and tables of the rules and members.
 
     Files of the same names are replaced, others are left alone.
 
@@ -35,7 +35,7 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
 
 
 def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
-    """Write ``files`` and show which of them changed; ``about`` says what each is."""
+    """Write ``files`` into ``out`` and show which of them changed; ``about`` describes each file."""
     from infra.documents.writing import write_files
 
     changed = {path.name for path in write_files(out, files)}
@@ -44,7 +44,7 @@ def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, st
         return
     table = plain_table("file", "what", "bytes", "")
     for name, content in files.items():
-        table.add_row(name, about[name].replace("`", ""), f"{len(content):,}", "" if name in changed else "as it was")
+        table.add_row(name, about[name].replace("`", ""), f"{len(content):,}", "" if name in changed else "unchanged")
     answers(100).print(table)
     kept = len(files) - len(changed)
-    print(f"wrote {len(changed)} files to {out}" + (f"; {kept} were there as they are" if kept else ""))
+    print(f"wrote {len(changed)} files to {out}" + (f"; {kept} were unchanged" if kept else ""))

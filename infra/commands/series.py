@@ -1,4 +1,4 @@
-"""``tacit series``: several rounds of one recipe, charged as one."""
+"""``tacit series``: asks one recipe in several rounds that are charged once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tacit.recipe.series import Series
 from tacit.recipe.series_builder import propose_series
 from tacit.rules import series_table as series_rules
 
-app = typer.Typer(help="Several rounds of one recipe, charged as one.", no_args_is_help=True)
+app = typer.Typer(help="Ask one recipe in several rounds that are charged once.", no_args_is_help=True)
 
 SeriesFile = Annotated[Path, typer.Argument(metavar="FILE", help="A series as JSON.", show_default=False)]
 LeafOrSeries = Annotated[
@@ -82,7 +82,7 @@ def new(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a series of a recipe: its rate spread over the slots, B, noise and the total claim follow from that.
+    """Make a series of a recipe: its rate is spread over the slots, and B, noise and the total claim follow.
 
     The series as a whole has the recipe's delta. Example:
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
@@ -124,8 +124,8 @@ def sign(
     known_hash: KnownHash = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a series as its analyst where the key is, which may be offline; the leaf is published as it is.
-    It is shown first, in full and in words. With --pkcs11 the key is in a token and stays there (docs/operations.md).
+    """Sign a series as its analyst, on any machine that has the key; the leaf is published as it is.
+    The series is shown first, as JSON and in words. With --pkcs11, the key stays in a token (docs/operations.md).
 
     Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
     """
@@ -148,8 +148,8 @@ def publish(
     now: Now = False,
     as_json: AsJson = False,
 ) -> None:
-    """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on. What
-    was signed with `tacit series sign` is put there as it is.
+    """Sign a series as its analyst and put it into the log, before any of its rounds; it is charged from then on. A
+    leaf of `tacit series sign` is published as it is.
 
     Example: tacit series publish training.json --state-dir .tacit
     """
@@ -168,18 +168,18 @@ def round_command(
         str | None, typer.Option("--round-input", help="What this round asks about, for the devices' data sources.")
     ] = None,
     round_input_file: Annotated[
-        Path | None, typer.Option("--round-input-file", help="The same from a file of UTF-8 text.")
+        Path | None, typer.Option("--round-input-file", help="The round input from a file of UTF-8 text.")
     ] = None,
     start: Annotated[int | None, typer.Option("--start", help="POSIX second in which reports begin.")] = None,
     duration: Annotated[
-        int | None, typer.Option("--duration", min=1, help="Seconds for which the rounds are made.")
+        int | None, typer.Option("--duration", min=1, help="For how many seconds reports come.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the recipe of one round, to be published with: tacit recipe publish.
 
-    By default round i is the i-th equal part of the series' time, which with donation is the only one allowed. Example:
+    By default, round i gets the i-th equal part of the series' time; with donation, no other is allowed. Example:
     tacit series round training.json --index 0 --round-input-file weights.txt --out round-0.json
     """
     if round_input is not None and round_input_file is not None:
@@ -227,7 +227,7 @@ def show(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a series: rounds, who is expected to take part, what it costs against whom, beside independent recipes.
+    """Show a series: rounds, expected participation, and privacy cost beside that of independent recipes.
 
     Example: tacit series show training.json
     """

@@ -1,4 +1,4 @@
-"""``tacit serve``: one service in the foreground."""
+"""``tacit serve``: runs one service in the foreground."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTEROP = "interop"
 AGENT = "agent"
 """Not a service, but its configuration can be printed."""
 MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin", "recipe_server")
-"""The services whose databases say what was spent."""
+"""The services whose databases record what was spent."""
 
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join((*KINDS, INGEST, INTEROP))}.", show_default=False)]
@@ -33,7 +33,7 @@ Config = Annotated[
 ]
 LeaderConfig = Annotated[
     Path | None,
-    typer.Option("--leader-config", help=f"For {INGEST}, a gateway and a leader in one process: the leader's."),
+    typer.Option("--leader-config", help=f"For {INGEST} (a gateway and a leader in one process): the leader's."),
 ]
 LeaderUrl = Annotated[
     str | None,
@@ -43,11 +43,11 @@ AcceptRollback = Annotated[
     bool,
     typer.Option(
         "--accept-rollback",
-        help="The database is from a backup: close for good whatever may have been spent since, and go on. Once.",
+        help="Start once on a database from a backup: whatever may have been spent since is closed for good.",
     ),
 ]
 NewMark = Annotated[
-    bool, typer.Option("--new-mark", help="The database is complete and only its mark is missing: begin one. Once.")
+    bool, typer.Option("--new-mark", help="Start once with a new mark, if the database is complete without one.")
 ]
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", help="Stop when standard input (a pipe) closes, as under tacit up.")
@@ -56,11 +56,11 @@ PrintConfig = Annotated[
     bool,
     typer.Option(
         "--print-config",
-        help=f"Serve nothing: print a configuration with every key and its default (TOML); of {AGENT}, too.",
+        help=f"Only print a configuration with every key and its default (TOML); for {AGENT} too.",
     ),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="What is served is printed as JSON without it, too; --print-config then is.")
+    bool, typer.Option("--json", help="With --print-config: print JSON. A service's output is always JSON.")
 ]
 Role = Annotated[
     str, typer.Option("--role", help=f"For {INTEROP}: client, leader, helper or collector.", show_default=False)
@@ -69,7 +69,8 @@ Profile = Annotated[str, typer.Option("--profile", help=f"For {INTEROP}: {' or '
 Host = Annotated[str, typer.Option("--host", help=f"For {INTEROP}: where to listen (127.0.0.1).", show_default=False)]
 Port = Annotated[int | None, typer.Option("--port", help=f"For {INTEROP}: the port (8080).", min=0, max=65535)]
 InsecureHttp = Annotated[
-    bool, typer.Option("--insecure-http", help=f"For {INTEROP}: beyond loopback too, in a network of test machines.")
+    bool,
+    typer.Option("--insecure-http", help=f"For {INTEROP}: serve beyond loopback too, in a network of test machines."),
 ]
 
 
@@ -91,13 +92,13 @@ def serve(
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
 
-    Writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
+    It writes one JSON line {service, url, pid} to stdout once it listens, and its log to stderr. "ingest" is a gateway
     (--config) and a leader (--leader-config) in one process: uploads reach the leader without a further exchange.
 
-    "interop" is the interoperation test API of DAP, for tests of other implementations against ours and never for data
-    of people (docs/interop.md): tacit serve interop --role leader --port 8080 --profile janus-main
+    "interop" is the interoperation test API of DAP, for tests of other implementations against ours, never for real
+    data (docs/interop.md): tacit serve interop --role leader --port 8080 --profile janus-main
 
-    A configuration to begin with: tacit serve relay --print-config > relay.toml
+    To start a configuration: tacit serve relay --print-config > relay.toml
 
     A database that was restored from a backup is refused; docs/restoring.md says what to do then.
     Example: tacit serve relay --config .tacit/relay/config.json
@@ -114,7 +115,7 @@ def serve(
         others = (config, leader_config, leader_url, accept_rollback or None, new_mark or None)
         service = _interop(role, profile or "dap-18", host, port, others, insecure_http=insecure_http)
     elif given := [flag for flag, value in asked.items() if value not in ("", None, False)]:
-        raise typer.BadParameter(f"{given[0]} is for {INTEROP} alone")
+        raise typer.BadParameter(f"{given[0]} is only for {INTEROP}")
     else:
         recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
         service = _deployed(name, config, leader_config, leader_url, recovery)
@@ -123,7 +124,7 @@ def serve(
 
 
 def _print_config(name: str, *, as_json: bool) -> None:
-    """The configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
+    """Print the configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
     if name not in (*KINDS, AGENT):
         raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
     from infra.documents.printing import print_configuration
@@ -134,7 +135,7 @@ def _print_config(name: str, *, as_json: bool) -> None:
 def _deployed(
     name: str, config: Path | None, leader_config: Path | None, leader_url: str | None, recovery: Recovery
 ) -> Coroutine[None, None, None]:
-    """The service of a deployment, or the two in one process. Raises ``BadParameter``."""
+    """Return the coroutine that runs a service, or two in one process. Raises ``BadParameter``."""
     if config is None:
         raise typer.BadParameter(f"--config is missing: the configuration of the {name}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
@@ -149,7 +150,7 @@ def _deployed(
 def _interop(
     role: str, profile: str, host: str, port: int | None, others: Sequence[object], *, insecure_http: bool
 ) -> Coroutine[None, None, None]:
-    """The test API; of its own options ``others`` is none. Raises ``BadParameter``."""
+    """Return the coroutine that runs the test API, which accepts none of the ``others``. Raises ``BadParameter``."""
     from infra.interop.run import ROLES, run_interop
 
     if any(other is not None for other in others):
@@ -163,7 +164,7 @@ def _interop(
 
 
 def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:
-    """What is said about the one service's database. Raises ``BadParameter``."""
+    """Return how the service treats an older database or a missing mark. Raises ``BadParameter``."""
     if accept_rollback and new_mark:
         raise typer.BadParameter("--accept-rollback and --new-mark exclude each other")
     if (accept_rollback or new_mark) and name not in MARKED:
@@ -178,7 +179,7 @@ async def _serve(service: Coroutine[None, None, None], *, stop_with_stdin: bool)
 
 
 def _stop_at_end(descriptor: int) -> None:
-    """Ask this process to stop, as a signal would, once whoever holds the other end is gone."""
+    """Stop this process by SIGTERM once the other end of the pipe is closed."""
     if not os.read(descriptor, 4096):
         asyncio.get_running_loop().remove_reader(descriptor)
         os.kill(os.getpid(), signal.SIGTERM)

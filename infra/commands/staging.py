@@ -1,4 +1,4 @@
-"""``tacit staging``: every organisation of a deployment on this machine, and hundreds of real devices."""
+"""``tacit staging``: runs every organisation of a deployment on this machine, and hundreds of real devices."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def up(
     agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to run.")] = 100,
     mode: ModeName = Mode.PROCESSES.value,
     single: Annotated[
-        int, typer.Option("--single", min=0, max=50, help="Devices of these with a process of their own.")
+        int, typer.Option("--single", min=0, max=50, help="How many of these get a process of their own.")
     ] = SINGLE,
     per_host: Annotated[
-        int, typer.Option("--per-host", min=1, max=1000, help="Devices of the others in one process, at most.")
+        int, typer.Option("--per-host", min=1, max=1000, help="At most this many of the others share a process.")
     ] = PER_HOST,
     epoch_seconds: Annotated[
         int | None,
@@ -127,8 +127,8 @@ def up(
 
 
 class Crowd(NamedTuple):
-    """How many devices, how many of them at most with a process of their own, how many of the others in one, and what
-    new ones are like."""
+    """The number of devices, how many of them at most get a process of their own, how many of the others at most share
+    one, and the natures of new devices."""
 
     agents: int
     single: int
@@ -187,7 +187,7 @@ def _show_up(document: dict[str, Any]) -> None:
 
 @app.command("status")
 def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Show how services and devices are: devices in counts alone.
+    """Show how many services are ready, and counts of devices and their journal entries.
 
     Example: tacit staging status
     """
@@ -228,20 +228,20 @@ async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
 
 
 Services = Annotated[
-    list[str] | None, typer.Argument(help="Services, or organisations with all of theirs.", show_default=False)
+    list[str] | None, typer.Argument(help="Services, or organisations for all of theirs.", show_default=False)
 ]
 SomeServices = Annotated[
-    list[str], typer.Argument(help="Services, or organisations with all of theirs.", show_default=False)
+    list[str], typer.Argument(help="Services, or organisations for all of theirs.", show_default=False)
 ]
 Beside = Annotated[
     str | None,
-    typer.Option("--serve-with", metavar="OPTION", help="accept-rollback or new-mark, as of tacit serve; this once."),
+    typer.Option("--serve-with", metavar="OPTION", help="accept-rollback or new-mark, as for tacit serve; only once."),
 ]
 
 
 @app.command("restart")
 def restart(services: Services = None, state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Stop and start services one after another, all of them where none is named; each is ready before the next stops.
+    """Restart services one after another (default: all); each is ready before the next stops.
 
     Example: tacit staging restart leader helper
     """
@@ -250,7 +250,7 @@ def restart(services: Services = None, state_dir: StagingDir = DEFAULT_STATE_DIR
 
 @app.command("stop")
 def stop(services: SomeServices, state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Stop services of a running deployment, which goes on without them.
+    """Stop services of a running deployment, which continues without them.
 
     Example: tacit staging stop helper
     """
@@ -264,12 +264,12 @@ def start(
     state_dir: StagingDir = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """Start services that were stopped or have ended, all of them where none is named.
+    """Start services that were stopped or have ended (default: all of these).
 
     Example: tacit staging start helper
     """
     if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
-        raise typer.BadParameter(f"--serve-with goes with one service, and is one of {', '.join(RECOVERIES)}")
+        raise typer.BadParameter(f"--serve-with needs one service, and is one of {', '.join(RECOVERIES)}")
     also = () if serve_with is None else (f"--{serve_with}",)
     _order(Order(Act.START, services or (), also), state_dir, as_json=as_json)
 
@@ -287,12 +287,12 @@ def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
 @app.command("agents")
 def agents(
     join: Annotated[int, typer.Option("--join", min=0, max=10_000, help="New devices.")] = 0,
-    leave: Annotated[int, typer.Option("--leave", min=0, help="Devices that go, drawn at random.")] = 0,
-    restart: Annotated[int, typer.Option("--restart", min=0, help="Devices that end and start again.")] = 0,
+    leave: Annotated[int, typer.Option("--leave", min=0, help="Devices that leave, drawn at random.")] = 0,
+    restart: Annotated[int, typer.Option("--restart", min=0, help="Devices that restart.")] = 0,
     state_dir: StagingDir = DEFAULT_STATE_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """Have devices of a running deployment leave, start again, and join, in this order; hosts follow within seconds.
+    """Let devices of a running deployment leave, restart and join, in this order; hosts follow within seconds.
 
     A device that left keeps its journal, for the report. Example:
     tacit staging agents --join 20 --leave 10 --restart 5
@@ -301,19 +301,19 @@ def agents(
     require_running(folder, LOCK)
     devices, entropy = Devices.of(folder), OsEntropy()
     if not join + leave + restart:
-        raise typer.BadParameter("say what: --join, --leave or --restart, with a number")
+        raise typer.BadParameter("give --join, --leave or --restart with a number")
     devices.leave(leave, entropy)
     devices.restart(restart, entropy)
     devices.join(layout_of(folder), join, entropy, SystemClock().now())
     if as_json:
         print_json({"joined": join, "left": leave, "restarted": restart, "devices": devices.present})
     else:
-        answers().print(f"{join} joined, {leave} left, {restart} start again: {devices.present} devices")
+        answers().print(f"{join} joined, {leave} left, {restart} restart: {devices.present} devices")
 
 
 @app.command("report")
 def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> None:
-    """Compare what every device journalled with what was released; exit code 1 where they do not agree.
+    """Compare what every device journalled with what was released; exits with 1 if they disagree.
 
     Example: tacit staging report --json
     """
@@ -358,11 +358,11 @@ def _show_report(document: dict[str, Any]) -> None:
             "not asked": wrong["not_asked"],
         }
         words = ", ".join(f"{count} {name}" for name, count in ends.items())
-        console.print(f"{wrong['devices']} devices with a wrong clock; to released recipes: {words}", markup=False)
+        console.print(f"{wrong['devices']} devices with a wrong clock; for released recipes: {words}", markup=False)
     for one in document["mismatches"]:
         console.print(f"{one['recipe'][:8]}: {one['count']} {one['cause']}: {one['detail']}", markup=False)
     if not document["released"]:
-        console.print("nothing was released yet; ask with: tacit collect NAME --wait 60")
+        console.print("nothing has been released yet; collect with: tacit collect NAME --wait 60")
     elif not document["mismatches"]:
         console.print("every answer that was sent to a released recipe was counted once")
 

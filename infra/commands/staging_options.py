@@ -1,4 +1,4 @@
-"""What ``tacit staging up`` may be told, and whether this machine can do it."""
+"""The options of ``tacit staging up``, and checks that this machine supports them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ModeName = Annotated[
     ),
 ]
 DatabaseImage = Annotated[
-    str, typer.Option("--database-image", help="For containers: the image of PostgreSQL, which needs a shell.")
+    str, typer.Option("--database-image", help="For containers: the PostgreSQL image, which must have a shell.")
 ]
 
 ClockSkew = Annotated[
@@ -36,24 +36,30 @@ ClockSkew = Annotated[
         min=0,
         max=MAX_CLOCK_ERROR,
         metavar="SECONDS",
-        help="New devices with wrong clocks: by how much.",
+        help="By how much the clocks of some new devices are wrong.",
     ),
 ]
 Skewed = Annotated[
     float | None,
-    typer.Option("--skewed", min=0, max=1, metavar="SHARE", help=f"The share of them (default {SKEWED})."),
+    typer.Option(
+        "--skewed",
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help=f"The share of new devices with a wrong clock (default {SKEWED}).",
+    ),
 ]
 DrivenBy = Annotated[
     Driver,
     typer.Option(
         "--driven-by",
-        help="What has new devices look at the log: polling, announcements by MQTT, or half each (needs Mosquitto).",
+        help="What makes new devices read the log: polling, announcements by MQTT, or half each (needs Mosquitto).",
     ),
 ]
 
 
 def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Natures:
-    """What new devices are to be like. Raises ``UsageError``."""
+    """Return the natures of new devices. Raises ``UsageError`` if only one of the clock options is given."""
     share = (SKEWED if clock_skew else 0.0) if skewed is None else skewed
     if bool(clock_skew) != bool(share):
         raise UsageError("--skewed SHARE says how many clocks are wrong, --clock-skew SECONDS by how much; give both")
@@ -61,24 +67,22 @@ def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Na
 
 
 def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
-    """The servers to start. Raises ``UsageError`` where this machine or user cannot run a deployment so."""
+    """Return the servers to start. Raises ``UsageError`` if this machine or user cannot run such a deployment."""
     listening = driven_by is not Driver.POLLING
     if listening and kind is not Mode.PROCESSES:
-        raise UsageError(
-            f"--driven-by {driven_by} needs a broker on loopback, where {kind} do not reach it; leave it out"
-        )
+        raise UsageError(f"--driven-by {driven_by} needs a broker on loopback, which {kind} do not reach; leave it out")
     wanted = parse_backends([*named, *([BROKER] if listening else [])], {})
     if kind is Mode.NAMESPACES:
         require_namespaces()
     if kind is Mode.CONTAINERS:
         require_containers()
     if kind is not Mode.PROCESSES and wanted.names:
-        raise UsageError(f"--with starts its servers on loopback, where {kind} do not reach them; leave it out")
+        raise UsageError(f"--with starts its servers on loopback, which {kind} do not reach; leave it out")
     return wanted
 
 
 def mode_of(text: str) -> Mode:
-    """The mode of that name; a usage error of the command where there is none."""
+    """Return the mode with this name. Raises ``typer.BadParameter`` if there is none."""
     try:
         return Mode(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``tacit status``: what the stack is doing, in one screen."""
+"""``tacit status``: shows on one screen what a local stack is doing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _COUNTS = ("uploaded", "waiting", "in jobs", "counted", "rejected", "released")
 
 
 def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
-    """Show services, servers and, per task, where the reports are.
+    """Show services, servers and, for each task, how far its reports are.
 
-    Exit code 1 where something is down or fails. Example: tacit status
+    Exits with 1 if something is down or fails. Example: tacit status
     """
     found = asyncio.run(_asked(layout_of(state_dir)))
     if as_json:
@@ -47,7 +47,7 @@ async def _asked(layout: Layout) -> DeploymentStatus:
 
 
 def show(found: DeploymentStatus, console: Console) -> None:
-    """Print the tables, and what a person should look at last."""
+    """Print the tables, and at the end the problems that need attention."""
     console.print(_processes(found.processes))
     if found.servers:
         console.print()
@@ -62,7 +62,7 @@ def show(found: DeploymentStatus, console: Console) -> None:
             for line in lines:
                 console.print(Padding(line, (0, 0, 0, 2)))
     elif not found.tasks_known:
-        console.print("which tasks there are is not known: leader, analyzer and recipe server have to say it")
+        console.print("the tasks are not known: leader, analyzer and recipe server do not all answer")
     else:
         console.print("no task yet; publish a recipe with: tacit recipe publish")
     shown = [slot for slot in found.issuance if slot.recipe or slot.mismatches]
@@ -123,7 +123,7 @@ def _counts(page: Mapping[str, Any]) -> list[str]:
 
 
 def details(task: TaskStatus) -> list[Text]:
-    """What the columns have no room for, one line each."""
+    """Return lines with what the table of tasks has no room for."""
     lines = [Text(f"refused by rule {task.rule}", style="red")] if task.rule else []
     page = task.leader or task.analyzer
     if page:

@@ -1,4 +1,4 @@
-"""``tacit up``: a whole stack on this machine, its services as processes of their own."""
+"""``tacit up``: runs a whole stack on this machine, each service as a process of its own."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from tacit.recipe.policy import AccountLimit
 from tacit.tlog.canonical import validated
 
 DEFAULT_SLOTS = 4
-"""Recipes of an epoch: every device fetches a token for each."""
+"""Recipes per epoch; every device fetches a token for each."""
 DEFAULT_AGENTS = 60
 DEFAULT_BATCH_FLOOR = 20
 DEFAULT_MIN_AUDIENCE = 20
 WITNESSES = 2
-"""Of a new stack; its policies demand both."""
+"""Witnesses of a new stack; its policies require both."""
 DEFAULT_STATE_DIR = Path(".tacit")
 LOCK = "up.lock"
 STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
-"""Of the account of a stack on one machine, whose devices hold made-up data: room for a hundred recipes a year with
-epsilon 1 at delta 1e-6. Real devices keep to a budget of their own (``client_agent.config.Budget``)."""
+"""Budget of a stack on one machine, whose devices hold made-up data: enough for a hundred recipes a year with epsilon 1
+at delta 1e-6. Real devices have a budget of their own (``client_agent.config.Budget``)."""
 
 
 StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
@@ -76,7 +76,7 @@ BatchFloor = Annotated[
     ),
 ]
 AccountEpsilon = Annotated[
-    str | None, typer.Option("--account-epsilon", help=f"Account of a new stack, per year (default {STAGING_EPSILON}).")
+    str | None, typer.Option("--account-epsilon", help=f"Yearly budget of a new stack (default {STAGING_EPSILON}).")
 ]
 AccountDelta = Annotated[str | None, typer.Option("--account-delta", help=f"Its delta (default {STAGING_DELTA}).")]
 MinAudience = Annotated[
@@ -100,12 +100,14 @@ Backends = Annotated[
     typer.Option(
         "--with",
         metavar="NAMES",
-        help="postgres (databases), redis (queue, replay window), mosquitto (announcements): servers of its own.",
+        help="Run own servers: postgres (databases), redis (queue, replay window), mosquitto (announcements).",
     ),
 ]
 PostgresUrl = Annotated[
     Path | None,
-    typer.Option("--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create."),
+    typer.Option(
+        "--postgres-url-file", help="Use this server: a 0600 file with the URL of a role that may create databases."
+    ),
 ]
 RedisUrl = Annotated[Path | None, typer.Option("--redis-url-file", help="Use this server: a 0600 file with its URL.")]
 MqttUrl = Annotated[Path | None, typer.Option("--mqtt-url-file", help="Use this broker: a 0600 file with its URL.")]
@@ -123,7 +125,7 @@ BatchCrypto = Annotated[
 
 Tls = Annotated[
     bool,
-    typer.Option("--tls", help="Every leg of a new stack over TLS, with certificates of an authority of its own."),
+    typer.Option("--tls", help="Use TLS on every leg of a new stack, with certificates of its own authority."),
 ]
 
 
@@ -215,9 +217,9 @@ def open_stack(
     containers: bool = False,
     agents: int = 0,
 ) -> Layout:
-    """The stack in ``state_dir``, made there if there is none; ``None`` of an option: whatever the stack has, or the
-    default of a new one, whose epochs are long enough for ``agents`` devices; ``network`` and ``containers`` as in
-    ``StackOptions``. Raises ``UsageError`` if the stack there has an option other than wanted."""
+    """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
+    stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
+    ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
@@ -253,7 +255,7 @@ def open_stack(
 
 
 def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
-    """Raise ``UsageError`` where a stack has an option other than wanted."""
+    """Raise ``UsageError`` if the stack has another value than ``wanted`` for an option that is not None."""
     has = layout.options
     account = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
     words = {
@@ -270,7 +272,9 @@ def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
     }
     for name, one in wanted.items():
         if one not in {None, getattr(has, name)}:
-            raise UsageError(f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for others")
+            raise UsageError(
+                f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for a different one"
+            )
 
 
 def _check_account(options: StackOptions) -> None:
@@ -286,7 +290,7 @@ def _check_account(options: StackOptions) -> None:
 
 
 async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> int:
-    """Run the stack; the command's exit code."""
+    """Run the stack, and return the command's exit code."""
 
     @contextlib.asynccontextmanager
     async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:

@@ -1,4 +1,5 @@
-"""``tacit agent record`` and ``state``: events that a device keeps encrypted for recipes (``docs/pan-privacy.md``)."""
+"""``tacit agent record`` and ``state``: records events for recipes that watch them, and lists the encrypted state that
+a device keeps for these (``docs/pan-privacy.md``)."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ def record(
     times: Annotated[int, typer.Option("--times", min=0, max=MAX_OCCURRENCES, help="How often it happened.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Tell this device's agent, which must be at work, that an event happened just now. Prints nothing without --json;
-    where no recipe watches the event, nothing is kept, and a note says so.
+    """Tell this device's agent, which must be at work, that an event happened just now. Prints nothing without --json,
+    except a note if no recipe watches the event, so that nothing is kept.
 
     Example: tacit agent record visit --config .tacit/agents/0/agent.json
     """
@@ -40,7 +41,7 @@ def record(
 
 
 def state(config: ConfigOption, as_json: AsJson = False) -> None:
-    """List the encrypted state of each watched recipe: ended steps, bytes, file; nothing that depends on events.
+    """List the encrypted state of each recipe that watches an event: step, bytes and file, which depend on no event.
 
     Example: tacit agent state --config .tacit/agents/0/agent.json
     """

@@ -1,4 +1,4 @@
-"""``tacit recipe yield``: how far a recipe's batch is filled, and when B may be expected."""
+"""``tacit recipe yield``: shows how far a recipe's batch is filled, and when B may be expected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.recipe.model import Recipe
 
 
 def show_yield(recipe: RecipeName, state_dir: StateDir = None, as_json: AsJson = False) -> None:
-    """Show how far a recipe's batch is filled: tenths of B with noise, told five times, until it is released.
+    """Show how far a recipe's batch is filled: in noisy tenths of B, updated five times, until it is released.
 
     Example: tacit recipe yield visits
     """
@@ -37,17 +37,17 @@ async def _yield(state_dir: Path | None, name: str) -> tuple[Recipe, Yield]:
 
 
 def yield_lines(found: Yield) -> list[str]:
-    """A yield as sentences."""
+    """Return a yield as sentences."""
     size = found.min_batch_size
     if found.exact:
         return [f"released: {found.contributions:,} contributions, B = {size:,}"]
-    lines = ["nothing was told yet"]
+    lines = ["no count yet"]
     if found.at is not None:
         most = "" if found.most is None else f", at most {found.most:,}"
         bounds = f"at least {found.least:,}{most} with 95 %"
         lines = [f"about {found.contributions:,} of B = {size:,} contributions at {when(found.at)}: {bounds}"]
     if found.next_at is not None:
-        lines.append(f"more is told from {when(found.next_at)} on")
+        lines.append(f"the next count comes from {when(found.next_at)} on")
     expected = found.forecast
     if expected is not None:
         lines.append(

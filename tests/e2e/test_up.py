@@ -424,7 +424,7 @@ async def test_a_service_that_dies_is_started_again_on_the_same_address_and_the_
 ) -> None:
     pid = await kill_and_return(stack, http, "attester")
     assert runs(pid, ["infra.cli", "serve", "attester", stack.document["attester"]["config"]])
-    assert f"attester runs again (pid {pid})" in stack.process.stderr
+    assert f"attester is running again (pid {pid})" in stack.process.stderr
     assert "tacit serve" not in stack.process.stderr, "nobody is told to start what would outlive the stack"
     assert (await http.request("GET", f"{stack.url('relay')}/healthz")).status == 200, "the others go on"
 

@@ -128,7 +128,7 @@ async def test_a_backup_goes_where_nothing_else_is_and_is_whole_or_refused(
     with pytest.raises(UsageError, match="not what was backed up"):
         read_contents(backup)
     (backup / CONTENTS).unlink()
-    with pytest.raises(UsageError, match="not a whole backup"):
+    with pytest.raises(UsageError, match="not a complete backup"):
         read_contents(backup)
 
 
@@ -164,7 +164,7 @@ def test_what_lies_in_a_backup_and_is_no_file_is_refused_and_not_waited_for(tmp_
     said = {"service": "leader", "made": 1, "database": "sqlite", "files": {DATABASES["sqlite"]: "0" * 64}}
     (tmp_path / CONTENTS).write_text(json.dumps(said))
     (tmp_path / DATABASES["sqlite"]).symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match="not a whole backup"):
+    with pytest.raises(UsageError, match="not a complete backup"):
         read_contents(tmp_path)
 
 

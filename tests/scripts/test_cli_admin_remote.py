@@ -55,7 +55,7 @@ def at(served: Served, capsys: Capture) -> Terminal:
 
 def test_a_question_is_written_checked_approved_by_another_and_published(at: Terminal) -> None:
     missing = at.give("analyst", "question", "new", "--name", "weekly", *FLAGS)
-    assert "missing until it is submitted: --population" in missing
+    assert "still missing before it can be submitted: --population" in missing
     refused = at.give("analyst", "question", "submit", "weekly", code=FAILED)
     assert "population" in refused
     draft = at.document("analyst", "question", "new", "--name", "weekly", "--population", "1000", *FLAGS)
@@ -110,7 +110,7 @@ def test_a_recipe_is_signed_where_the_key_is_and_published_then(tmp_path: Path, 
         assert "waits for its signature" in at.give("analyst", "question", "publish", draft, "--out", recipe)
         assert run(["recipe", "sign", recipe, "--key", str(tmp_path / "stage" / "analyst.key"), "--out", leaf]) == OK
         assert "entry 2 of the log" in at.give("analyst", "question", "publish", draft, "--leaf", leaf)
-        assert "no signed leaf" in at.give("analyst", "question", "publish", draft, "--leaf", recipe, code=FAILED)
+        assert "not a signed leaf" in at.give("analyst", "question", "publish", draft, "--leaf", recipe, code=FAILED)
 
 
 def test_people_get_keys_in_files_of_their_own(at: Terminal, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_in_a_terminal_it_is_a_line_in_words(folder: Path, capsys: Capture, monk
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run(["agent", "host", str(folder), "--until", "1", "--every", "0.1"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "starting the devices; Ctrl-C ends them all" in said
+    assert "starting the devices; Ctrl-C stops them all" in said
     assert f"of {DEVICES} devices at work" in said
     assert said.endswith("stopped")
     counts = Counts(500, 480, 15, 5, {"log-trouble": 3}, 1900, 1920, {"sent": 7, "scheduled": 90})

@@ -100,7 +100,7 @@ def test_show_says_what_the_log_attests_of_an_audience() -> None:
     show_recipe(TARGETED, {"state": "file", "audience": found}, console)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"at least {found['floor']} by census census" in said
-    assert "the number of messages tells at most epsilon" in said
+    assert "the number of messages reveals whether one device is among them with at most epsilon" in said
     show_recipe(census, {"state": "file"}, console)
     assert "leader and helper publish what they release" in console.file.getvalue()  # type: ignore[attr-defined]
     assert audience_lines(document()) == ["no census in the log counts them; at least 100 are needed"]

@@ -216,4 +216,4 @@ async def test_a_name_that_several_recipes_have_means_the_newest_and_a_person_is
     async with InProcessTransport({"http://127.0.0.1:8001": app}) as network:
         assert await hash_of(network, "http://127.0.0.1:8001", "visits") == "c" * 43
     said = " ".join(capsys.readouterr().err.split())
-    assert "visits: the newest recipe, cccccccc; there are 2 older with this name" in said
+    assert "visits: using the newest recipe, cccccccc; 2 older with this name can be named by hash" in said

@@ -132,12 +132,12 @@ def test_a_log_is_read_from_elsewhere_and_from_a_copy(stack: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["verify", "--key", "x"], "--key goes with"),
+        (["verify", "--key", "x"], "--key needs"),
         (["verify", "--server", "http://127.0.0.1:1", "--key", "KEY"], "log at http://127.0.0.1:1 cannot be read"),
-        (["verify", "--ca", "x"], "--ca goes with"),
+        (["verify", "--ca", "x"], "--ca needs"),
         (["verify", "--server", "https://127.0.0.1:1", "--key", "KEY", "--ca", "nowhere"], "nowhere"),
         (["verify", "--server", "http://127.0.0.1:1"], "the log's --key"),
-        (["monitor", "--from", ".", "--key", "KEY"], "--keep says where"),
+        (["monitor", "--from", ".", "--key", "KEY"], "give --keep"),
         (["verify", "--from", ".", "--key", "nothing"], "--key:"),
         (["verify", "--from", "nowhere", "--key", "KEY"], "no such folder"),
     ],

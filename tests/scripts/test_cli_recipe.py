@@ -255,9 +255,9 @@ def test_a_draft_with_a_start_of_its_own_that_has_passed_is_not_published_and_th
     file.write_text(json.dumps(body))
     assert stack("recipe", "publish", str(file)) == 1
     error = complaint(capsys)[-1]
-    assert "nobody would be asked: devices decided until" in error
-    assert "the next time that does is" in error
-    assert "nothing was published or charged (--now publishes it all the same)" in error
+    assert "nobody would be asked: the time to decide ended at" in error
+    assert "the next suitable time is" in error
+    assert "nothing was published or charged (--now publishes it anyway)" in error
     assert json.loads(file.read_text()) == body
 
 
@@ -353,7 +353,7 @@ def test_parties_from_a_file_make_a_recipe_that_the_default_policy_accepts(
         (["--name", "Not A Name"], "--name"),
         (["--buckets", "0,1,x"], "--buckets"),
         (["--buckets", "3,1"], "increasing"),
-        (["--boolean", "--categories", "a,b"], "give one of"),
+        (["--boolean", "--categories", "a,b"], "give only one of"),
         (["--rate", "1.5"], "--rate"),
         (["--rate", "much"], "--rate"),
         (["--epsilon", "-1"], "--epsilon"),

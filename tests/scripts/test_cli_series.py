@@ -166,10 +166,12 @@ def test_a_round_is_planned_as_its_series_and_not_by_itself(
     assert (found["start"], found["end"]) == (series.interval.start, series.interval.end)
     assert found["beside"] == 0, "the series, which the log holds, is not weighed twice"
     assert run(words) == 0
-    assert f"a round of {series.name} costs nothing beside the series" in " ".join(capsys.readouterr().out.split())
+    assert f"a round of {series.name} costs nothing more: the series is charged once" in " ".join(
+        capsys.readouterr().out.split()
+    )
     path.write_text(json.dumps(changed(KIT.round(series, 1), "question.text", "Something else?").body()))
     assert run(words) == 1
-    assert "is no round of series training: question differ" in " ".join(complaint(capsys).split())
+    assert "is not a round of series training: question differ" in " ".join(complaint(capsys).split())
     path.write_text(json.dumps(KIT.round(KIT.series(name="unseen"), 0).body()))
     assert run(words) == 1
     assert "publish it first: tacit series publish" in " ".join(complaint(capsys).split())

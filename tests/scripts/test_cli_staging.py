@@ -31,7 +31,7 @@ def test_churn_without_a_number_says_what_is_missing(tmp_path: Path, capsys: Cap
     (tmp_path / RUNNING).write_text(json.dumps({"mode": "processes", "pid": os.getpid(), "agents": {}}))
     with alone_in(tmp_path, LOCK, "runs"):
         assert run(["staging", "agents", "--state-dir", str(tmp_path)]) == 2
-    assert "say what: --join, --leave or --restart, with a number" in capsys.readouterr().err
+    assert "give --join, --leave or --restart with a number" in capsys.readouterr().err
 
 
 def test_a_mode_that_is_none_or_cannot_be_is_refused_in_one_line(
@@ -46,7 +46,7 @@ def test_a_mode_that_is_none_or_cannot_be_is_refused_in_one_line(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda _name: "/usr/sbin/ip")
     assert run(["staging", "up", "--mode", "namespaces", "--with", "postgres", *folder]) == 1
-    assert "namespaces do not reach them" in capsys.readouterr().err
+    assert "which namespaces do not reach" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
 

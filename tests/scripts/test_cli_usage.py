@@ -339,4 +339,4 @@ def test_showing_what_is_no_key_fails_in_one_line(capsys: Capture, tmp_path: Pat
 def test_a_number_of_asked_devices_is_of_one_recipe(capsys: Capture) -> None:
     code, lines = complaint(capsys, "results", "--asked", "5")
     assert code != 0
-    assert any("name it: tacit results NAME --asked 1000" in line for line in lines), lines
+    assert any("the name of a recipe: tacit results NAME --asked 1000" in line for line in lines), lines

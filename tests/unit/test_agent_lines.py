@@ -28,7 +28,7 @@ def test_what_sixty_agents_do_alike_is_one_line_and_their_routine_is_none() -> N
         lines.tell(agent, state, {"recipe": "visits", "attempts": 0})
     lines.stopped()
     assert file.getvalue().splitlines() == [
-        "00:00:00 60 agents are at work; Ctrl-C ends them",
+        "00:00:00 60 agents are at work; Ctrl-C stops them",
         "00:00:00 the log can be read: 9 entries",
         "00:00:00 visits: scheduled  agents 0, 1",
         "00:00:00 visits: not sampled  58 of 60 agents",

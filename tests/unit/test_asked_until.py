@@ -31,7 +31,7 @@ def test_before_the_end_of_the_first_quarter_a_person_is_told_by_when_agents_mus
 
 def test_after_it_a_person_is_told_that_nobody_is_asked_and_what_to_do() -> None:
     words = asked_words(INTERVAL, INTERVAL.start + 901)
-    assert words.startswith(f"nobody is asked any more since {UNTIL}")
+    assert words.startswith(f"nobody has been asked since {UNTIL}")
     assert words.endswith("ask again with a later --start")
 
 
@@ -39,7 +39,7 @@ def test_a_recipe_and_a_task_without_reports_show_until_when_devices_decide() ->
     console = Console(file=io.StringIO(), width=120, highlight=False)
     recipe = RecipeKit().recipe(start=INTERVAL.start, duration=INTERVAL.duration)
     show_recipe(recipe, {"state": "active"}, console)
-    assert f"{UNTIL}; who meets it later takes no part" in cast("io.StringIO", console.file).getvalue()
+    assert f"{UNTIL}; devices that read it later take no part" in cast("io.StringIO", console.file).getvalue()
     until = INTERVAL.start + 900.0
     waiting = TaskStatus("visits", "hash", "active", "", leader=PAGE, asked_until=until)
     assert [line.plain for line in details(waiting)] == [
@@ -64,4 +64,4 @@ def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_af
 
 
 def test_a_batch_that_did_not_fill_is_explained_by_late_devices_too() -> None:
-    assert "after the first quarter of its interval took no part (tacit agent journal tells)" in FEWER_HINT
+    assert "after the first quarter of its interval took no part (see tacit agent journal)" in FEWER_HINT

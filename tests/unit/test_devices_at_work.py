@@ -90,7 +90,7 @@ def test_what_nobody_is_asked_any_more_is_published_by_nobody_unless_he_insists(
     with pytest.raises(UsageError, match=r"nobody would be asked: .* nothing was published or charged \(--now"):
         require_open(over, Insisted())
     require_open(over, Insisted(now=True))
-    assert "published all the same (--now)" in " ".join(capsys.readouterr().err.split())
+    assert "published anyway (--now)" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_person_at_a_terminal_is_asked_and_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:

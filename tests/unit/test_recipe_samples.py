@@ -236,7 +236,7 @@ def test_a_claim_that_cannot_be_computed_is_a_refusal() -> None:
 def test_the_outlook_says_in_words_what_hides_whom() -> None:
     lines = outlook_lines(recipe_of("both"), outlook(recipe_of("both")))
     assert any("the number of messages adds epsilon 0." in line for line in lines)
-    assert any("does not fill it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
+    assert any("does not fill, it tells epsilon 0.0" in line and "20,000 devices" in line for line in lines)
     assert any("somebody who knows which others took part: epsilon 0." in line for line in lines)
     assert any("the relay sees who sends: epsilon 2." in line for line in lines)
     assert any("expected standard error" in line for line in lines)

@@ -124,7 +124,7 @@ def test_a_result_shows_its_question_and_what_is_estimated_and_results_stand_as_
     asked = {**DOCUMENT, "question": "How many doctor visits?"}
     for text in (shown(asked), result_page([asked])):
         assert "How many doctor visits?" in text
-        assert "an estimate is the total of the devices that answered, and its interval is theirs" in text
+        assert "an estimate is the total of the devices that answered, and its interval is for these" in text
     assert "an estimate is the mean of the devices that answered" in shown({**asked, "statistic": "mean"})
     times = [{**DOCUMENT, "released_at": at, "name": f"at-{at}"} for at in (30, 10, 20)]
     assert [one["released_at"] for one in in_order(times)] == [10, 20, 30]
@@ -164,7 +164,7 @@ def test_where_the_number_of_asked_devices_is_unknown_or_refuted_nothing_is_said
     unknown = {**DOCUMENT, "response": {"counted": 458, "verdict": "unknown"}}
     text = shown(unknown)
     assert "458 contributions counted; how many devices were asked is not known (--asked N states it)" in text
-    assert "nothing is said of devices that stayed silent" in text
+    assert "nothing is said about devices that stayed silent" in text
     assert cautions(unknown) == []
     (refuted,) = cautions({**DOCUMENT, "response": {**RESPONSE, "verdict": "more"}})
     assert "more devices were asked than the recipe states" in refuted

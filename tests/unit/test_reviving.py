@@ -96,7 +96,7 @@ def test_a_killed_service_is_started_again_and_the_terminal_says_so(tmp_path: Pa
     stage = staged(tmp_path, lambda stage: stage.dies(-9, 1.0))
     assert stage.service.pid == 101
     assert stage.said[0].startswith("leader (pid 100) was killed by signal 9; starting it again in 1 s")
-    assert stage.said[1] == "leader runs again (pid 101)"
+    assert stage.said[1] == "leader is running again (pid 101)"
     assert (tmp_path / PIDS).read_text() == '{"leader": 101}'
     assert stage.reviving.exit_code == 0
 
@@ -110,10 +110,10 @@ def test_a_service_that_keeps_dying_is_given_up_with_its_last_words_and_the_way_
 
     stage = staged(tmp_path, keeps_dying)
     assert not stage.service.runs
-    assert "that was 5 times within 5 minutes, so that it is not started again" in stage.said[-2]
+    assert "it failed 5 times within 5 minutes, so it is not started again" in stage.said[-2]
     assert "it said: listen: cannot bind" in stage.said[-2]
     assert "once the cause is gone: tacit up restart leader" in stage.said[-2]
-    assert stage.said[-1] == "no service is left; Ctrl-C ends this command"
+    assert stage.said[-1] == "no service is running any more; Ctrl-C ends this command"
     assert stage.reviving.exit_code == 1
 
 
@@ -147,7 +147,7 @@ def test_a_service_that_a_person_starts_again_is_given_up_no_more(tmp_path: Path
         await stage.dies(-9, 1.0)
 
     stage = staged(tmp_path, started)
-    assert stage.said[-1] == "leader runs again (pid 102)"
+    assert stage.said[-1] == "leader is running again (pid 102)"
     assert stage.reviving.exit_code == 0
 
 

@@ -151,7 +151,7 @@ def test_flags_and_a_file_make_the_same_recipe(
         ([*EVENT, "--metric", "visit"], "give either --metric or --event"),
         ([*EVENT, "--event", "A visit"], "--event: must name an event"),
         ([*EVENT, "--dummies", "auto"], "--dummies: must be left out in model pan-private"),
-        ([*EVENT, "--boolean"], "give one of"),
+        ([*EVENT, "--boolean"], "give only one of"),
         (["--name", "visits", "--boolean"], "--boolean: model pan-private asks how often an event happened"),
         (["--name", "visits"], "missing --event, --steps, --step-seconds"),
         (["--name", "visits", "--event", "visit", "--steps", "3"], "--steps: needs --step-seconds too"),
