@@ -1,4 +1,4 @@
-"""``tacit demo``: the main job on real data."""
+"""``tacit demo``: one question to many devices, with real data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tacit.recipe.survey import CATEGORY, MISSING, NO_VALUE
 
 DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 30.0, 0.012
-"""What a crowd takes on two cores, about: its agents and the parties, and each further contribution."""
+"""Approximate seconds that a crowd takes on two cores: for its agents and the parties, and per further contribution."""
 
 
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
-    column: Annotated[str | None, typer.Option(help="Column of the CSV file that is asked for.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
     buckets: Annotated[
         str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
     ] = None,
@@ -107,7 +107,7 @@ def _dataset(
 
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
-    """The data, whose empty cells become what ``missing`` says."""
+    """Return the data with ``missing`` as the treatment of empty cells. Raises ``BadParameter``."""
     if missing not in MISSING:
         raise typer.BadParameter(f"--missing is {' or '.join(MISSING)}")
     return replace(dataset, question=replace(dataset.question, missing=missing))
@@ -131,7 +131,7 @@ def _categories(text: str) -> list[str]:
 
 
 def say_proposed(dataset: Dataset, progress: Console) -> None:
-    """The flag that the question of a file could have been given with."""
+    """Print the flag that states the question which was proposed from the file."""
     question = dataset.question
     if question.edges is not None:
         flag = f"--buckets {','.join(map(str, question.edges))}"
@@ -151,9 +151,9 @@ def _say_crowd(devices: int, progress: Console) -> None:
     taking_part = round(rate_of(devices) * devices)
     minutes = math.ceil((AGENTS_SECONDS + CONTRIBUTION_SECONDS * taking_part) / 60)
     progress.print(
-        f"{devices:,} devices, of whom some {taking_part:,} take part: {AGENTS_OF_A_CROWD} as agents of their own, the "
-        f"others in batches as tacit fleet simulates them; about {minutes} min on two free cores\n"
-        "(for more devices, for rates, faults and other parties' machines: tacit up, then tacit fleet run)",
+        f"{devices:,} devices, of which about {taking_part:,} take part: {AGENTS_OF_A_CROWD} as separate agents, the "
+        f"others simulated in batches as in tacit fleet; this takes about {minutes} min on two free cores\n"
+        "(for more devices, chosen rates, faults or remote parties: tacit up, then tacit fleet run)",
         highlight=False,
         style="yellow",
         soft_wrap=True,
