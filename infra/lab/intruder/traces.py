@@ -132,7 +132,7 @@ def devices(
 
 
 def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
-    """Draw how often the event happens in each step: with label 1 at least once at a random step, with label 0 never."""
+    """Draw how often the event happens in each step: with label 0 never, with label 1 at least once (random step)."""
     counts = [label * fair_flips(1, entropy) * uniform_below(BUSIEST, entropy) for _ in range(steps)]
     counts[uniform_below(steps, entropy)] += label
     return counts
