@@ -19,7 +19,7 @@ from tacit.errors import Fatal, UsageError
 
 SYSTEMD = Path("/run/systemd/system")
 WITHOUT_SYSTEMD = {"DISABLE_HC_SYSTEMD": "true"}
-"""Podman runs health checks by systemd, and starts nothing where it cannot; with this setting they run only on
+"""Podman runs health checks through systemd, and starts no container if it cannot; with this setting they run only on
 demand."""
 ROOTS = ("0", "0:0", "root", "")
 LAST_WORDS = 400
