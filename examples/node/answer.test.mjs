@@ -11,7 +11,7 @@ const vectors = (name) => JSON.parse(readFileSync(new URL(`../../docs/vectors/${
 const bytes = (hex) => Buffer.from(hex, 'hex');
 const recipes = new Map(vectors('recipes').recipes.map((each) => [each.recipe.name, each]));
 
-/** Hands out the recorded draws, and fails where the sizes differ. */
+/** Hands out the recorded draws, and fails if the sizes differ. */
 function recorded(draws) {
   const left = draws.map(bytes);
   const draw = (size) => {

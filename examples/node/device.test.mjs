@@ -1,4 +1,4 @@
-// One device over restarts: what was decided stays decided, with the same bytes.
+// One device across restarts: decisions stay as they were, with the same bytes.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test from 'node:test';
