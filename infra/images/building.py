@@ -124,7 +124,7 @@ def check_image(name: str, folder: Path) -> None:
                 other = sorted(wanted.items() ^ found.items())[0][0]
                 raise Fatal(f"{name}: {part}/{other} differs from the file that was put in")
         for place in _strays(root):
-            raise Fatal(f"{name} holds {place} beside its own code; is its base one of Tacit's images?")
+            raise Fatal(f"{name} holds {place} besides its own code; is its base one of Tacit's images?")
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ LONGEST_ERROR = 500
 
 Kind = TypeVar("Kind", bound=Document)
 Command = Callable[[web.Request, Kind], Awaitable[dict[str, Any]]]
-"""Carries out a request; returns the members beside ``status``, or a status of its own."""
+"""Carries out a request; returns the members besides ``status``, and optionally a different ``status``."""
 
 
 def ready() -> web.RouteDef:

@@ -114,7 +114,7 @@ def mismatches(recipe: str, ends: Ends, served: Served) -> list[Mismatch]:
     missing = states[State.SENT] - served.released - rejected - served.waiting
     after = sum(count for why, count in ends.refusals.items() if why in TOO_LATE)
     found = [
-        Mismatch(recipe, LATE, states[State.EXPIRED], "expired before they could be sent"),
+        Mismatch(recipe, LATE, states[State.EXPIRED], "expired before a server accepted them"),
         Mismatch(recipe, LATE, states[State.SCHEDULED], "still on devices when the batch was released"),
         Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
         Mismatch(recipe, LATE, after, "sent after the server had closed the batch"),

@@ -42,8 +42,8 @@ class Load:
 
 async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, connections: int = CONNECTIONS) -> Load:
     """POST every message to ``url``. With a ``rate`` (per second) messages are due at fixed times, and each latency
-    counts from that time. Raises ``Fatal`` for an answer other than 200, 429 or 503, or if a message gets ``TRIES``
-    times 429 or 503."""
+    counts from that time. Raises ``Fatal`` for an answer other than 200, 429 or 503, or after ``TRIES`` answers of 429
+    or 503 to one message."""
     target = urlsplit(url)
     if target.hostname is None or target.port is None:
         raise ValueError(f"{url} names no host and port")

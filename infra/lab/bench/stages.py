@@ -234,5 +234,5 @@ async def _run(database: Database, crypto: str, folder: Path) -> tuple[float, fl
         done = time.process_time() + database.cpu()
         counts = await pair.status(Role.HELPER)
     if counts["aggregated"] != JOB_REPORTS:
-        raise ValueError(f"{JOB_REPORTS} reports of the measurement came to {counts}")
+        raise ValueError(f"not all of {JOB_REPORTS} reports of the measurement were counted: {counts}")
     return stored - before, done - stored

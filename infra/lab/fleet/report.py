@@ -148,7 +148,7 @@ def _inside(rows: Sequence[Estimated]) -> str:
     judged, more = [one.inside for one in rows if one.inside is not None], len(rows) - MOST_ANSWERS
     words = f"{sum(judged)} of {len(judged)} intervals of all devices hold the truth, silent devices included"
     if not judged:
-        words = "estimates cover only the devices that answered, while the truth beside them is that of all devices"
+        words = "estimates cover only the devices that answered; the truth next to them covers all devices"
     moved = sum(one.moved for one in rows)
     if moved:
         words += (

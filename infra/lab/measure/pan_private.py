@@ -6,8 +6,8 @@ reads what it protects:
 
 * ``lower_bound``: no algorithm whose states are epsilon0-private towards an intruder does better (Theorem 9, as the
   exact Cramer-Rao bound of its pair of streams).
-* ``Stepwise``: one such algorithm. All that an intruder sees after every step is the stream in optimised unary encoding
-  (``tacit.methods.oue``): a step gives a one with probability 1/2 if it has the event, otherwise with
+* ``Stepwise``: one such algorithm. What an intruder sees after all steps together is the stream in optimised unary
+  encoding (``tacit.methods.oue``): a step gives a one with probability 1/2 if it has the event, otherwise with
   1/(e^epsilon0 + 1). The state is the number of ones. Two streams with one event each differ in two steps, so
   randomised response in every step would have to spend half of epsilon0 on each. Among encodings that treat all steps
   alike and independently, this one has the least variance for large T, and is then twice the lower bound. It relies on
