@@ -1,13 +1,13 @@
-# make install   ./.venv with Tacit and what its demo needs, versions and hashes from requirements.lock
-# make demo      the main job end to end on real data, in a terminal
+# make install   make ./.venv with Tacit and what its demo needs, with versions and hashes from requirements.lock
+# make demo      run every party and answer one question about real data, in a terminal
 # make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
-# make install-test, make install-check  add those packages and do no more
-# make test-flaky  every test that depends on a random draw RUNS times (100), compared with the rates that they state
+# make install-test, make install-check  only add those packages
+# make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make fmt       format the code
-# make documents docs/schemas, docs/vectors and the states in docs/data_model.md anew, after a change of a model, a rule,
-#                a message or a table of states
-# make lock      choose dependency versions anew (needs uv)
+# make documents regenerate docs/schemas, docs/vectors and the states in docs/data_model.md, after a change of a model,
+#                a rule, a message or a table of states
+# make lock      choose new dependency versions (needs uv)
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,8 +26,8 @@ install-test: $(FOR_TESTS)
 
 install-check: $(FOR_CHECKS)
 
-# A lock names only what the ones before it do not. Nothing is compiled before it is used: most modules never are. An old
-# pip compares every file that the index has with every platform, for minutes: first comes one that does not.
+# A lock names only packages that the ones before it do not. Modules are compiled when they are first used, as most
+# never are. An old pip compares every file of the index with every platform, for minutes, so a newer one comes first.
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL = $(PIP) install --no-compile --require-hashes
 
@@ -73,16 +73,17 @@ check-types: $(FOR_CHECKS)
 check-imports: $(FOR_CHECKS)
 	$(BIN)/lint-imports
 
-# One worker more than processors, since tests also wait for servers and disks, at most four; a module's tests stay
-# together, so that each worker makes its fixtures once, and in the order of their folders: by their number, the few long
-# ones would come last, when most workers have nothing left. A worker whose process dies ends the run: pytest-xdist would
-# start another one and then wait for ever for tests that nobody has. Tests start hundreds of processes: what is compiled
-# once is kept, whatever the environment says.
+# One worker more than processors, since tests also wait for servers and disks, but at most four. A module's tests stay
+# together, so that its fixtures are made once. Modules run in the order of their folders: ordered by number of tests,
+# the few long ones would come last, when most workers have nothing left to do. A worker whose process dies ends the
+# run: pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
+# processes, so bytecode is kept, whatever the environment says.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test test-all test-flaky: export PYTHONDONTWRITEBYTECODE =
 
-# Tests have a temporary folder of their own, which goes with them. PostgreSQL, as another user, has to pass through it.
+# Tests have their own temporary folder, which is removed afterwards. PostgreSQL, which runs as another user, must be
+# able to pass through it.
 IN_TEMPORARY_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-/tmp}/tacit-test-XXXXXX") && chmod 711 "$$folder" && \
     trap 'rm -rf "$$folder"' EXIT && export TMPDIR="$$folder" &&
 
@@ -92,7 +93,7 @@ test: $(FOR_TESTS)
 test-all: $(FOR_TESTS)
 	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m ""
 
-# Each run has other seeds; then the property tests look for new examples once.
+# Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100
 test-flaky: $(FOR_TESTS)
 	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "not slow" --runs $(RUNS)
@@ -107,8 +108,8 @@ documents: $(STAMP)
 	$(BIN)/tacit vectors --out docs/vectors
 	$(BIN)/python -m infra.documents.states docs/data_model.md
 
-# hatchling and editables are locked too, because the package itself is installed without build isolation. A set has the
-# versions of the sets below it, and leaves them out.
+# hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
+# the versions of the locks before it, and leaves those packages out.
 LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
     --no-header
 ABOVE = $(foreach file,$(1),--constraint $(file) $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' $(file)))

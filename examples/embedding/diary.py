@@ -31,13 +31,13 @@ class Diary:
 
 
 def tell(event: str, told: dict[str, str | int | float]) -> None:
-    """What the owner may know of the agent's work."""
+    """Print what the owner may know about the agent's work."""
     sys.stdout.write(" ".join([event, *(f"{name}={value}" for name, value in told.items())]) + "\n")
     sys.stdout.flush()
 
 
 async def live(config: AgentConfig, diary: Diary, seconds: float) -> None:
-    """The application's own work, with the agent beside it. After a second the owner sees a doctor."""
+    """Do the application's own work, with the agent running beside it. After a second the owner sees a doctor."""
     async with embedded(config, diary, tell) as agent:
         await asyncio.sleep(min(1.0, seconds))
         diary.visits += 1
@@ -46,10 +46,10 @@ async def live(config: AgentConfig, diary: Diary, seconds: float) -> None:
 
 
 def main() -> None:
-    """Read the command line and live."""
+    """Read the command line and run the application."""
     parser = argparse.ArgumentParser(description="A diary of doctor's visits that answers recipes about them.")
     parser.add_argument("--config", type=Path, required=True, help="the agent's configuration")
-    parser.add_argument("--visits", type=int, default=2, help="how often the owner saw a doctor until now")
+    parser.add_argument("--visits", type=int, default=2, help="how often the owner has seen a doctor so far")
     parser.add_argument("--seconds", type=float, default=300.0, help="seconds to run")
     asked = parser.parse_args()
     try:

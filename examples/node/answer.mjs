@@ -11,7 +11,7 @@ export function decimal(words) {
   return BigInt(whole) * SCALE + BigInt(places.padEnd(18, '0'));
 }
 
-const PRECISION = 320n; // bits behind the point: more than 60 decimal digits also beside exp(40)
+const PRECISION = 320n; // bits after the point: more than 60 decimal digits even next to exp(40)
 
 function exponential(e) {
   const x = (e << PRECISION) / SCALE;
@@ -31,7 +31,7 @@ export function keepThreshold(epsilon, others) {
 
 const NUMBER = /^([+-]?)([0-9]{1,30})(?:\.([0-9]{0,30}))?(?:[eE]([+-]?[0-9]{1,3}))?$/;
 
-/** Text as a fraction `[numerator, denominator]` of whole numbers; null for what is no number. */
+/** Text as a fraction `[numerator, denominator]` of whole numbers; null if it is not a number. */
 function exact(words) {
   const match = NUMBER.exec(words.trim());
   if (!match) return null;
@@ -41,7 +41,7 @@ function exact(words) {
   return ten >= 0n ? [digits * 10n ** ten, 1n] : [digits, 10n ** -ten];
 }
 
-/** Whether the datum is at least `edge`, an integer or decimal text; null for what is no number. A float is its shortest decimal. */
+/** A function: is the datum at least `edge`, an integer or decimal text? null if it is not a number. A float is its shortest decimal. */
 function comparison(value) {
   if (value === Infinity || value === -Infinity) return () => value > 0;
   const fraction = ['number', 'string'].includes(typeof value) ? exact(String(value)) : null;
@@ -85,7 +85,7 @@ function conjunction(encoder, own) {
   return position;
 }
 
-/** How many answers there are, the one for devices without a value among them; null for encoders that are not ours. */
+/** The number of answers, including the one for devices without a value; null for encoders that are not supported. */
 export function labels(encoder) {
   const extra = (encoder.other === undefined ? 0 : 1) + (encoder.missing === undefined ? 0 : 1);
   if (encoder.kind === 'buckets') return encoder.edges.length + extra;
@@ -95,12 +95,12 @@ export function labels(encoder) {
   return null;
 }
 
-/** The position of the answer, null where there is none and the encoder names no category for that. */
+/** The position of the answer; null if there is none and the encoder names no category for that. */
 export function encode(encoder, value, attributes) {
   const kinds = { buckets: bucket, categories: category, boolean: (_, each) => truth(each) };
   const found = encoder.kind === 'attributes' ? conjunction(encoder, attributes) : kinds[encoder.kind](encoder, value);
   if (found !== null || encoder.missing === undefined) return found;
-  if (encoder.kind === 'boolean') return 0; // what it may state is no
+  if (encoder.kind === 'boolean') return 0; // the only category that it may name for a missing value is "no"
   return labels(encoder) - 1; // `missing` is the last of the positions
 }
 
@@ -113,9 +113,9 @@ export function randomise(randomizer, encoded, draw = randomBytes) {
   }
   if (encoded === null) return Number(uniformBelow(k, draw));
   const keep = toInt(draw(16)) < keepThreshold(epsilon0, k - 1);
-  const other = Number(uniformBelow(k - 1, draw)); // drawn always: time tells nothing
+  const other = Number(uniformBelow(k - 1, draw)); // always drawn, so that the time reveals nothing
   return keep ? encoded : other + (other >= encoded ? 1 : 0);
 }
 
-/** The coin of taking part: 128 bits below floor(rate 2^128). */
+/** The coin that decides on taking part: whether 128 random bits are below floor(rate 2^128). */
 export const takesPart = (rate, draw = randomBytes) => toInt(draw(16)) < (decimal(rate) * ONE) / SCALE;

@@ -11,7 +11,7 @@ const vectors = (name) => JSON.parse(readFileSync(new URL(`../../docs/vectors/${
 const bytes = (hex) => Buffer.from(hex, 'hex');
 const recipes = new Map(vectors('recipes').recipes.map((each) => [each.recipe.name, each]));
 
-/** Hands out the recorded draws, and fails where the sizes differ. */
+/** Hands out the recorded draws, and fails if the sizes differ. */
 function recorded(draws) {
   const left = draws.map(bytes);
   const draw = (size) => {
@@ -59,7 +59,7 @@ for (const vector of vectors('answers').recipes) {
   });
 }
 
-test('numbers are compared exactly, and what is none is missing', () => {
+test('numbers are compared exactly, and a value that is not a number is missing', () => {
   const encoder = { kind: 'buckets', edges: [0, 1], other: 'below', missing: 'none' };
   assert.equal(encode(encoder, '0.99999999999999999999999', {}), 0);
   assert.equal(encode(encoder, '-1e-400', {}), 2);
@@ -69,7 +69,7 @@ test('numbers are compared exactly, and what is none is missing', () => {
   for (const value of [...long, '', 'x', '.5', '1_0', true, null, undefined, NaN]) assert.equal(encode(encoder, value, {}), 3);
 });
 
-test('a census asks for the conjunction of the own attributes', () => {
+test("a census asks for the conjunction of the device's attributes", () => {
   const encoder = { kind: 'attributes', attributes: { os: ['linux', 'mac'], locale: ['de', 'en', 'fr'] }, missing: 'none' };
   assert.equal(encode(encoder, null, { os: 'mac', locale: 'en' }), 3);
   assert.equal(encode(encoder, null, { os: 'mac' }), 6);

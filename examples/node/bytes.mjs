@@ -9,23 +9,23 @@ export const text = (value) => Buffer.from(value, 'utf8');
 export function uint(value, size) {
   const out = Buffer.alloc(size);
   let rest = BigInt(value);
-  if (rest < 0n || rest >= 1n << BigInt(8 * size)) throw new RangeError(`does not fit ${size} bytes`);
+  if (rest < 0n || rest >= 1n << BigInt(8 * size)) throw new RangeError(`does not fit into ${size} bytes`);
   for (let i = size - 1; i >= 0; i--, rest >>= 8n) out[i] = Number(rest & 255n);
   return out;
 }
 
 export const toInt = (bytes) => (bytes.length ? BigInt(`0x${Buffer.from(bytes).toString('hex')}`) : 0n);
 
-/** Data behind its length in `size` bytes. */
+/** Data after its length in `size` bytes. */
 export const opaque = (size, data) => cat(uint(data.length, size), data);
 
 export const b64url = (bytes) => Buffer.from(bytes).toString('base64url');
 
-/** base64url without padding, in its one spelling; `size` bytes where that is given. */
+/** Decodes base64url without padding, in its only valid spelling; `size`: the required number of bytes, if given. */
 export function unb64url(value, size) {
   if (typeof value !== 'string') throw new Error('base64url is text');
   const out = Buffer.from(value, 'base64url');
-  if (out.toString('base64url') !== value) throw new Error('not base64url in its one spelling');
+  if (out.toString('base64url') !== value) throw new Error('not base64url in its only valid spelling');
   if (size !== undefined && out.length !== size) throw new Error(`not ${size} bytes`);
   return out;
 }
@@ -38,7 +38,7 @@ export function varint(value) {
   return uint(BigInt(value) | 0xc000000000000000n, 8);
 }
 
-/** Reads from the front of a buffer; whatever is missing is an error. */
+/** Reads from the front of a buffer; throws if bytes are missing. */
 export class Reader {
   constructor(bytes) {
     this.bytes = bytes;
@@ -75,7 +75,7 @@ export class Reader {
   }
 }
 
-/** RFC 8785 for documents whose numbers are integers: code-unit order of names, no white space. */
+/** RFC 8785 for documents whose numbers are integers: names in code-unit order, no white space. */
 export function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   if (value !== null && typeof value === 'object') {
@@ -86,7 +86,7 @@ export function canonical(value) {
   return JSON.stringify(value);
 }
 
-/** Parse bytes that must be their own canonical form (so: no floats, no repeated members, no other spelling). */
+/** Parses bytes that must be in canonical form (so: no floats, no repeated members, no other spelling). */
 export function parseCanonical(bytes) {
   const value = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
   if (!text(canonical(value)).equals(bytes)) throw new Error('not canonical JSON');
@@ -103,7 +103,7 @@ export function uniformBelow(bound, draw = randomBytes) {
   }
 }
 
-/** Uniform between two times in seconds; the time of a request says nothing about what is asked. */
+/** A uniform time between two times in seconds, so that the time of a request reveals nothing about it. */
 export function uniformTime(low, high) {
   const span = Math.max(0, high - low);
   return low + (span * Number(toInt(randomBytes(6)))) / 2 ** 48;

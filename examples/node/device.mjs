@@ -17,7 +17,7 @@ import { attestedBody, drawSecrets, finalize, tokenKey, tokenRequest } from './t
 const UPLOAD = 'application/ppm-dap;message=upload-req';
 const AGAIN = new Set([9, 10]); // report_too_early, task_not_started
 const FINAL = /urn:ietf:params:ppm:dap:error:(invalidMessage|unsupportedExtension|invalidExtension|invalidTask)"/;
-const OFF = 10; // seconds: a time that passed by more was slept through
+const OFF = 10; // seconds: if a planned time passed longer ago, the device was off
 
 const hex = (secrets) => Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, value.toString('hex')]));
 const unhex = (words) => Object.fromEntries(Object.entries(words).map(([name, value]) => [name, Buffer.from(value, 'hex')]));
@@ -35,7 +35,7 @@ export class Device {
     this.journal.close();
   }
 
-  /** Everything that is due; errors of one part stop none of the others. */
+  /** Does everything that is due; an error in one part does not stop the others. */
   async step(now) {
     if (now >= this.nextPoll) await this.#guarded('log', () => this.#poll(now));
     await this.#guarded('token', () => this.#fetchTokens(now));
@@ -57,7 +57,7 @@ export class Device {
     this.#planTokens(now);
   }
 
-  /** A time for the token of every slot that is new, whatever recipes there are. */
+  /** Plans when to fetch the token of every new slot, whatever recipes there are. */
   #planTokens(now) {
     const { issuer, timing } = this.config;
     const length = issuer.epoch_seconds;
@@ -109,7 +109,7 @@ export class Device {
     if (answer.status !== 200 && !lost) throw new Error(`the attester answered ${answer.status}`);
     const made = lost ? null : finalize(input, der, secrets.r, answer.content).toString('hex');
     this.journal.update((data) => { Object.assign(data.tokens[name], lost ? { lost } : { token: made }); });
-    this.say(lost ? `slot ${name}: the attester gave its token away before` : `slot ${name}: token`);
+    this.say(lost ? `slot ${name}: the attester already gave out its token` : `slot ${name}: token`);
   }
 
   #retryPause(tries) {
@@ -131,11 +131,11 @@ export class Device {
     }
   }
 
-  /** What becomes of a recipe, once and for good; null where that cannot be said yet. */
+  /** The final decision on a recipe; null if it cannot be made yet. */
   #decide(recipe, now) {
     const { start, duration } = recipe.interval;
     const late = now > start + duration / 4;
-    if (late) return { kept: { state: 'ineligible' }, word: 'met after the first quarter of its interval' };
+    if (late) return { kept: { state: 'ineligible' }, word: 'seen after the first quarter of its interval' };
     try {
       checkRecipe(recipe, this.reader.view, this.config.policy, this.config, now);
       this.#checkBudget(recipe, now);
@@ -158,7 +158,7 @@ export class Device {
     if (total > decimal(epsilon) || (withRelay && total > decimal(withRelay))) throw new Refusal('budget-spent', 'the device has answered enough');
   }
 
-  /** Charge, coin, randomised answer, time and report; the caller keeps all of it in one write. */
+  /** Charge, coin, randomised answer, time and report; the caller stores all of it in one write. */
   #answer(recipe, token, now) {
     const { epsilon0: epsilon } = recipe.randomizer;
     const value = readValue(this.config, recipe.question.metric);
@@ -224,7 +224,7 @@ function secretsFor(der) {
 
 const HELP = `Usage: node device.mjs --config AGENT.json [--config ...] [--value METRIC=VALUE ...] [--seconds N]
 
-Follow the log and contribute, once per recipe, until Ctrl-C or for N seconds. Several configurations are several
+Follow the log and contribute, once per recipe, until Ctrl-C or for N seconds. Several configurations run several
 devices in one process. Example: node device.mjs --config .tacit/agents/0/agent.json --value mdvis=3`;
 
 async function main() {

@@ -1,4 +1,4 @@
-// One device over restarts: what was decided stays decided, with the same bytes.
+// One device across restarts: decisions stay as they were, with the same bytes.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import test from 'node:test';
@@ -102,7 +102,7 @@ test('a device that has answered enough, or comes late, answers nothing and is c
   }
 }));
 
-test('a device that was off after a try that failed plans anew when it is back', () => inFolder(async (path) => {
+test('a device that was off after a failed try plans a new time when it is back', () => inFolder(async (path) => {
   let device;
   for (let i = 0; ; i++) { // until the coin of 1/2 says yes
     device = ready(path(`${i}`));

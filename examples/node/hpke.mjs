@@ -36,7 +36,7 @@ export function aesSeal(key, nonce, aad, plaintext) {
   return cat(cipher.update(plaintext), cipher.final(), cipher.getAuthTag());
 }
 
-/** Throws where the tag does not fit. */
+/** Throws if the tag does not match. */
 export function aesOpen(key, nonce, aad, sealed) {
   if (sealed.length < TAG) throw new Error('ciphertext is shorter than its tag');
   const cipher = createDecipheriv('aes-128-gcm', key, nonce, { authTagLength: TAG }).setAAD(aad);
@@ -44,7 +44,7 @@ export function aesOpen(key, nonce, aad, sealed) {
   return cat(cipher.update(sealed.subarray(0, -TAG)), cipher.final());
 }
 
-/** One message to a public key: `{ enc, ciphertext, secret(label, length) }`. `ephemeral` (32 bytes) is for vectors. */
+/** Seals one message to a public key: `{ enc, ciphertext, export(label, length) }`. `ephemeral` (32 bytes) is for test vectors. */
 export function sealTo(recipient, info, aad, plaintext, ephemeral) {
   const own = ephemeral ? privateKey(ephemeral) : generateKeyPairSync('x25519').privateKey;
   const enc = rawPublic(createPublicKey(own));
@@ -67,7 +67,7 @@ export function sealTo(recipient, info, aad, plaintext, ephemeral) {
   };
 }
 
-/** A recipe's `hpke_config`: uint8 id, KEM, KDF, AEAD, public key. Another suite is refused. */
+/** Decodes a recipe's `hpke_config`: uint8 id, KEM, KDF, AEAD, public key. Throws for another suite. */
 export function hpkeConfig(bytes) {
   const reader = new Reader(bytes);
   const config = { id: reader.uint(1), kem: reader.uint(2), kdf: reader.uint(2), aead: reader.uint(2), key: reader.opaque(2) };

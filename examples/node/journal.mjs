@@ -1,11 +1,11 @@
-// What a device must never forget: one JSON file of mode 0600, replaced as a whole, owned by one process.
+// What a device must never forget: one JSON file (mode 0600) that is replaced as a whole and owned by one process.
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 const EMPTY = {
   version: 1,
   tree: null, // { size, root }: the last checkpoint that was accepted
-  distrust: null, // why this log is trusted no more
+  distrust: null, // why this log is no longer trusted
   directories: {}, // epoch: directory as first seen
   keySets: {}, // period: key set as first seen
   slots: {}, // issuer/epoch/slot: hash of the first recipe that named it
@@ -45,7 +45,7 @@ export class Journal {
     closeSync(file);
   }
 
-  /** Apply `change` and keep the result before anybody acts on it: all of it, or nothing. */
+  /** Applies `change` and stores the result, all of it or nothing, before anything acts on it. */
   update(change) {
     const next = structuredClone(this.data);
     change(next);

@@ -13,7 +13,7 @@ const vector = vectors('log');
 const keys = vectors('keys');
 const NOW = 1728003600;
 
-test('a token is asked for blindly, finalised, and bound to both shares', () => {
+test('a token is requested blindly, finalised, and bound to both shares', () => {
   const token = vectors('token');
   const der = bytes(keys.issuer.token_key);
   const secrets = {

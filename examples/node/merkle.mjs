@@ -18,7 +18,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A key under which a signature says something: of large order. */
+/** Whether signatures under a key mean something: whether the key has large order. */
 export function isStrongKey(key) {
   const y = toInt(Buffer.from(key).reverse()) & ((1n << 255n) - 1n);
   return !TORSION.includes(y % P);
@@ -29,7 +29,7 @@ export function verifyEd25519(key, message, signature) {
   return signature.length === 64 && isStrongKey(key) && verify(null, message, spki, signature);
 }
 
-/** `name+id+base64(type || key)` as `{ name, id, key }`. */
+/** Parses `name+id+base64(type || key)` to `{ name, id, key }`. */
 export function noteKey(line, type) {
   const [, name, id, data] = /^([^+\s]+)\+([0-9a-f]{8})\+(\S+)$/.exec(line) ?? [];
   const raw = Buffer.from(data ?? '', 'base64');
@@ -59,7 +59,7 @@ function isCosigned(witness, body, lines, now, maxAge) {
   });
 }
 
-/** `{ size, root }` of a checkpoint that the log signed and, where there is a policy of witnesses, k of them too. */
+/** `{ size, root }` of a checkpoint that the log signed and, if there is a policy for witnesses, k of them too. */
 export function openCheckpoint(note, logKey, witnesses, now) {
   const { body, lines } = signatureLines(note);
   const pin = noteKey(logKey, 0x01);
@@ -102,7 +102,7 @@ export function isIncluded(hash, index, size, path, root) {
 export const consistencyBlock = (known, size) =>
   Math.min(Math.floor(known / 256), Math.max(0, Math.floor((size - 1) / 256) - 1));
 
-/** The root of the first `size` leaves from the hashes that the log gave; throws where one is missing. */
+/** The root of the first `size` leaves, from the hashes that the log gave; throws if one is missing. */
 export function rootFromHashes(hashes, size) {
   const leaves = unb64url(hashes.leaves);
   const nodes = new Map(hashes.nodes.map(([level, index, hash]) => [`${level}/${index}`, unb64url(hash, 32)]));
@@ -130,7 +130,7 @@ export const signedBytes = (leaf) =>
 export const isSignedBy = (leaf, operator, key) =>
   leaf.signer === operator && verifyEd25519(unb64url(key, 32), signedBytes(leaf), unb64url(leaf.signature, 64));
 
-/** Entries of the pages, all proved to be in the tree: `{ index, leaf }`, leaf null where it is not canonical JSON. */
+/** Entries of the pages, all proved to be in the tree: `{ index, leaf }`; leaf is null if it is not canonical JSON. */
 export function includedLeaves(pages, tree) {
   let before = -1;
   return pages.flatMap((page) => page.entries).map((entry) => {

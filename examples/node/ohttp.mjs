@@ -33,7 +33,7 @@ export function decodeResponse(bytes) {
   return { status, fields, content };
 }
 
-/** Key configuration of RFC 9458 section 3, as its id, key and header with the one suite that we know. */
+/** Decodes a key configuration of RFC 9458 section 3: its key, and its header with the one suite that we support. */
 export function keyConfig(bytes) {
   const reader = new Reader(bytes);
   const id = reader.take(1);
@@ -49,10 +49,10 @@ export function keyConfig(bytes) {
   return { key, header: cat(id, kem, suite) };
 }
 
-/** `{ message, open(answer) }`; `ephemeral` is for vectors. */
+/** Seals a request: `{ message, open(answer) }`; `ephemeral` is for test vectors. */
 export function encapsulate(config, request, ephemeral) {
   const size = CLASSES.find((each) => each >= request.length + OVERHEAD);
-  if (size === undefined) throw new Error('the request is above the largest size class');
+  if (size === undefined) throw new Error('the request exceeds the largest size class');
   const { key, header } = keyConfig(config);
   const padded = cat(request, Buffer.alloc(size - OVERHEAD - request.length));
   const info = cat(text('message/bhttp request'), Buffer.from([0]), header);
@@ -66,7 +66,7 @@ export function encapsulate(config, request, ephemeral) {
   return { message: cat(header, sealed.enc, sealed.ciphertext), open };
 }
 
-/** One HTTP exchange without cookies, redirects, User-Agent or a connection that is kept: `{ status, type, date, content }`. */
+/** One HTTP exchange without cookies, redirects, User-Agent or keep-alive: `{ status, type, date, content }`. */
 export function exchange(method, url, type, content = NONE, options = {}) {
   const address = new URL(url);
   const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(address.hostname);
@@ -94,14 +94,14 @@ export function exchange(method, url, type, content = NONE, options = {}) {
   });
 }
 
-/** A moment's minute as an HTTP date: what bounds the gateway's replay window. */
+/** A time, rounded down to the minute, as an HTTP date; it bounds the gateway's replay window. */
 export const minute = (now) => new Date(Math.floor(now / 60) * 60000).toUTCString();
 
-// By relay: how many seconds its clock was ahead of ours when it last answered, and whether requests are dated by it.
+// By relay: how many seconds its clock was ahead of ours at its last answer, and whether it dates our requests.
 const clocks = new Map();
 const clockOf = (relay) => clocks.get(relay) ?? { ahead: 0, followed: true };
 
-/** The date of a request: by the relay's clock, so that the gateway cannot know a device by a clock of its own. */
+/** The date of a request, by the relay's clock, so that the gateway cannot recognise a device by its own clock. */
 export function dateFor(relay, now) {
   const { ahead, followed } = clockOf(relay);
   return minute(now + (followed ? ahead : 0));
@@ -114,7 +114,7 @@ function noteClock(relay, now, date) {
 
 const isProblem = (answer, status, type) => answer.status === status && answer.content.includes(`http-problem-types#${type}`);
 
-/** Through relay and gateway, under the first of `configs` that the gateway knows; each try has an encapsulation of its own. */
+/** Sends a request through relay and gateway, under the first of `configs` that the gateway knows; each try is encapsulated anew. */
 export async function throughRelay(relay, configs, method, url, now, options, type, content = NONE) {
   const began = performance.now();
   const fields = [['date', dateFor(relay, now)], ...(type ? [['content-type', type]] : [])];

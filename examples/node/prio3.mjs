@@ -43,7 +43,7 @@ class Field {
 export const Field64 = new Field((1n << 64n) - (1n << 32n) + 1n, 8, 32n);
 export const Field128 = new Field((1n << 128n) - 7n * (1n << 66n) + 1n, 16, 66n);
 
-/** Values at the powers of `root`, from coefficients (both of a power of two entries). */
+/** Values at the powers of `root`, from coefficients (the number of both is a power of two). */
 function ntt(field, values, root) {
   if (values.length === 1) return values;
   const square = (root * root) % field.p;
@@ -58,7 +58,7 @@ function ntt(field, values, root) {
   return out;
 }
 
-/** Values at the P-th roots of one to values at the 2P-th. */
+/** From values at the P-th roots of one to values at the 2P-th roots. */
 function doubled(field, values) {
   const n = values.length;
   const scale = field.inverse(BigInt(n));
@@ -68,7 +68,7 @@ function doubled(field, values) {
 
 const bitLength = (x) => BigInt(x).toString(2).length;
 
-/** A number in [0, max] as bits: powers of two, and one last weight that makes the sum reach max exactly. */
+/** A number in [0, max] as bits that stand for powers of two, and for one last weight such that the sum can reach max exactly. */
 function rangeBits(value, max) {
   const bits = bitLength(max);
   const rest = (1n << BigInt(bits - 1)) - 1n;
@@ -111,7 +111,7 @@ const ENCODE = {
   Prio3SumVec: (vdaf, numbers) => numbers.flatMap((x) => rangeBits(bounded(x, vdaf.max_measurement), vdaf.max_measurement)),
 };
 
-/** The chunked range check: call i has the pairs (r^(j+1) m, m - 1), a pair (0, -1) beyond the end. */
+/** The chunked range check: call i has the pairs (r^(j+1) m, m - 1), and pairs (0, -1) beyond the end. */
 function chunkInputs(field, meas, jointRand, chunk) {
   return jointRand.map((r, i) => {
     const wires = [];
@@ -137,7 +137,7 @@ function chunked(vdaf) {
   };
 }
 
-/** proof = the wires' first values, then the gadget polynomial at the 2P-th roots of one, all but the last. */
+/** The proof: the wires' first values, then the gadget polynomial at all 2P-th roots of one except the last. */
 function prove(field, circuit, meas, proveRand, jointRand) {
   const calls = circuit.inputs(field, meas, jointRand);
   const size = 2 ** Math.ceil(Math.log2(calls.length + 1));
@@ -180,10 +180,10 @@ class Xof {
   }
 }
 
-/** Bytes of `rand` that shard takes. */
+/** The number of bytes of `rand` that shard takes. */
 export const randSize = (vdaf) => (vdaf.name in SINGLE ? 64 : 128);
 
-/** `{ publicShare, leader, helper }`; the measurement is a number, or numbers for the vectors. `vdaf` is a recipe's. */
+/** Returns `{ publicShare, leader, helper }`. The measurement is a number, or an array of them for vectors; `vdaf` is a recipe's. */
 export function shard(vdaf, ctx, measurement, nonce, rand) {
   const single = SINGLE[vdaf.name];
   const circuit = single ?? chunked(vdaf);

@@ -24,12 +24,12 @@ export class LogReader {
     this.view = null;
   }
 
-  /** Whether the log was read lately enough to decide on anything. */
+  /** Whether the log was read recently enough to decide on anything. */
   isFresh(now) {
     return this.view !== null && this.readAt !== null && now - this.readAt < STALE;
   }
 
-  /** Key configurations to seal to at this time, the first one first. */
+  /** The key configurations to seal to at this time, in the order in which to try them. */
   gatewayKeys(now) {
     const { gateway } = this.config;
     const period = Math.floor(now / gateway.rotation_seconds);
@@ -51,10 +51,10 @@ export class LogReader {
     throw new log.Refusal(rule, reason);
   }
 
-  /** One poll. Nothing is believed before it is proved, and kept before it is used. */
+  /** One poll. Nothing is believed before it is proved, or used before it is stored. */
   async poll(now) {
     const { distrust } = this.journal.data;
-    if (distrust) throw new Error(`this log is trusted no more: ${distrust.reason}`);
+    if (distrust) throw new Error(`this log is no longer trusted: ${distrust.reason}`);
     for (let tries = 0; tries < PAGES_GONE; tries++) {
       const head = parse(await this.#ask('/v1/bundle', now), 'bundle-head');
       const tree = log.openCheckpoint(head.checkpoint, this.config.log_key, this.config.policy.witnesses, now);
@@ -73,7 +73,7 @@ export class LogReader {
       this.readAt = now;
       return;
     }
-    throw new Error('the pages are gone before they can be read');
+    throw new Error('pages disappear before they can be read');
   }
 
   #compare(tree, checkpoint) {
@@ -101,7 +101,7 @@ export class LogReader {
     for (const digest of digests) {
       const answer = await this.#ask(`/v1/bundle/${digest}`, now);
       if (answer.status === 404) return null;
-      if (answer.status === 200 && b64url(sha256(answer.content)) !== digest) throw new Error('a page is not the one of its digest');
+      if (answer.status === 200 && b64url(sha256(answer.content)) !== digest) throw new Error('a page does not match its digest');
       pages.push(parse(answer, 'bundle-page'));
     }
     return pages;
@@ -160,7 +160,7 @@ export class LogReader {
     this.view = view;
   }
 
-  /** What lies so far back that nothing can be asked or sealed by it any more. */
+  /** Removes what is too old to be used for requests or seals. */
   #forget(data, now) {
     const { issuer, gateway } = this.config;
     const epoch = Math.floor(now / issuer.epoch_seconds);
@@ -169,7 +169,7 @@ export class LogReader {
     for (const each of Object.keys(data.keySets)) if (Number(each) < period - 2) delete data.keySets[each];
   }
 
-  /** New key sets that the relay's resource, the same for everybody, shows too; 404 there is no obstacle. */
+  /** The new key sets that the relay also shows, in a resource that is the same for everybody; a 404 there is no obstacle. */
   async #shownToAll(view, now) {
     const { relay_url: relay, http, log_key: key, policy, gateway } = this.config;
     const period = Math.floor(now / gateway.rotation_seconds);
@@ -184,7 +184,7 @@ export class LogReader {
         .filter((leaf) => leaf && isOf('leaf', leaf) && log.isSignedBy(leaf, gateway.name, gateway.signing_key));
       return fresh.filter(([, body]) => bodies.some((leaf) => canonical(leaf.body) === canonical(body)));
     } catch {
-      return []; // left to the next poll
+      return []; // the next poll tries again
     }
   }
 }
@@ -207,5 +207,5 @@ function readOptIn(view, leaf) {
   if (party && !view.optIns.has(name) && log.isSignedBy(leaf, party.operator, party.signing_key)) view.optIns.set(name, leaf.body);
 }
 
-/** Random factor of a pause: uniform between two numbers. */
+/** A random factor for a pause, uniform between two numbers. */
 export const factor = (low, high, draw) => low + ((high - low) * Number(toInt(draw(6)))) / 2 ** 48;

@@ -36,7 +36,7 @@ export function taskOf(recipe) {
   return { configuration, id, ctx: cat(text('dap-18'), id) };
 }
 
-/** What the seals of a report cover beside the shares. */
+/** The associated data that a report's seals cover in addition to the shares. */
 export function reportAad(recipe, task, id, publicShare) {
   const time = Math.floor(recipe.interval.start / recipe.batch.time_precision);
   const metadata = cat(id, uint(time, 8), opaque(2, Buffer.alloc(0)));
@@ -46,7 +46,7 @@ export function reportAad(recipe, task, id, publicShare) {
 /** A share's plaintext: the token extension, then the input share. */
 export const sharePlaintext = (ext, share) => cat(opaque(2, ext), opaque(4, share));
 
-/** One report, made once: bytes of the upload. `token` holds token, rLeader and rHelper. */
+/** Makes one report, which is never made again: the bytes of the upload. `token` holds token, rLeader and rHelper. */
 export function makeReport(recipe, measurement, token) {
   const task = taskOf(recipe);
   const id = randomBytes(16);

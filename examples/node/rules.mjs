@@ -1,4 +1,4 @@
-// What a recipe has to pass on this device: docs/schemas/rules.md, and the device's own limits. docs/device.md, section 7.
+// The rules for recipes on this device: docs/schemas/rules.md, and the device's own limits. docs/device.md, section 7.
 import { decimal, labels, rising } from './answer.mjs';
 import { b64url, sha256, text, unb64url } from './bytes.mjs';
 import { hpkeConfig } from './hpke.mjs';
@@ -6,7 +6,7 @@ import { Refusal, isStrongKey } from './merkle.mjs';
 import { recipeHash, taskOf } from './recipe.mjs';
 import { tokenKey } from './token.mjs';
 
-/** Refusals that may pass: what is missing may still come into the log. */
+/** Refusals that may be temporary, because what is missing may still appear in the log. */
 export const MAY_PASS = new Set(['opt-in-missing', 'slot-key-missing']);
 const LARGEST_SHARE = 258048;
 
@@ -17,20 +17,20 @@ const listed = (list, name, key) => list === undefined || list === null || list[
 
 function parties(recipe, policy, pins) {
   const { analyst, issuer, gateway, leader, helper, relay, attester } = recipe.parties;
-  check('analyst-unknown', listed(policy.analysts, analyst.operator, analyst.signing_key), 'the analyst is not one of the policy');
+  check('analyst-unknown', listed(policy.analysts, analyst.operator, analyst.signing_key), 'the policy does not list the analyst');
   check('issuer-unknown', issuer.name === pins.issuer.name && issuer.signing_key === pins.issuer.signing_key, 'not the pinned issuer');
   check('gateway-unknown', gateway.operator === pins.gateway.name && gateway.signing_key === pins.gateway.signing_key,
     'not the pinned gateway');
   for (const each of policy.aggregators ? [leader, helper] : []) {
     const pin = policy.aggregators[each.operator];
-    check('aggregator-unknown', pin && pin.url === each.url && pin.signing_key === each.signing_key, `${each.operator} is not one of the policy`);
+    check('aggregator-unknown', pin && pin.url === each.url && pin.signing_key === each.signing_key, `the policy does not list ${each.operator}`);
   }
   const apart = [[relay, gateway], [leader, helper], [attester, issuer]]
     .concat([attester, issuer].flatMap((each) => [leader, helper, analyst].map((other) => [each, other])));
-  check('operators-equal', apart.every(([one, other]) => one.operator !== other.operator), 'parties that must not collude are one');
+  check('operators-equal', apart.every(([one, other]) => one.operator !== other.operator), 'parties that must not collude have one operator');
   for (const { url } of [leader, helper, relay]) check('url-invalid', isPlainUrl(url, policy), 'a URL is not absolute, plain https');
-  check('url-invalid', leader.url !== helper.url, 'leader and helper have one URL');
-  check('relay-mismatch', relay.url === pins.relay_url, 'the claim speaks of another relay than ours');
+  check('url-invalid', leader.url !== helper.url, 'leader and helper have the same URL');
+  check('relay-mismatch', relay.url === pins.relay_url, 'the claim is about another relay than ours');
 }
 
 function isPlainUrl(url, policy) {
@@ -53,32 +53,32 @@ function keys(recipe) {
   } catch {
     sealing = [];
   }
-  check('hpke-key-invalid', new Set(sealing).size === 3, 'the HPKE keys are not three of our suite');
+  check('hpke-key-invalid', new Set(sealing).size === 3, 'the HPKE keys are not three different ones of our suite');
   const signers = [analyst, leader, helper, gateway, issuer];
   check('signing-key-invalid', signers.every((each) => isStrongKey(unb64url(each.signing_key, 32))), 'a signing key is of small order');
   for (const one of signers) {
     for (const other of signers) {
       const shared = one.signing_key === other.signing_key && one.operator !== other.operator;
-      check('signing-key-shared', !shared, `${one.operator} and ${other.operator} sign with one key`);
+      check('signing-key-shared', !shared, `${one.operator} and ${other.operator} sign with the same key`);
     }
   }
 }
 
 function audience(recipe, policy) {
-  check('audience-not-allowed', policy.populations.includes(recipe.audience.population), 'the population is not one of the policy');
-  check('audience-floor', recipe.audience.criteria === undefined, 'this device does not read censuses, and takes part in none with criteria');
+  check('audience-not-allowed', policy.populations.includes(recipe.audience.population), 'the policy does not list the population');
+  check('audience-floor', recipe.audience.criteria === undefined, 'this device does not read censuses, so it accepts no criteria');
   const { encoder } = recipe.question;
   if (encoder.kind !== 'attributes') return;
   for (const [name, values] of Object.entries(encoder.attributes)) {
     const own = policy.attributes?.[name] ?? [];
-    check('audience-attribute', values.every((value) => own.includes(value)), `the policy does not list ${name} so`);
+    check('audience-attribute', values.every((value) => own.includes(value)), `the policy does not list ${name} with these values`);
   }
   check('census-form', recipe.batch.close === 'interval_end', 'a census has one batch');
 }
 
 function randomizer(recipe, policy) {
   const { randomizer: own, vdaf, question: { encoder, statistic } } = recipe;
-  check('randomizer-not-allowed', policy.randomizers.includes(own.name), 'the randomizer is not one of the policy');
+  check('randomizer-not-allowed', policy.randomizers.includes(own.name), 'the policy does not list the randomizer');
   check('randomizer-not-allowed', ['krr', 'rr'].includes(own.name), `this device has krr and rr, not ${own.name}`);
   const unused = [own.max_weight, own.scale, own.flips, own.maximum, recipe.aggregator_noise];
   const epsilon0 = own.epsilon0 === undefined ? -1n : decimal(own.epsilon0);
@@ -94,7 +94,7 @@ function randomizer(recipe, policy) {
   const names = [...(encoder.categories ?? []), ...[encoder.other, encoder.missing].filter((each) => each !== undefined)];
   const lists = [names, ...Object.values(encoder.attributes ?? {})];
   const distinct = lists.every((list) => new Set(list).size === list.length);
-  check('encoder-mismatch', rising(encoder.edges ?? []) && distinct, 'edges do not rise, or a category is there twice');
+  check('encoder-mismatch', rising(encoder.edges ?? []) && distinct, 'edges do not rise, or a category occurs twice');
   const calls = Math.ceil(length / vdaf.chunk_length);
   const share = 16 * (length + 2 * vdaf.chunk_length + 2 ** (Math.ceil(Math.log2(calls + 1)) + 1) - 1) + 32;
   check('vdaf-parameters', length <= policy.max_length && vdaf.chunk_length <= length && share <= LARGEST_SHARE, 'too long');
@@ -107,17 +107,17 @@ function batch(recipe, policy, pins, now) {
   check('batch-mode', own.mode === { interval_end: 'time_interval', at_B: 'leader_selected' }[own.close], 'mode and close do not fit');
   check('contributions-below-batch', own.expected_contributions >= own.min_batch_size, 'the batch is not expected to fill');
   const aligned = interval.start % own.time_precision === 0 && interval.duration % own.time_precision === 0;
-  check('interval-unaligned', aligned, 'start and duration are no multiples of the precision');
+  check('interval-unaligned', aligned, 'start and duration are not multiples of the precision');
   const end = interval.start + interval.duration;
   check('interval-over', now < end, 'the interval has ended');
   check('interval-too-long', interval.duration <= policy.max_duration, 'the interval is too long');
   const epoch = pins.issuer.epoch_seconds;
   check('interval-outside-epoch', interval.start >= token.epoch * epoch && end <= (token.epoch + 1) * epoch, 'not in the epoch of its token');
   check('issuer-mismatch', token.issuer === recipe.parties.issuer.name, 'the token is of another issuer');
-  check('account-unknown', !policy.accounts || Object.hasOwn(policy.accounts, privacy.account), 'the account is not one of the policy');
+  check('account-unknown', !policy.accounts || Object.hasOwn(policy.accounts, privacy.account), 'the policy does not list the account');
 }
 
-/** The claim's form, and its caps. That (a) and (b) are not understated is not computed: `charge` is epsilon0 instead. */
+/** Checks the claim's form and caps. Whether (a) and (b) are understated is not computed; the device charges epsilon0 instead. */
 function claim(recipe, policy) {
   const { privacy, sampling, randomizer: own } = recipe;
   const rate = decimal(sampling.rate);
@@ -129,7 +129,7 @@ function claim(recipe, policy) {
   const { epsilon } = privacy;
   const [a, b, local] = [epsilon.aggregator, epsilon.aggregator_with_relay, own.epsilon0].map(decimal);
   check('sampling-one-claimed', rate < one || (!privacy.mechanism.includes('sampling') && a >= b), 'amplification by a rate of 1');
-  check('claim-parameters', privacy.n === recipe.batch.min_batch_size && privacy.epsilon0 === own.epsilon0, 'it is of another recipe');
+  check('claim-parameters', privacy.n === recipe.batch.min_batch_size && privacy.epsilon0 === own.epsilon0, 'the claim is for another recipe');
   check('delta-cap', decimal(privacy.delta) > 0n && decimal(privacy.delta) <= decimal(policy.max_delta), 'delta is above the cap');
   const mechanisms = own.name === 'krr' ? ['shuffle-fmt22', 'shuffle-fmt22+sampling'] : ['rr-exact', 'rr-exact+sampling'];
   check('claim-mechanism', mechanisms.includes(privacy.mechanism), 'not the mechanism of this randomizer');
@@ -144,10 +144,10 @@ function optIns(recipe, found) {
   const hash = b64url(recipeHash(recipe));
   const task = b64url(taskOf(recipe).id);
   const [leader, helper] = ['leader', 'helper'].map((role) => found.get(`${hash}/${role}`));
-  check('opt-in-missing', leader && helper, 'leader and helper have not both opted in');
+  check('opt-in-missing', leader && helper, 'leader or helper has not opted in');
   const agree = leader.task_id === task && helper.task_id === task && leader.seed_id === helper.seed_id
     && leader.verify_key_confirmation === helper.verify_key_confirmation;
-  check('opt-in-mismatch', agree, 'the opt-ins are of another task, or of two keys');
+  check('opt-in-mismatch', agree, 'the opt-ins are for another task, or for two different keys');
 }
 
 /** The token key that the log shows for the recipe's slot. */
@@ -157,7 +157,7 @@ export function slotKey(recipe, view) {
   return slot && unb64url(slot.token_key);
 }
 
-/** Throws a Refusal by the first rule that refuses. `recipe` is of the schema, signed, and in the log (`view`). */
+/** Throws the Refusal of the first rule that refuses. `recipe` matches the schema, is signed, and is in the log (`view`). */
 export function checkRecipe(recipe, view, policy, pins, now) {
   check('model-unsupported', recipe.model === 'secure-aggregation', 'only secure aggregation is known');
   parties(recipe, policy, pins);
@@ -166,7 +166,7 @@ export function checkRecipe(recipe, view, policy, pins, now) {
   randomizer(recipe, policy);
   batch(recipe, policy, pins, now);
   claim(recipe, policy);
-  check('series-missing', recipe.series === undefined, 'this device takes part in no series');
+  check('series-missing', recipe.series === undefined, 'this device does not take part in series');
   const der = slotKey(recipe, view);
   check('slot-key-missing', der, 'the log has no key of the slot');
   tokenKey(der);
@@ -175,5 +175,5 @@ export function checkRecipe(recipe, view, policy, pins, now) {
   optIns(recipe, view.optIns);
 }
 
-/** Which key of a directory a token was asked for under: its SHA-256. */
+/** The name of the directory key for which a token was requested: its SHA-256. */
 export const keyName = (der) => sha256(text('slot key'), der).toString('hex');

@@ -1,4 +1,4 @@
-// What a recipe has to pass, and what a journal keeps.
+// The rules for recipes, and what a journal stores.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';

@@ -67,12 +67,12 @@ function fits(root, schema, value) {
   return !isObject(value) || objectFits(root, schema, value);
 }
 
-/** Whether a document is exactly of the schema docs/schemas/`name`.json. */
+/** Whether a document matches the schema docs/schemas/`name`.json. */
 export const isOf = (name, value) => fits(load(name), load(name), value);
 
-/** The document with the defaults of its schema; throws where it is not of the schema. */
+/** The document with the defaults of its schema; throws if it does not match the schema. */
 export function withDefaults(name, value) {
-  if (!isOf(name, value)) throw new Error(`the document is not of docs/schemas/${name}.json`);
+  if (!isOf(name, value)) throw new Error(`the document does not match docs/schemas/${name}.json`);
   const out = { ...value };
   for (const [member, schema] of Object.entries(load(name).properties)) {
     if (!Object.hasOwn(out, member) && 'default' in schema) out[member] = schema.default;

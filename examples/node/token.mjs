@@ -2,7 +2,7 @@
 import { constants, createHash, createPrivateKey, createPublicKey, randomBytes, sign, verify, X509Certificate } from 'node:crypto';
 import { b64url, cat, opaque, sha256, text, toInt, uint } from './bytes.mjs';
 
-// The one AlgorithmIdentifier of RFC 9578 section 8.2.2, up to a modulus of 2048 bits; and the exponent 65537 after it.
+// The only AlgorithmIdentifier of RFC 9578 section 8.2.2, up to a modulus of 2048 bits; and the exponent 65537 after it.
 const SPKI_HEAD = Buffer.from(
   '30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d010108300b0609608648016503040202'
   + 'a2030201300382010f003082010a0282010100', 'hex');
@@ -55,7 +55,7 @@ function uniformUnit(n) {
   }
 }
 
-/** Fresh randomness of one request. Whoever stores it and the request can send the same bytes again. */
+/** Fresh randomness for one request. With it and the request stored, a device can send the same bytes again. */
 export const drawSecrets = (der) => ({
   rLeader: randomBytes(32), rHelper: randomBytes(32), salt: randomBytes(SALT), r: uint(uniformUnit(tokenKey(der)), MODULUS),
 });
@@ -72,7 +72,7 @@ export function tokenRequest(slot, der, secrets) {
   return { challenge, input, request: cat(uint(2, 2), keyId.subarray(31), uint(blinded, MODULUS)) };
 }
 
-/** The token (354 bytes); throws where the issuer's answer is no signature under the slot's key. */
+/** The token (354 bytes); throws if the issuer's answer is not a signature under the slot's key. */
 export function finalize(input, der, r, response) {
   const n = tokenKey(der);
   const blind = toInt(response);
@@ -84,13 +84,13 @@ export function finalize(input, der, r, response) {
   return cat(input, signature);
 }
 
-/** Private extension of type 0xFF54: the token, one's own secret, and the hash of the other's. */
+/** Private extension of type 0xFF54: the token, the aggregator's own secret, and the hash of the other aggregator's. */
 export const extension = (token, own, other) => cat(uint(0xff54, 2), opaque(2, cat(token, own, sha256(other))));
 
 /** A software root's identity: PKCS#8 key, then certificates, leaf first. */
 export function readIdentity(pem) {
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  if (!blocks.length || blocks.length > 4) throw new Error('the identity holds no chain of one to four certificates');
+  if (!blocks.length || blocks.length > 4) throw new Error('the identity does not hold a chain of one to four certificates');
   return { key: createPrivateKey(pem), chain: blocks.map((block) => new X509Certificate(block).raw) };
 }
 

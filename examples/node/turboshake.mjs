@@ -28,7 +28,7 @@ function permute(a) {
   }
 }
 
-/** A reader: called with n it gives the next n bytes of the output stream. */
+/** Returns a reader: called with n, it returns the next n bytes of the output stream. */
 export function turboshake128(message, domain) {
   const padded = Buffer.alloc((Math.floor(message.length / RATE) + 1) * RATE);
   message.copy(padded);

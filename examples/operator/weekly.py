@@ -1,15 +1,15 @@
-"""A question from a draft to a plot, over the admin API: cells for a notebook, or a program from top to bottom.
+"""A question from a draft to a plot, over the admin API: cells for a notebook, or one program.
 
-Beside `tacit up --agents 24 --batch-floor 20`, in its folder:
+While `tacit up --agents 24 --batch-floor 20` runs, in the same folder:
 
     .venv/bin/pip install --editable '.[operator,demo]'    # in a checkout; or '/path/to/tacit-....whl[operator,demo]'
     python3 examples/operator/weekly.py --url URL
 
-where URL is that of `admin`, which `tacit up` prints. Two persons take part, as they must: whoever writes a question
-cannot approve it. Elsewhere they sit at two desks, and each has their own key alone.
+where URL is the URL of `admin`, which `tacit up` prints. Two people must take part, as the author of a question cannot
+approve it. In a real deployment they work on different machines, and each has only their own key.
 """
 
-# %% Who speaks to whom
+# %% The service and both people
 from __future__ import annotations
 
 import argparse
@@ -20,13 +20,13 @@ from matplotlib.figure import Figure
 from tacit.client import Operator
 
 parser = argparse.ArgumentParser(description="A question from a draft to a plot.")
-parser.add_argument("--url", required=True, help="Of the admin service.")
+parser.add_argument("--url", required=True, help="URL of the admin service.")
 parser.add_argument("--analyst-key", default=".tacit/analyst/analyst.key", type=Path)
 parser.add_argument("--approver-key", default=".tacit/analyst/approver.key", type=Path)
-parser.add_argument("--ca", default=None, type=Path, help="The authority of a private deployment.")
+parser.add_argument("--ca", default=None, type=Path, help="Certificate authority of a private deployment.")
 parser.add_argument("--population", default=24, type=int)
-parser.add_argument("--min-batch-size", default=20, type=int, help="B: fewer contributions are never looked at.")
-parser.add_argument("--seconds", default=600.0, type=float, help="How long the release is waited for.")
+parser.add_argument("--min-batch-size", default=20, type=int, help="B: a smaller batch is never opened.")
+parser.add_argument("--seconds", default=600.0, type=float, help="How long to wait for the release.")
 parser.add_argument("--out", default="weekly.png", type=Path)
 said, _ = parser.parse_known_args()
 
@@ -51,25 +51,25 @@ draft = analyst.questions.create(
     }
 )
 
-# %% What every rule says of it, before anybody is asked
+# %% Check it against every rule, before any device is asked
 check = analyst.questions.check(draft)
 for one in check.refusals:
     print(f"refused by {one['rule']}: {one['detail']}")
 if not check.accepted:
-    raise SystemExit("change the question by what the rules ask for")
+    raise SystemExit("change the question so that it satisfies these rules")
 
-# %% Approved by another person, and published
+# %% Have another person approve it, then publish it
 question = analyst.questions.submit(draft)
 question = approver.questions.approve(question)
 question = analyst.questions.publish(question)
 print(f"published as {question.hash}")
 
-# %% Its devices answer in their own time; a batch below B is never opened
+# %% Wait while devices answer in their own time; a batch below B is never opened
 results = analyst.recipes.wait_for_release(question, said.seconds)
 table = results.pandas()
 print(table[["label", "estimate", "stderr", "epsilon", "delta"]].to_string(index=False))
 
-# %% With the errors that the noise leaves: 95 % intervals
+# %% Plot the estimates with their 95 % intervals
 figure = Figure(figsize=(6, 3.5), layout="constrained")
 axes = figure.subplots()
 axes.bar(table["label"], table["estimate"], color="#4c78a8")
@@ -78,7 +78,7 @@ axes.set(title=table["question"].iloc[0] or table["name"].iloc[0], xlabel="visit
 figure.savefig(said.out)
 print(f"plot: {said.out}")
 
-# %% Nobody waits for it any more
+# %% End the question
 analyst.questions.end(question)
 analyst.close()
 approver.close()

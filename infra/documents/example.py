@@ -17,7 +17,7 @@ from infra.documents.words import FROM_FOLDER, prose, type_in_words
 
 _OFF = "#"
 _WIDTH = 118
-_HEAD = "What holds <...> is required. Everything else has its default; a key behind a # has none."
+_HEAD = "A key with <...> is required. Every other key has its default; a key behind a # has none."
 
 Schema = Mapping[str, Any]
 Place = Literal["itself", "array", "by name"]

@@ -1,9 +1,9 @@
-"""The picture of the dashboard in ``docs/pictures``: a question that is being written, with what it costs and gives.
+"""Draws the picture of the dashboard in ``docs/pictures``: a draft of a question, with its cost and its accuracy.
 
-``python -m infra.documents.screenshot URL KEY_FILE OUT`` asks a running admin service (of ``tacit up``) for the page as
-somebody who pressed "What would it cost?", and has a headless Chromium draw it. The browser sees nothing but a server
-of this process on loopback, which shows the key in its stead: no cookie is made, and nothing is stored. What the
-browser leaves lies in a folder that is removed. With Pillow the picture is kept small.
+``python -m infra.documents.screenshot URL KEY_FILE OUT`` requests the page from a running admin service (of ``tacit
+up``) as if somebody had pressed "What would it cost?", and lets a headless Chromium draw it. The browser connects only
+to a server of this process on loopback, which adds the key to its requests: no cookie is made, and nothing is stored.
+The browser's own files lie in a folder that is removed. Pillow makes the picture small.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLAGS = (
 
 
 def main() -> None:
-    """Raises ``UsageError``."""
+    """Draw the picture that the command line names. Raises ``UsageError``."""
     if len(sys.argv) != 4:
         raise UsageError("python -m infra.documents.screenshot URL KEY_FILE OUT")
     url, key, out = sys.argv[1].rstrip("/"), Path(sys.argv[2]).read_text().strip(), Path(sys.argv[3])
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 async def _draw(browser: str, url: str, key: str, folder: Path, out: Path) -> None:
-    """The page as a PNG file."""
+    """Write the page to ``out`` as a PNG file."""
     app = web.Application()
     async with ClientSession(headers={"Authorization": f"Bearer {key}"}) as session:
 
@@ -85,7 +85,7 @@ async def _draw(browser: str, url: str, key: str, folder: Path, out: Path) -> No
 
 
 def _shrink(drawn: Path, out: Path) -> None:
-    """The picture in few colours."""
+    """Save the picture with few colours."""
     from PIL import Image
 
     with Image.open(drawn) as picture:

@@ -1,4 +1,4 @@
-"""Pages of tables: the rules with what each demands, and the members of recipes, series and policies."""
+"""Pages of tables: the rules with what each demands, the methods, and the members of recipes, series and policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.methods.statistics import STATISTICS, Shape
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 
-MADE = "Made from the code by `tacit schemas`; a test compares."
+MADE = "Generated from the code by `tacit schemas`; a test compares."
 STAGES = {
     Stage.DRAFT: "a draft",
     Stage.PUBLISH: "publishing",
@@ -24,7 +24,7 @@ STAGES = {
 }
 MEMBERS_OF = ("recipe", "survey", "series", "policy", "config-agent")
 _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
-"""The questions by which the methods are asked for their proofs."""
+"""Parameters of the questions for which methods name their proofs."""
 
 
 def readme() -> str:
@@ -35,8 +35,8 @@ def readme() -> str:
         f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
         "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
         "`methods.md` what is drawn.",
-        "A schema says which documents are well formed. What it cannot say, the descriptions in it do, and what makes "
-        "a recipe acceptable are the rules. Documents that are signed are written in RFC 8785 form: no floats, no "
+        "A schema says which documents are well formed; its descriptions say what a schema cannot express, and the "
+        "rules say which recipes are acceptable. Documents that are signed are written in RFC 8785 form: no floats, no "
         "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
         table(("schema", "document"), rows),
     )
@@ -48,15 +48,15 @@ def rules_page() -> str:
     own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
     return page(
         "# Rules",
-        f"{MADE} Each party applies the one table of `tacit/rules/table.py`, in this order, under its own policy; the "
-        "first rule that refuses is the word in journals, statuses and problem types. `from`: the stage from which a "
-        "rule applies; devices and serving aggregators look at recipes of which the log holds both opt-ins: they apply "
-        "all.",
-        table(("rule", "from", "it passes where"), rows),
-        "## What a device checks beside these",
-        "Against its own pins, its own tokens and its own ledger (`client_agent/device_rules.py`). A device has no "
-        "ledger of the whole log, so that `budget-spent` above does not apply to it, and this one does.",
-        table(("rule", "it passes where"), own),
+        f"{MADE} Each party applies the rules of `tacit/rules/table.py`, in this order, under its own policy. "
+        "Journals, statuses and problem types name the first rule that refuses. `from` is the stage from which a rule "
+        "applies; devices and serving aggregators look only at recipes with both opt-ins in the log, so they apply all "
+        "rules.",
+        table(("rule", "from", "condition"), rows),
+        "## What a device checks in addition",
+        "A device also checks a recipe against its own pins, tokens and ledger (`client_agent/device_rules.py`). It "
+        "has no ledger of the whole log, so it applies `budget-spent` as below, not as above.",
+        table(("rule", "condition"), own),
     )
 
 
@@ -68,11 +68,11 @@ def methods_page() -> str:
         noted.setdefault(one.DRAWS.note, []).append(f"`{one.NAME}`")
     return page(
         "# Methods",
-        f"{MADE} Each is a class of `tacit/methods`. d, d1 and d_i are draws, T a threshold: `docs/device.md`, "
-        '"Randomizers". *Missing* is what a device sends that takes part and has no answer.',
+        f"{MADE} Each method is a class of `tacit/methods`. d, d1 and d_i are draws, T is a threshold: see "
+        '"Randomizers" in `docs/device.md`. *Missing* is what a device sends if it takes part and has no answer.',
         table(("name", "answer v", "missing", "dummy"), draws),
         *(f"{', '.join(names)}: {note}" for note, names in noted.items() if note),
-        "What a recipe states of each beside `categories`, and what proves it. Any other member is refused.",
+        "What a recipe states for each method besides `categories`, and what proves it. Any other member is refused.",
         table(("name", "statistics", "members", "VDAF", "its bounds"), list(_proofs())),
     )
 

@@ -80,5 +80,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def page(*parts: str) -> str:
-    """A page of ``parts``, one after the other."""
+    """Join ``parts`` into a page, with empty lines between them."""
     return "\n\n".join(parts) + "\n"

@@ -19,7 +19,7 @@ from tacit.errors import Fatal, UsageError
 
 SYSTEMD = Path("/run/systemd/system")
 WITHOUT_SYSTEMD = {"DISABLE_HC_SYSTEMD": "true"}
-"""Podman runs health checks by systemd, and starts nothing where it cannot; with this setting they run only on
+"""Podman runs health checks through systemd, and starts no container if it cannot; with this setting they run only on
 demand."""
 ROOTS = ("0", "0:0", "root", "")
 LAST_WORDS = 400
@@ -124,7 +124,7 @@ def check_image(name: str, folder: Path) -> None:
                 other = sorted(wanted.items() ^ found.items())[0][0]
                 raise Fatal(f"{name}: {part}/{other} differs from the file that was put in")
         for place in _strays(root):
-            raise Fatal(f"{name} holds {place} beside its own code; is its base one of Tacit's images?")
+            raise Fatal(f"{name} holds {place} besides its own code; is its base one of Tacit's images?")
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """The folder that an image is built from: a Containerfile, Tacit's files for that domain, the distributions that they
 need, and the bill of materials.
 
-The files are the very ones of this installation. They are compiled here, so that a container with a read-only root does
-not compile them at each start; the base must have the same version of Python as the bytecode.
+The files are those of this installation. They are compiled here, so that a container with a read-only root does not
+compile them at each start; the base must have the same version of Python as the bytecode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which files an image holds: the modules that a domain's entry points reach, and the distributions that these import.
 
 The imports are read from the source (``grimp``), including imports within functions. Distributions are those of this
-very environment; each of their files is checked against the digest that its installer recorded.
+environment; each of their files is checked against the digest that its installer recorded.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _distributions(names: Iterable[str]) -> dict[str, Distribution]:
             waiting += [needed for needed, _ in _requirements(found[name], extras.get(name, ()))]
             waiting += DRIVERS.get(name, ())
     if unknown := sorted(brought - found.keys() - _ever_asked_for()):
-        raise UsageError(f"{unknown[0]} is imported, but the installed Tacit does not ask for it; install Tacit anew")
+        raise UsageError(f"{unknown[0]} is imported, but the installed Tacit does not require it; reinstall Tacit")
     return dict(sorted(found.items()))
 
 
@@ -188,7 +188,7 @@ def distribution_files(distribution: Distribution) -> Iterator[tuple[str, Path]]
             continue
         path = Path(str(distribution.locate_file(entry)))
         if entry.hash is not None and _digest(path, name) != entry.hash.value:
-            raise UsageError(f"{path}: not the file that was installed with {name}; install {name} anew")
+            raise UsageError(f"{path}: not the file that was installed with {name}; reinstall {name}")
         yield str(entry), path
 
 
@@ -196,7 +196,7 @@ def _digest(path: Path, name: str) -> str:
     try:
         digest = hashlib.sha256(path.read_bytes()).digest()
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}, a file of {name}; install {name} anew") from error
+        raise UsageError(f"{path}: {error.strerror}, a file of {name}; reinstall {name}") from error
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 

@@ -1,8 +1,8 @@
 """Requests and answers of the test API: POST with a JSON object, answered by ``{"status": ..., "error"?: ...}``.
 
 A command that was understood is answered with 200, whatever its outcome; a body that is not a JSON object with 400. The
-media type must be ``application/json`` and, on loopback, the Host must be a loopback name: so no page in a browser can
-command a server here.
+media type must be ``application/json`` and, on loopback, the Host must be a loopback name, so that no page in a browser
+can send commands to a server here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_ERROR = 500
 
 Kind = TypeVar("Kind", bound=Document)
 Command = Callable[[web.Request, Kind], Awaitable[dict[str, Any]]]
-"""Carries out a request; returns the members beside ``status``, or a status of its own."""
+"""Carries out a request; returns the members besides ``status``, and optionally a different ``status``."""
 
 
 def ready() -> web.RouteDef:
@@ -77,7 +77,7 @@ def _require_local(request: web.Request) -> None:
     loopback."""
     name = None if request.transport is None else request.transport.get_extra_info("sockname")
     if isinstance(name, tuple) and is_loopback(str(name[0])) and not is_loopback(_host(request)):
-        raise Abort("about:blank", "the Host is no name of this machine's loopback", status=403, title="Forbidden")
+        raise Abort("about:blank", "the Host is not a name of this machine's loopback", status=403, title="Forbidden")
 
 
 def _host(request: web.Request) -> str:

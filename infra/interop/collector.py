@@ -76,7 +76,7 @@ class BareSubjects:
         return self.known.get(task_id)
 
     async def step(self) -> int:
-        """0: there is nowhere to look for more tasks."""
+        """Return 0, as there is nowhere to look for more tasks."""
         return 0
 
 

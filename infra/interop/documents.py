@@ -1,9 +1,9 @@
 """The JSON of the test API: draft-dcook-ppm-dap-interop-test-design for DAP-13, and what Janus's main branch adds.
 
-DAP-18 seals every share under the whole task configuration, so that every party needs all of it: where the draft gives
-a party less, it takes the members of the other requests (``helper``, ``min_batch_size``, ``batch_mode``, ``task_start``
-with ``task_end`` or ``task_duration``), and two of our own, ``task_info`` and, instead of all single ones,
-``task_configuration``. Unknown members are ignored, as the draft demands.
+DAP-18 seals every share under the whole task configuration, so every party needs all of it. Where the draft gives a
+party less, the party also accepts the members of the other requests (``helper``, ``min_batch_size``, ``batch_mode``,
+``task_start`` with ``task_end`` or ``task_duration``), and two of our own: ``task_info``, and ``task_configuration``,
+which replaces all single members. Unknown members are ignored, as the draft demands.
 """
 
 from __future__ import annotations

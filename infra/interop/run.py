@@ -23,8 +23,8 @@ from tacit.version import DapVersion
 
 ROLES = ("client", "leader", "helper", "collector")
 WARNING = (
-    "interop mode is for tests: it takes keys and tokens in the open, counts reports without tokens, follows no log "
-    "and forgets everything when it stops. Never show it data of real people."
+    "interop mode is for tests: it accepts keys and tokens in plain text, counts reports without tokens, follows no "
+    "log and forgets everything when it stops. Never give it data of real people."
 )
 
 

@@ -23,7 +23,7 @@ START_SECONDS = 300.0
 LOOK_SECONDS = 0.25
 WATCH_SECONDS = 3.0
 TELL_SECONDS = "1"
-"""Seconds between two checks of a host whether its counts changed."""
+"""Seconds after which a host checks again whether its counts have changed."""
 LOG_SUFFIX = ".log"
 SINGLE_LOG = "agent.log"
 LOG_TAIL_BYTES = 65_536
@@ -129,7 +129,8 @@ async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> Non
                 raise UsageError(f"agents did not start: {last_words(log).removeprefix('tacit: ')}; see {log}")
         if clock.now() > until:
             raise UsageError(
-                f"{working} of {wanted} devices are at work, no more for {START_SECONDS:.0f} s; see {devices.folder}"
+                f"{working} of {wanted} devices are at work, no others within {START_SECONDS:.0f} s; "
+                f"see {devices.folder}"
             )
         await clock.sleep(LOOK_SECONDS)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A PostgreSQL server of one organisation: makes its files at the first start, with a role and a database for each of its
-# services, and takes connections over TLS alone. ADDRESS: where it listens.
+# Runs the PostgreSQL server of one organisation. The first start creates its files, with a role and a database for each
+# service. It accepts connections over TLS only. ADDRESS: the address at which it listens.
 set -eu
 PATH="$PATH:$(echo /usr/lib/postgresql/*/bin)"
 files=/etc/tacit

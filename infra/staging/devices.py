@@ -2,8 +2,9 @@
 folder.
 
 ``staging/host-1/0`` is a device of the first host, ``staging/single/500`` one with a process of its own. A host starts
-and stops the devices that appear and disappear below its folder, and so does the code that runs the single processes:
-churn is a matter of files. A device that leaves keeps its journal; only its configuration is renamed.
+and stops the devices that appear and disappear below its folder, and so does the code that runs the single processes,
+so devices join and leave by changes of files. A device that leaves keeps its journal; only its configuration is
+renamed.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Devices:
         """The hosts for ``count`` new devices, those with the fewest first. Raises ``UsageError``."""
         load = {host: len(list(host.glob(f"*/{CONFIG_NAME}"))) for host in self.hosts}
         if count and not load:
-            raise UsageError("no host runs here to take devices in; start with more of them than --single")
+            raise UsageError("there is no host for new devices here; start with more devices than --single")
         places = []
         for _ in range(count):
             host = min(load, key=lambda one: load[one])

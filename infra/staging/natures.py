@@ -46,7 +46,7 @@ class Natures(Frozen):
     @model_validator(mode="after")
     def _together(self) -> Natures:
         if bool(self.clock_skew) != bool(self.skewed):
-            raise ValueError("a wrong clock needs both, by how much and how many")
+            raise ValueError("wrong clocks need both: by how much they are wrong, and the share of devices")
         return self
 
     def write(self, folder: Path) -> None:

@@ -114,14 +114,14 @@ def mismatches(recipe: str, ends: Ends, served: Served) -> list[Mismatch]:
     missing = states[State.SENT] - served.released - rejected - served.waiting
     after = sum(count for why, count in ends.refusals.items() if why in TOO_LATE)
     found = [
-        Mismatch(recipe, LATE, states[State.EXPIRED], "their time passed before anybody took them"),
+        Mismatch(recipe, LATE, states[State.EXPIRED], "expired before a server accepted them"),
         Mismatch(recipe, LATE, states[State.SCHEDULED], "still on devices when the batch was released"),
         Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
         Mismatch(recipe, LATE, after, "sent after the server had closed the batch"),
         Mismatch(recipe, REFUSED, states[State.FAILED] - after, f"refused when they were sent{_listed(ends.refused)}"),
-        Mismatch(recipe, REFUSED, rejected, f"rejected after they were taken{_listed(served.rejected)}"),
+        Mismatch(recipe, REFUSED, rejected, f"rejected after they were accepted{_listed(served.rejected)}"),
         Mismatch(recipe, LOST, max(0, missing), "sent, and neither counted nor rejected"),
-        Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, and no journal says that it sent them"),
+        Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, though no journal says that they were sent"),
     ]
     return [one for one in found if one.count]
 
@@ -133,9 +133,9 @@ def _listed(causes: Mapping[str, int]) -> str:
 def report(
     journals: Journals, results: Iterable[Mapping[str, Any]], tasks: Iterable[TaskStatus], recipes: Iterable[Recipe]
 ) -> dict[str, Any]:
-    """The document of ``tacit staging report --json``. ``results``: what was released; ``tasks``: what servers say of
-    the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` counts devices.
-    The part of devices with wrong clocks is in ``wrong_clocks``, and is no mismatch."""
+    """The document of ``tacit staging report --json``. ``results``: what was released; ``tasks``: what servers say
+    about the recipes. ``journalled`` and ``released`` count answers to recipes with a release, ``answered`` counts
+    devices. The part of devices with wrong clocks is in ``wrong_clocks``, and is not a mismatch."""
     by_hash: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         by_hash.setdefault(result["recipe_hash"], []).append(result)

@@ -1,5 +1,5 @@
-"""Runs a staging deployment: its stack, each organisation in its place, its devices, and the announcements to
-people."""
+"""Runs a staging deployment: its stack, with each organisation in its place, and its devices; announces when they are
+ready."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ async def run_staging(
     notes: Console,
     tell: Callable[[dict[str, Any]], None],
 ) -> int:
-    """Run services and devices until a signal; ``tell`` gets the document of ``tacit staging up --json`` once all are
-    ready. ``namespaces`` by organisation, empty where there are none. The command's exit code is as of ``run_stack``.
-    Raises ``UsageError``."""
+    """Run services and devices until a signal; ``tell`` is called with the document of ``tacit staging up --json`` once
+    all are ready. ``namespaces`` by organisation, empty if there are none. Returns the command's exit code, as
+    ``run_stack`` does. Raises ``UsageError``."""
     devices = Devices.of(layout.state_dir)
 
     def within(part: Part) -> list[str]:
@@ -115,8 +115,8 @@ async def _told(
     tell: Callable[[dict[str, Any]], None],
     *also: Coroutine[None, None, None],
 ) -> AsyncIterator[None]:
-    """Once all are ready: announce it, let other commands find the deployment, and watch its devices, with ``also``
-    beside, while the block runs."""
+    """Once all are ready: announce it and let other commands find the deployment; watch its devices and run ``also``
+    while the block runs."""
     devices, marker = Devices.of(layout.state_dir), layout.state_dir / RUNNING
 
     def mark() -> None:

@@ -35,7 +35,7 @@ LAST_LINES = 20
 
 @dataclass(frozen=True)
 class State:
-    """What Podman says of a container: its process id, how often Podman restarted it, and since when it runs."""
+    """What Podman says about a container: its process id, how often Podman restarted it, and since when it runs."""
 
     pid: int = 0
     running: bool = False

@@ -1,7 +1,7 @@
 /* Eight elements of GF(2^255 - 19): 5 limbs of 51 bits, one element per lane.
  *
- * A *reduced* element has limbs below 2^51 + 2^17: any can enter a product, as the processor multiplies 52 bits. A
- * *wide* one, a sum of products that nobody carried, has limbs below 2^60. tests/unit/test_multibuffer_bounds.py
+ * A *reduced* element has limbs below 2^51 + 2^17: it can be a factor of a product, as the processor multiplies 52
+ * bits. A *wide* one, a sum of products before carries, has limbs below 2^60. tests/unit/test_multibuffer_bounds.py
  * derives the bounds. Nothing here branches on, or indexes memory by, a value.
  */
 #ifndef TACIT_FIELD25519_H
@@ -59,7 +59,7 @@ INLINE element plus(element a, element b)
     return a;
 }
 
-/* a - b + 2^scale * p; no limb of b may exceed that of 2^scale * p: scale 1 for reduced b, 10 for wide b. */
+/* a - b + 2^scale * p; no limb of b may exceed the same limb of 2^scale * p: scale 1 for reduced b, 10 for wide b. */
 INLINE element minus(element a, element b, int scale)
 {
     UNROLL
@@ -70,8 +70,8 @@ INLINE element minus(element a, element b, int scale)
     return a;
 }
 
-/* The columns of a product: column k gets the low halves of a[i] * b[k - i] and, one up, twice the high halves: limbs
- * have 51 bits but products are cut at 52. Columns 5 to 9 come back 19-fold. */
+/* The columns of a product: column k gets the low halves of a[i] * b[k - i], and column k + 1 twice the high halves, as
+ * limbs have 51 bits but products are split at bit 52. Columns 5 to 9 are folded back with the factor 19. */
 INLINE element product(element a, element b)
 {
     lanes column[2 * FIELD_LIMBS] = {zero()};
@@ -103,7 +103,7 @@ INLINE element product(element a, element b)
     return r;
 }
 
-/* Column k of a square without the low half of a[k / 2]^2, and halved: what is there twice is computed once. */
+/* Column k of a square without the low half of a[k / 2]^2, and halved: terms that occur twice are computed once. */
 INLINE lanes half_column(const element *a, int k)
 {
     lanes sum = zero();

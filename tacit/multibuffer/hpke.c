@@ -1,8 +1,8 @@
 /* The keys of many HPKE messages (RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256): X25519 in eight lanes,
- * the key schedule in sixteen. The AEAD is the caller's.
+ * the key schedule in sixteen. The AEAD is left to the caller.
  *
- * Nothing here branches on, or indexes memory by, a secret. What held a secret is overwritten, and so is the stack
- * below the functions that computed with it.
+ * Nothing here branches on, or indexes memory by, a secret. Memory that held a secret is overwritten, and so is the
+ * stack below the functions that computed with it.
  */
 #include "kernels.h"
 #include "sha256.h"
@@ -13,7 +13,7 @@ enum { MAX_BLOCKS = 2, STACK_BYTES = 24 * 1024 };
 static const u8 BASE_POINT[POINT_BYTES] = {9};
 static const u8 KEM_SUITE[] = {'K', 'E', 'M', 0, 0x20};
 
-/* A message that a MAC continues with, after the block of its key, padded to whole blocks. */
+/* The message of a MAC, which follows the block of its key; padded to whole blocks. */
 typedef struct {
     u8 bytes[MAX_BLOCKS * BLOCK_BYTES];
     size_t length, blocks;
@@ -22,7 +22,7 @@ typedef struct {
 /* What the messages of a batch have in common. */
 typedef struct {
     mac_key no_salt;
-    message extract_dh, expand_shared; /* the secret, or enc, goes in at .._AT */
+    message extract_dh, expand_shared; /* the secret, or enc, is inserted at .._AT */
     message extract_secret, expand_key, expand_nonce, expand_exporter;
 } schedule;
 
@@ -43,7 +43,7 @@ static void pad(message *m)
         m->bytes[BLOCK_BYTES * m->blocks - 1 - i] = (u8)(bits >> 8 * i);
 }
 
-/* "HPKE-v1" || suite || label, behind the length of the output when expanding (length 0: extracting). */
+/* "HPKE-v1" || suite || label, after the length of the output when expanding (length 0: extracting). */
 static message labeled(size_t length, const u8 *suite, size_t suite_length, const char *label)
 {
     message m = {.length = 0};
@@ -93,8 +93,8 @@ static inline u32 word_at(const u8 *bytes)
     return __builtin_bswap32(word);
 }
 
-/* The MAC, under `key`, of m with row i of `rows` at `at` in lane i; of m in every lane without rows. Lanes beyond
- * `count` repeat the last. */
+/* The MAC under `key` of m, with row i of `rows` inserted at `at` in lane i; without `rows`, of m in every lane. Lanes
+ * beyond `count` repeat the last row. */
 static void mac(lanes32 state[HASH_WORDS], const mac_key *key, const message *m, const u8 *rows, size_t at,
                 size_t count)
 {
@@ -156,7 +156,7 @@ KERNEL void derive(const schedule *s, size_t key_size, const u8 *dh, const u8 *e
     wipe(hash, sizeof hash);
 }
 
-/* Overwrites what the functions before it left on the stack and in vector registers. */
+/* Overwrites what earlier functions left on the stack and in vector registers. */
 KERNEL void forget(void)
 {
     u8 stack[STACK_BYTES];

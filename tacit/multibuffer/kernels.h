@@ -1,4 +1,4 @@
-/* Between the exported functions, which check every length and the processor, and the kernels, which do not. */
+/* What the exported functions, which check every length and the processor, call of the kernels, which check nothing. */
 #ifndef TACIT_KERNELS_H
 #define TACIT_KERNELS_H
 

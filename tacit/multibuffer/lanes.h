@@ -1,4 +1,4 @@
-/* Eight 64-bit words, one message per lane, and what every kernel needs of AVX-512 with IFMA. */
+/* Eight 64-bit words, one message per lane, and the operations of AVX-512 with IFMA that the kernels share. */
 #ifndef TACIT_LANES_H
 #define TACIT_LANES_H
 
@@ -52,7 +52,7 @@ INLINE lanes differ(lanes a, lanes b)
     return _mm512_xor_si512(a, b);
 }
 
-/* Shifts by any count; 64 and more leave nothing. */
+/* Shifts by any count; a shift by 64 or more gives 0. */
 INLINE lanes left(lanes a, unsigned bits)
 {
     return _mm512_sll_epi64(a, _mm_cvtsi32_si128((int)bits));
@@ -86,7 +86,7 @@ INLINE lanes load(const u8 *base, lanes at)
     return _mm512_i64gather_epi64(at, base, 1);
 }
 
-/* Overwrites what secrets leave behind; the compiler may not drop it. */
+/* Overwrites memory that held secrets; the compiler cannot drop this. */
 INLINE void wipe(void *memory, size_t bytes)
 {
     memset(memory, 0, bytes);

@@ -18,7 +18,7 @@ typedef struct {
     u64 quotient;         /* -1/N modulo 2^52 */
 } modulus;
 
-/* The lowest limb of a block's number q[k] that makes column k of t divisible by 2^52; its carry goes up. */
+/* Computes q[k], the quotient limb that makes column k of t divisible by 2^52; carries into column k + 1. */
 INLINE void next_quotient(lanes q[BLOCK], lanes *t, int k, const modulus *n)
 {
     lanes low = t[k], high = zero();
@@ -33,7 +33,7 @@ INLINE void next_quotient(lanes q[BLOCK], lanes *t, int k, const modulus *n)
     t[k + 1] = add(t[k + 1], _mm512_srli_epi64(low, 52));
 }
 
-/* Adds column `at` (8 or more) of q * N. Where `at` is a constant, so is which terms there are. */
+/* Adds column `at` (8 or more) of q * N. If `at` is a constant, the compiler knows which terms there are. */
 INLINE void add_quotient_column(lanes *t, const lanes q[BLOCK], int at, const modulus *n)
 {
     lanes low = t[at], high = zero();
@@ -47,8 +47,8 @@ INLINE void add_quotient_column(lanes *t, const lanes q[BLOCK], int at, const mo
     t[at] = add(low, high);
 }
 
-/* Adds to the column at t those terms of a product by q that are asked for: limb a[-j] for j in [low_from, low_to), one
- * lower for the high halves. */
+/* Adds to the column at t the given terms of a product by q: low halves with limb a[-j] for j in [low_from, low_to),
+ * high halves with limb a[-j - 1] for j in [high_from, high_to). */
 INLINE void add_column(lanes *t, const lanes q[BLOCK], const lanes *a, int low_from, int low_to, int high_from,
                        int high_to)
 {
@@ -90,7 +90,7 @@ INLINE void add_own_column(lanes *t, const lanes q[BLOCK], int at)
     t[at] = add(low, high);
 }
 
-/* result = t / R modulo N. The serial chain of a block's quotients runs between the columns of the block before. */
+/* result = t / R modulo N. The serial chain of a block's quotients is interleaved with the previous block's columns. */
 INLINE void reduce(lanes result[LIMBS], lanes t[2 * LIMBS], const modulus *n)
 {
     lanes q[BLOCK], next[BLOCK], carry = zero();
@@ -149,7 +149,7 @@ KERNEL void square(lanes a[LIMBS], const modulus *n)
     reduce(a, t, n);
 }
 
-/* a - N where that is not negative, else a; the lanes with a below N. */
+/* Replaces a by a - N in lanes where that is not negative; returns the lanes with a below N. */
 INLINE __mmask8 subtract_modulus(lanes a[LIMBS], const modulus *n)
 {
     lanes less[LIMBS], borrow = zero();
@@ -187,7 +187,7 @@ INLINE void words_of(lanes words[WORDS], const lanes limbs[LIMBS])
     }
 }
 
-/* signature^65537 modulo N, words in place; the lanes whose signature is below N. */
+/* Replaces words by signature^65537 modulo N; returns the lanes whose signature is below N. */
 INLINE __mmask8 recover(lanes words[WORDS], const modulus *n)
 {
     lanes signature[LIMBS], power[LIMBS], factor[LIMBS];
@@ -205,13 +205,13 @@ INLINE __mmask8 recover(lanes words[WORDS], const modulus *n)
     return in_range;
 }
 
-/* Words that begin 7 bytes into words[0]. */
+/* The word that begins 7 bytes into words[0]. */
 INLINE lanes after_seven_bytes(const lanes *words)
 {
     return either(_mm512_slli_epi64(words[0], 56), _mm512_srli_epi64(words[1], 8));
 }
 
-/* EMSA-PSS-VERIFY (RFC 8017 section 9.1.2) with emBits = 2047: the lanes that are consistent.
+/* EMSA-PSS-VERIFY (RFC 8017 section 9.1.2) with emBits = 2047; returns the lanes that are consistent.
  *
  * em = maskedDB (207 bytes) || H (48) || 0xbc, and DB = 158 zeros || 0x01 || salt (48). */
 INLINE __mmask8 consistent(const lanes em[WORDS], const lanes message_hash[SHA384_WORDS])

@@ -9,7 +9,7 @@ enum { HASH_LANES = 16, HASH_WORDS = 8, BLOCK_WORDS = 16, BLOCK_BYTES = 64 };
 
 typedef __m512i lanes32; /* sixteen 32-bit words, one per lane */
 
-/* The hash after the padded key: what begins the inner and the outer hash of every MAC under it. */
+/* The hash states after the padded key, from which the inner and the outer hash of every MAC under it start. */
 typedef struct {
     lanes32 inner[HASH_WORDS], outer[HASH_WORDS];
 } mac_key;
@@ -29,7 +29,7 @@ INLINE lanes32 add32(lanes32 a, lanes32 b)
 #define MAJORITY(a, b, c) _mm512_ternarylogic_epi32(a, b, c, 0xe8)
 #define TURN(a, bits) _mm512_ror_epi32(a, bits)
 
-/* `block` is used up. */
+/* Overwrites `block`. */
 KERNEL void compress(lanes32 state[HASH_WORDS], lanes32 block[BLOCK_WORDS])
 {
     lanes32 s[HASH_WORDS];

@@ -13,7 +13,7 @@ enum { SHA384_WORDS = 6, SHA512_BLOCK_WORDS = 16 };
 #define MAJORITY(a, b, c) _mm512_ternarylogic_epi64(a, b, c, 0xe8)
 #define TURN(a, bits) _mm512_ror_epi64(a, bits)
 
-/* `block` is the padded message, and is used up. */
+/* `block` is the padded message; it is overwritten. */
 KERNEL void sha384(lanes digest[SHA384_WORDS], lanes block[SHA512_BLOCK_WORDS])
 {
     lanes s[8];

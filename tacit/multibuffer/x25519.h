@@ -10,7 +10,7 @@ enum { GROUPS = 8, CHUNK = GROUPS * LANES };
 /* The Montgomery ladder in lock step; the result is numerator / denominator.
  *
  * Both points are kept as x + z and x - z. The sum of the two needs all four, in either order; only the doubling must
- * know which point it doubles, so one selection by the scalar's bit stands for the usual two swaps. */
+ * know which point it doubles, so one selection by the scalar's bit replaces the usual two swaps. */
 KERNEL void ladder(element *numerator, element *denominator, const lanes scalar[POINT_WORDS], const element *x)
 {
     lanes bits[POINT_WORDS] = {both(scalar[0], every(~(u64)7)), scalar[1], scalar[2],
@@ -63,8 +63,8 @@ INLINE void load_words(lanes words[POINT_WORDS], const u8 *base, size_t stride, 
         words[i] = load(base + 8 * i, at);
 }
 
-/* `count` is 1 to CHUNK. A stride of 0 gives every lane the same scalar or point. Rows of out are all zero, and their
- * flags 1, where the point has low order. */
+/* `count` is 1 to CHUNK. A stride of 0 gives every lane the same scalar or point. If a point has low order, its row of
+ * out is all zero, and its flag 1. */
 KERNEL void x25519_chunk(u8 *out, u8 *flags, const u8 *scalars, size_t scalar_stride, const u8 *points,
                          size_t point_stride, size_t count)
 {

@@ -121,7 +121,7 @@ def test_kept_results_are_drawn_over_commits(capsys: Capture, monkeypatch: pytes
 
 def test_a_plot_of_nothing_says_in_one_line_what_to_do(capsys: Capture) -> None:
     assert run(["bench", "plot"]) == 1
-    assert capsys.readouterr().err == "tacit: benchmarks: no results here; keep one with: tacit bench all --save\n"
+    assert capsys.readouterr().err == "tacit: benchmarks: no results here; save one with: tacit bench all --save\n"
     Path("benchmarks").mkdir()
     Path("benchmarks/2026-01-01-abc.json").write_text("[]")
     assert run(["bench", "plot"]) == 1

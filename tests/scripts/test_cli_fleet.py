@@ -59,7 +59,7 @@ def test_another_machine_is_refused_unless_it_is_meant(state_dir: Path, tmp_path
     (copy / "policy.json").symlink_to(state_dir / "policy.json")
     (copy / INDEX).write_text(json.dumps(index))
     assert run([*RUN, "--devices", "5", "--state-dir", str(copy)]) == 1
-    assert "relay.example is not this machine; say --allow-remote" in capsys.readouterr().err
+    assert "relay.example is not this machine; pass --allow-remote" in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_named(state_dir: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

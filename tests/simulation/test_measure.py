@@ -170,6 +170,6 @@ def test_a_population_that_cannot_be_simulated_is_refused_before_anything_is_com
     out = tmp_path / "figures"
     for population in ("100000000", str(MOST_DEVICES + 1)):
         assert run(["figures", "--out", str(out), "--population", population, "--measure"]) == 1
-        assert "at most 200,000: say --population 100000" in capsys.readouterr().err
+        assert "200,000 at most: pass --population 100000" in capsys.readouterr().err
     assert run(["figures", "--out", str(out), "--measure", "--runs", "1"]) == 2
     assert not out.exists()

@@ -1,5 +1,5 @@
 /* Runs every function on batches of many sizes in buffers of exactly the right size, for sanitizers; then checks that
- * wrong lengths are refused. Prints "ok", or "absent" where the processor lacks the kernels. */
+ * wrong lengths are refused. Prints "ok", or "absent" if the processor does not run the kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

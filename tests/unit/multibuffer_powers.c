@@ -1,4 +1,4 @@
-/* Opens the inside of rsa.c to a test: the power of each value modulo N, as 256 bytes, big endian. */
+/* Exposes the internals of rsa.c to a test: returns the power of each value modulo N, as 256 bytes, big endian. */
 #include "rsa.c"
 
 __attribute__((visibility("default"))) void powers(const u8 *number, const u8 *r_squared, size_t count,

@@ -1,6 +1,7 @@
-/* Whether the path through the code depends on a secret: single-steps two calls whose secrets differ in every bit and
- * compares a hash of every instruction's address. Prints how many instructions a call had and "same" or "different";
- * "control" is a function that does branch on its secret. "forbidden" where a process may not be traced. */
+/* Tests whether the path through the code depends on a secret: single-steps two calls whose secrets differ in every bit
+ * and compares a hash of every instruction's address. Prints how many instructions a call had and "same" or
+ * "different"; "control" is a function that does branch on its secret. Prints "forbidden" if processes may not be
+ * traced. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static unsigned long long path(void (*function)(void), int byte)
     pid_t child = fork();
     if (!child) {
         memset(secret, byte, sizeof secret);
-        function(); /* so that everything is bound and paged in */
+        function(); /* the first call binds symbols and pages everything in */
         if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
             _exit(3);
         raise(SIGSTOP);

@@ -66,8 +66,8 @@ static void run(int level, const tacit_shape *shape, size_t n)
     require(!tacit_aggregate(plan, n, ROWS(out, z.out_share), ROWS(ones, 1), sum, z.out_share), "aggregate");
     uint8_t *noise = fresh(z.leader_share * n, 1);
     require(!VERIFY(0, noise, z.leader_share, first), "random shares");
-    require(VERIFY(0, noise, z.leader_share - 1, first) == TACIT_BAD_ARGUMENT, "a short share was taken");
-    require(VERIFY(2, noise, z.leader_share, first) == TACIT_BAD_ARGUMENT, "a third aggregator was taken");
+    require(VERIFY(0, noise, z.leader_share - 1, first) == TACIT_BAD_ARGUMENT, "a short share was accepted");
+    require(VERIFY(2, noise, z.leader_share, first) == TACIT_BAD_ARGUMENT, "a third aggregator was accepted");
     uint8_t *all[] = {nonces, rands, values, public_shares, leader, helper, out,  sum,
                       first,  second, seeds, messages,      flags,  ones,   noise};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

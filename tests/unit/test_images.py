@@ -198,7 +198,7 @@ def test_a_file_that_is_not_what_was_installed_is_found(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not the file that was installed with thing"):
         list(distribution_files(thing))
     (tmp_path / "thing.py").unlink()
-    with pytest.raises(UsageError, match="install thing anew"):
+    with pytest.raises(UsageError, match="reinstall thing"):
         list(distribution_files(thing))
 
 
@@ -238,5 +238,5 @@ def test_an_installation_of_before_a_new_requirement_is_noticed(monkeypatch: pyt
     asked = tuple(one for one in selection._own_requirements() if one[0] != "structlog")
     monkeypatch.setattr(selection, "_own_requirements", lambda: asked)
     monkeypatch.setattr(selection, "_ever_asked_for", lambda: frozenset(name for name, _ in asked))
-    with pytest.raises(UsageError, match="structlog is imported, but the installed Tacit does not ask for it"):
+    with pytest.raises(UsageError, match="structlog is imported, but the installed Tacit does not require it"):
         select(domain_called("relay"))

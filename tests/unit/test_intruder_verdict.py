@@ -79,7 +79,7 @@ def test_the_words_follow_from_the_test() -> None:
 
 @pytest.mark.parametrize("wrong", [([], 1e-3), ([Advantage("one", 1, 2)], 0.0), ([Advantage("one", 1, 2)], 1.0)])
 def test_a_verdict_takes_attackers_and_a_rate(wrong: tuple[list[Advantage], float]) -> None:
-    with pytest.raises(ValueError, match="a verdict takes"):
+    with pytest.raises(ValueError, match="a verdict needs"):
         judged_together(*wrong)
 
 

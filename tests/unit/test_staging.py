@@ -99,7 +99,7 @@ def test_an_answer_that_is_missing_from_a_release_has_a_cause() -> None:
         ("refused", 2, "refused when they were sent: 2 hpke_decrypt_error"),
     ]
     (one,) = mismatches("r", Ends(Counter(sent=30)), Served(28, {"token-spent": 1, "internal": 1}))
-    assert one.detail == "rejected after they were taken: 1 internal, 1 token-spent"
+    assert one.detail == "rejected after they were accepted: 1 internal, 1 token-spent"
 
 
 def test_the_report_adds_up_journals_and_releases_and_knows_what_is_true(
@@ -225,7 +225,7 @@ def test_some_devices_have_wrong_clocks_and_some_listen_to_the_broker(tmp_path: 
     joined = [load_config(path, AgentConfig) for path in devices.configs[10:]]
     assert sum(bool(config.clock_error_seconds) for config in joined) == 2, "those that join are alike"
     (devices.folder / "natures.json").write_text('{"clock_skew": 5}')
-    with pytest.raises(UsageError, match="a wrong clock needs both"):
+    with pytest.raises(UsageError, match="wrong clocks need both"):
         natures_in(devices.folder)
 
 

@@ -55,7 +55,7 @@ CODES = {
 
 
 def accounting_rows(repetitions: int) -> Iterator[Row]:
-    """A device's claims, then the ledgers of the operator and of every reader."""
+    """Measure a device's claims, then the ledgers of the operator and of every reader."""
     require_library()
     yield from _claims(repetitions)
     yield from _ledgers(repetitions)
@@ -98,8 +98,8 @@ def _ledgers(repetitions: int) -> Iterator[Row]:
 
 
 def ledger_work(days: int, accountant: Accountant) -> Callable[[], None]:
-    """Returns the questions that a ledger is asked about a year's recipes in a full account of ``days``: what is spent,
-    whether one more recipe fits, and the largest that does."""
+    """Return a function that queries the ledger of a year's recipes, in a full account with a window of ``days``: what
+    is spent, whether one more recipe fits, and the largest epsilon that would."""
     charges = _charges()
     account = Account("default", Decimal(100), Decimal("0.00001"), days * DAY)
     full = Decimal(repr(round(balance(charges, account, YEAR // 2, compose).peak * 1.002, 4)))
@@ -118,7 +118,7 @@ _DELTA = Decimal("0.000000001")
 
 
 def _charges() -> list[Charge]:
-    """Recipes spread over a year, of up to 30 days, no two alike."""
+    """Charges of different recipes of up to 30 days each, spread over a year."""
     draw = random.Random(RECIPES)  # noqa: S311
     charges = []
     for number in range(1, RECIPES + 1):

@@ -1,8 +1,7 @@
 """How long the admin API takes to answer with many rows in the log and the audit log, and how much memory it takes.
 
-Real processes: the admin service, the recipe server that it asks, and this one, which sends requests of many kinds,
-each at its own time, whether or not earlier ones were answered. A latency counts from the time at which a request was
-due.
+The admin service and its recipe server run as real processes. This process sends requests of many kinds on a fixed
+schedule, whether or not earlier ones were answered. A latency counts from the time at which a request was due.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tacit.media_types import JSON
 
 READY_SECONDS, READING_SECONDS = 60.0, 900.0
 WARM_SECONDS: Final = 8.0
-"""Seconds of the same requests beforehand, which do not count."""
+"""Seconds of the same requests before the measurement starts."""
 FIRST_PRIORITY: Final = -15
 SEED: Final = 1
 _TACIT = (sys.executable, "-c", "from infra.cli import main; main()", "serve")
@@ -51,7 +50,7 @@ MIX: Final = (
     "question.list", "question.show", "question.create", "recipe.list", "recipe.show", "ledger.show", "log.show",
     "log.entries", "log.proof", "audit.list", "keys.show", "session.show",
 )  # fmt: skip
-"""Kinds of requests, each as often as it is sent."""
+"""Kinds of requests; each request draws its kind from them at random."""
 PAGES: Final = (
     "/", "/questions", "/questions/new", "/questions/{question}", "/results", "/series", "/jobs", "/ledger", "/log",
     "/log/{place}", "/keys", "/audit",
@@ -65,7 +64,7 @@ Latencies = dict[str, list[float]]
 
 @dataclass
 class Measured:
-    """The measured values: per repetition the latencies, and the processor time of the admin service per request; its
+    """The measured values: latencies and CPU seconds of the admin service per request, one entry per repetition; its
     memory in bytes; seconds until it had read the log; and seconds until the first paint of every page."""
 
     latencies: list[Latencies] = field(default_factory=list)
@@ -77,10 +76,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured: ``rate`` requests a second for ``seconds``, with ``recipes`` and ``rows`` in the log and in the
-    audit log. ``core``: the core to which the admin service is bound; it and this process get a high priority if
-    allowed. ``database``: that of both services. ``pages``: how often every page of the dashboard is opened afterwards.
-    The result is the median of ``repetitions`` of the requests."""
+    """What to measure: ``rate`` requests a second for ``seconds``, with ``recipes`` in a log of ``rows`` entries and as
+    many acts in the audit log. ``core``: the core to which the admin service is bound; it and this process then get a
+    high priority if allowed. ``database``: the kind that both services use. ``pages``: how often every page of the
+    dashboard is opened afterwards. A result is the median over ``repetitions``."""
 
     recipes: int
     rows: int
@@ -93,7 +92,7 @@ class Asked:
 
 
 def admin_rows(asked: Asked) -> Iterator[Row]:
-    """The whole measurement. Raises ``Fatal``, and ``UsageError`` if something that it needs is not installed."""
+    """Run the whole measurement. Raises ``Fatal`` if it fails, ``UsageError`` if something it needs is missing."""
     if asked.pages:
         browser()
     found, rate = asyncio.run(_measured(asked)), asked.rate
@@ -113,8 +112,8 @@ def admin_rows(asked: Asked) -> Iterator[Row]:
 
 
 def drawing(seed: int) -> Random:
-    """The random order of requests, the same in every run."""
-    return Random(seed)  # noqa: S311 - of a measurement
+    """Return a random generator that draws the same requests in every run."""
+    return Random(seed)  # noqa: S311 - for a measurement
 
 
 def _percentile(values: Sequence[float], share: int) -> float:
@@ -165,7 +164,7 @@ async def _load(session: aiohttp.ClientSession, filled: Filled, rate: float, sec
 
 
 async def _send(session: aiohttp.ClientSession, kind: str, random: Random, filled: Filled) -> None:
-    """One request. Raises ``Fatal`` for a refusal."""
+    """Send one request. Raises ``Fatal`` if it is refused."""
     recipe, place = random.choice(filled.recipes), random.randrange(filled.entries)
     path = {
         "question.list": f"/v1/questions?cursor={random.randrange(len(filled.recipes))}",
@@ -196,7 +195,7 @@ async def _session(url: str) -> dict[str, str]:
         session.post("/v1/session", json={"key": KEY}) as answer,
     ):
         if answer.status != 201:
-            raise Fatal(f"the admin service lets nobody sign in: {await answer.text()}")
+            raise Fatal(f"cannot sign in to the admin service: {await answer.text()}")
         return {name: morsel.value for name, morsel in answer.cookies.items()}
 
 
@@ -213,7 +212,7 @@ async def _until_read(session: aiohttp.ClientSession) -> None:
 
 
 def _prefer(pid: int, core: int | None) -> None:
-    """Bind the service to ``core``, and give it and this process, which takes the time, a high priority."""
+    """Bind the service to ``core``, and give a high priority to it and to this process, which measures the time."""
     if core is None:
         return
     process = psutil.Process(pid)
@@ -236,7 +235,7 @@ async def _serving(name: str, config: Path) -> AsyncIterator[tuple[str, int]]:
         )
     try:
         if process.stdout is None:
-            raise Fatal("a process without its stdout")
+            raise Fatal("the process has no stdout")
         async with asyncio.timeout(READY_SECONDS):
             line = await process.stdout.readline()
         if not line:

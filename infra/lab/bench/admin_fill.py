@@ -1,7 +1,7 @@
-"""An analyst's organisation with a history: a log of many entries, recipes in it, and as many acts in the audit log.
+"""Creates an analyst's organisation with a history: a log of many entries with recipes, and an audit log of many acts.
 
-Everything is as the services would have written it (signed leaves, hashes, chain), only faster: rows are written to the
-databases of services that do not run, many at a time.
+Every row is what the services would have written (signed leaves, hashes, chain). To save time, rows are written in bulk
+into the databases while the services do not run.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Filled:
 
 
 class Filler:
-    """Fills ``folder``. ``port``: the recipe server's; ``databases``: the URL of an empty database by service, None if
-    they use files."""
+    """Fills ``folder``. ``port``: port of the recipe server; ``databases``: URL of an empty database for each service,
+    None if they use SQLite files."""
 
     def __init__(self, folder: Path, port: int, databases: Mapping[str, str] | None = None) -> None:
         self._folder = folder
@@ -109,7 +109,8 @@ class Filler:
                 write_secret(folder / f"{name}.url", databases[name].encode())
 
     async def fill(self, recipes: int, rows: int) -> Filled:
-        """``recipes`` of a log of ``rows`` entries, with as many acts and ``recipes`` questions."""
+        """Write a log of ``rows`` entries, ``recipes`` of which are recipes, with a question for each recipe, and an
+        audit log of ``rows`` acts."""
         await self._fill(recipes, rows)
         paths = []
         for name, body in ((ADMIN, self._admin), (RECIPE_SERVER, self._server)):
@@ -145,8 +146,8 @@ class Filler:
         await bulk.put(CHECKPOINT, {"only": 1, "size": size, "note": sign_checkpoint(root, self._kit.keys["log"])})
 
     def _leaves(self, recipes: int, rows: int) -> Iterator[tuple[LeafType, bytes, list[Values]]]:
-        """Every entry with the rows that the recipe server keeps of it: recipes with their opt-ins spread over key sets
-        of a gateway, and last the token keys of today and tomorrow."""
+        """Yield every log entry with the rows that the recipe server keeps about it: recipes with their opt-ins, spread
+        among key sets of a gateway, and finally the token keys of today and tomorrow."""
         key_set = _key_sets(self._kit.ohttp_leaf(), self._kit.keys["gateway"])
         others = rows - 3 * recipes - 2
         for number in range(others):
@@ -229,8 +230,9 @@ class Filler:
 
 
 def _key_sets(plain: SignedLeaf, key: SigningKey) -> Callable[[int], bytes]:
-    """Returns a function that makes the leaf of a gateway's key set for a period; ``plain`` is an example. Leaves
-    differ only in period and signature, so the text around these is written once. Raises ``Fatal``."""
+    """Return a function that makes the leaf of a gateway's key set for a period; ``plain`` is an example. Leaves
+    differ only in period and signature, so the text around these is encoded only once. Raises ``Fatal`` if a leaf made
+    in this way is not canonical."""
     signer, label = Ed25519PrivateKey.from_private_bytes(key.private), leaf_label(plain.type)
     mark, blank = 2**52 + 1, bytes(SIGNATURE_SIZE)
     pattern = SignedLeaf(plain.type, {**plain.body, "period": mark}, plain.signer, blank)

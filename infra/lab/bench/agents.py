@@ -1,8 +1,8 @@
 """The cost of running devices: agents in processes of their own, and hundreds in one host, side by side.
 
-All follow the log of one running stack, whose epochs are long, so that they read it once a minute and have nothing to
-answer. Both kinds are measured in the same minutes; a ratio is that of a process of its own over the host. The figure
-of the host includes the host itself: interpreter and code are part of what a device costs.
+All agents follow the log of one running stack. Its epochs are long, so that agents read the log once a minute and have
+nothing to answer. Both kinds are measured at the same time; a ratio is the cost in a process of its own over the cost
+in the host. The figures of the host include its interpreter and code, which are part of what a device costs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WINDOW_SECONDS = 60.0
 START_SECONDS = 300.0
 SUBJECT, ROLE, OWN = Subject(""), "device", "own process"
 TINY = 1e-9
-"""CPU seconds when the clock showed none at all."""
+"""CPU seconds to assume where the clock shows none."""
 _TACIT = (sys.executable, "-c", "from infra.cli import main; main()", "agent")
 _LINE_LIMIT = 1 << 16
 
@@ -43,7 +43,7 @@ _LINE_LIMIT = 1 << 16
 @dataclass(frozen=True)
 class Kind:
     """The measured values of one kind: seconds from the start of a process until its devices have read the log, CPU
-    seconds of a device per second, and bytes of a device; one value of each per process or repetition."""
+    seconds per second and device, and bytes per device; one value of each per process or repetition."""
 
     started: Sequence[float]
     cpu: Sequence[float]
@@ -53,7 +53,7 @@ class Kind:
 def agent_rows(
     repetitions: int, hosted: int = HOSTED, alone: int = ALONE, window: float = WINDOW_SECONDS
 ) -> Iterator[Row]:
-    """Start time, idle processor time and memory, for each device in a host and in a process of its own."""
+    """Measure start time, idle processor time and memory of a device, in a host and in a process of its own."""
     with laid_out(frozenset(), Deployment()) as site:
         folder = site.layout.state_dir / "agents"
         paths = provision_agents(site.layout, hosted + alone, OsEntropy(), time.time())
@@ -73,7 +73,7 @@ def agent_rows(
 
 
 def _moved(folder: Path, apart: Path) -> Path:
-    """Moves a device's folder out of the host's, to the same depth, so that its relative paths stay valid."""
+    """Move a device's folder out of the host's folder, to the same depth, so that its relative paths stay valid."""
     return folder.rename(apart / folder.name) / "agent.json"
 
 
@@ -114,8 +114,8 @@ def _has_read(event: dict[str, Any]) -> bool:
 async def _running(
     arguments: Sequence[str], ready: Callable[[dict[str, Any]], bool]
 ) -> AsyncIterator[tuple[float, int]]:
-    """Run a process of ``tacit agent``; once one of its lines is ``ready``, yields the seconds until then and its
-    process id. Raises ``Fatal``."""
+    """Run a process of ``tacit agent``; yields the seconds until one of its lines is ``ready``, and its process id.
+    Raises ``Fatal`` if it ends or takes too long before that."""
     more = ("--every", "0.2") if arguments[0] == "host" else ()
     begin = time.monotonic()
     process = await asyncio.create_subprocess_exec(
@@ -152,5 +152,5 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
 
 def _lines(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
     if process.stderr is None:
-        raise Fatal("a process without its stderr")
+        raise Fatal("the process has no stderr")
     return process.stderr

@@ -22,7 +22,7 @@ PATHS: dict[str, JobCrypto] = {"OpenSSL": OPENSSL, "batch crypto": BatchCrypto(b
 
 
 def analyzer_rows(repetitions: int) -> Iterator[Row]:
-    """Opening reports of each statistic, one after the other, and in vector registers."""
+    """Measure how reports of each statistic are opened, one by one with OpenSSL and together in vector registers."""
     kit = AnalyzerKit()
     for statistic in ("count", "histogram", "mean"):
         devices = Reporter(kit.single_recipe(statistic), OsEntropy(), kit)

@@ -1,5 +1,4 @@
-"""Attacking clients, beside which a service of this machine has to serve honest ones: bounded in count, rate and time,
-on loopback.
+"""Clients that attack a service on this machine's loopback, bounded in count, rate and time.
 
 This runs as a process of its own, so that it does not slow down the measuring process: ``python -m
 infra.lab.bench.attackers`` with a plan as one JSON argument.
@@ -21,7 +20,7 @@ from tacit.errors import UsageError
 KINDS = ("silent", "slow head", "slow body", "flood")
 MOST_CONNECTIONS, MOST_SECONDS, MOST_RATE = 2048, 120.0, 5000.0
 OPENED_PER_SECOND = 500.0
-"""Connections that are opened, and reopened after the service has closed them."""
+"""Most connections opened a second, including those reopened after the service has closed them."""
 DRIP_SECONDS = 2.0
 
 
@@ -43,11 +42,11 @@ class Attack:
     def __post_init__(self) -> None:
         target = urlsplit(self.url)
         if self.kind not in KINDS or not is_loopback(target.hostname or "") or target.port is None:
-            raise UsageError("an attack has one of the known kinds and a port of this machine")
+            raise UsageError("an attack needs one of the known kinds and a loopback URL with a port")
         if not (0 < self.connections <= MOST_CONNECTIONS and 0 < self.seconds <= MOST_SECONDS):
-            raise UsageError("an attack has bounded connections and seconds")
+            raise UsageError(f"an attack has 1 to {MOST_CONNECTIONS} connections and lasts up to {MOST_SECONDS:g} s")
         if not (0 < self.rate <= MOST_RATE and 0 < self.sources <= 100):
-            raise UsageError("an attack has a bounded rate and up to 100 sources")
+            raise UsageError(f"an attack has a rate of up to {MOST_RATE:g} a second and 1 to 100 sources")
 
     def encode(self) -> str:
         """The JSON argument of the process."""
@@ -67,7 +66,7 @@ class _Attackers:
         self._next_open = self._next_request = time.monotonic()
 
     async def run(self) -> None:
-        """Every connection until the time is over."""
+        """Keep every connection going until the time is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._attack.seconds):
                 await asyncio.gather(*(self._keep(number) for number in range(self._attack.connections)))
@@ -112,7 +111,7 @@ class _Attackers:
 
 
 async def attack_with(attack: Attack) -> None:
-    """Attack, until its time is over."""
+    """Run ``attack`` until its time is over."""
     await _Attackers(attack).run()
 
 

@@ -1,4 +1,4 @@
-"""Writes rows into the database of a service that does not run, in batches, by the driver's bulk interface."""
+"""Writes rows into the database of a service that is not running, in batches, through the driver's bulk interface."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Bulk:
 
 @asynccontextmanager
 async def filling(store: DatabaseStore, url: str) -> AsyncIterator[Bulk]:
-    """The database of ``store`` at ``url``, after the store made, migrated and closed it."""
+    """Yield the database at ``url`` for writing, after ``store`` has created, migrated and closed it."""
     await store.open()
     await store.close()
     engine = engine_of(url)

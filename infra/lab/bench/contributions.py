@@ -1,7 +1,7 @@
 """Valid contributions made in bulk, so that a measurement of the servers does not pay for their clients.
 
-Tokens are signed with the slot's private key itself, which only a local stack's own folder gives away: no attester, no
-blinding. Everything else is what a device does: randomness of the operating system, VDAF shares, both seals, and the
+Tokens are signed directly with the slot's private key, which only the folder of a local stack reveals: no attester, no
+blinding. Everything else is done as on a device: randomness of the operating system, VDAF shares, both seals, and the
 OHTTP encapsulation.
 """
 
@@ -49,7 +49,7 @@ _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=48)
 
 @dataclass(frozen=True)
 class Order:
-    """The inputs of contributions: a task, its slot's private key (PKCS#8 DER), and the gateway's key."""
+    """What contributions are made from: a recipe, its slot's private key (PKCS#8 DER), and the gateway's key."""
 
     recipe: Recipe
     issuer_key: bytes = field(repr=False)
@@ -65,7 +65,7 @@ class Contribution:
 
 
 def prepare(order: Order, count: int, now: float, *, enclosed: bool = True) -> list[Contribution]:
-    """``count`` contributions of time ``now`` (POSIX seconds), made by as many processes as there are processors.
+    """Make ``count`` contributions dated ``now`` (POSIX seconds), in one process per processor, at most ``WORKERS``.
 
     Without ``enclosed`` their messages are empty, for uploads that bypass the gateway.
     """
@@ -79,7 +79,8 @@ def prepare(order: Order, count: int, now: float, *, enclosed: bool = True) -> l
 
 
 def make_reports(task: Task, key: RSAPrivateKey, measurements: Sequence[Any], time: int) -> list[Report]:
-    """A report per measurement, each with a fresh token under ``key``; ``time`` in units of the task's precision."""
+    """Make a report per measurement, each with a fresh token under ``key``; ``time`` in units of the task's
+    precision."""
     tokens = TokenPress(key, task.slot)
     ids = [os.urandom(16) for _ in measurements]
     rands = [os.urandom(task.vdaf.RAND_SIZE) for _ in measurements]
@@ -96,7 +97,7 @@ def make_reports(task: Task, key: RSAPrivateKey, measurements: Sequence[Any], ti
 
 
 def enclose(task: Task, upload: bytes, config: ohttp.KeyConfig, now: float) -> bytes:
-    """The OHTTP message of the body of an upload, as a device sends it to the relay."""
+    """Return the OHTTP message that carries the body of an upload, as a device sends it to the relay."""
     target = urlsplit(task.configuration.leader_aggregator_endpoint)
     fields = (("date", formatdate(now // 60 * 60, usegmt=True)), ("content-type", dap("upload-req")))
     path = f"{target.path.rstrip('/')}/tasks/{task.task_id_text}/reports"
@@ -113,7 +114,7 @@ class TokenPress:
         self._digest = slot_challenge(slot).digest()
 
     def press(self) -> tuple[bytes, Preimages]:
-        """A fresh token (354 bytes) and the secrets behind its nonce."""
+        """Return a fresh token (354 bytes) and the secrets behind its nonce."""
         preimages = Preimages.draw(os.urandom)
         message = token_input(BLIND_RSA_2048, preimages.nonce, self._digest, self._key_id)
         signature = self._key.sign(message, _PSS, hashes.SHA384())
@@ -124,15 +125,15 @@ class TokenPress:
 
 
 def private_key(der: bytes) -> RSAPrivateKey:
-    """A slot's private key. Raises ``UsageError``."""
+    """Decode a slot's private key. Raises ``UsageError`` if it is not an RSA key."""
     key = load_der_private_key(der, None)
     if not isinstance(key, RSAPrivateKey):
-        raise UsageError("the issuer's database holds a key that is no RSA key")
+        raise UsageError("the issuer's database holds a key that is not an RSA key")
     return key
 
 
 def slot_keys(layout: Layout) -> dict[tuple[int, int], bytes]:
-    """(epoch, slot) -> private key, read from the database of a local stack's issuer."""
+    """Read the private keys (DER) of a local stack's issuer from its database, by epoch and slot."""
     url = load_config(layout.configs["issuer"], IssuerConfig).database_url("issuer")
     return asyncio.run(_slot_keys(url))
 

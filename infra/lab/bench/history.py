@@ -59,7 +59,7 @@ def load(folder: Path) -> list[Result]:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path}: not a document of tacit bench --save") from error
     if not results:
-        raise UsageError(f"{folder}: no results here; keep one with: tacit bench all --save")
+        raise UsageError(f"{folder}: no results here; save one with: tacit bench all --save")
     return results
 
 
@@ -76,7 +76,7 @@ def plot(results: Sequence[Result], out: Path) -> None:
     panels = [(stage, role, _lines(results, stage, role)) for stage, role in CURVES]
     drawn = [panel for panel in panels if panel[2]]
     if not drawn:
-        raise UsageError("none of the kept results has a stage that is plotted; keep one of: tacit bench all --save")
+        raise UsageError("none of the saved results has a stage to plot; save one with: tacit bench all --save")
     height = -(-len(drawn) // COLUMNS)
     size = (COLUMNS * PANEL_INCHES[0], height * PANEL_INCHES[1])
     figure, axes = pyplot.subplots(height, COLUMNS, figsize=size, squeeze=False, layout="constrained")
@@ -117,7 +117,7 @@ def _draw(axis: Any, titles: tuple[str, str], lines: dict[str, list[tuple[int, f
 
 
 def rate_text(rate: float | None, before: str = "") -> str:
-    """An offered rate as text; "max" means as fast as contributions are taken."""
+    """Return an offered rate as text; "max" means as fast as contributions are accepted."""
     if rate is None:
         return ""
     return f"{before}{rate:g}/s" if rate else f"{before}max"
@@ -131,7 +131,7 @@ def _age(path: Path) -> tuple[str, float]:
 
 
 def _commit() -> str:
-    """The short hash of the checked-out commit, with a mark where files were changed."""
+    """Return the short hash of the checked-out commit, with a mark if files have changed since."""
     return _git("describe", "--always", f"--dirty={DIRTY}", "--exclude=*") or "unknown"
 
 

@@ -36,8 +36,8 @@ class Crypto:
 
 
 def cryptos() -> list[Crypto]:
-    """OpenSSL. If the multi-buffer kernels are there and this processor runs them, also the aggregators' default, which
-    uses them for tokens only, and the kernels for everything."""
+    """List the implementations: OpenSSL and, if the multi-buffer kernels are installed and run on this processor, the
+    aggregators' default, which uses them for tokens only, and the kernels for everything."""
     found = [Crypto(OPENSSL, OPENSSL_CRYPTO)]
     if has_multibuffer():
         found.append(Crypto(BATCH_TOKENS, BatchCrypto(batch_hpke=False)))
@@ -51,7 +51,7 @@ def has_multibuffer() -> bool:
 
 
 def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence[bytes]], object]]:
-    """By path, a function that seals each of several plaintexts to ``public_key``."""
+    """Return, by path, a function that seals each of several plaintexts to ``public_key``."""
 
     def one_by_one(plaintexts: Sequence[bytes]) -> object:
         return [hpke.seal(suite, public_key, b"", b"", plaintext, os.urandom) for plaintext in plaintexts]
@@ -64,7 +64,7 @@ def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence
 
 
 def decapsulators(keys: ohttp.Decapsulator) -> dict[str, Callable[[Sequence[bytes]], object]]:
-    """By path, a function that opens each of several requests to an OHTTP gateway."""
+    """Return, by path, a function that opens each of several requests to an OHTTP gateway."""
     found: dict[str, Callable[[Sequence[bytes]], object]] = {
         OPENSSL: lambda messages: [keys.decapsulate_request(message) for message in messages]
     }
@@ -76,14 +76,15 @@ def decapsulators(keys: ohttp.Decapsulator) -> dict[str, Callable[[Sequence[byte
 def batch_verifier(
     vdaf: Prio3[Any], verify_key: bytes, ctx: bytes
 ) -> tuple[Callable[..., object], Callable[..., object]]:
-    """The Leader's and the Helper's ``verify_init`` of many reports, from lists of nonces, public shares, input shares
-    and, for the Helper, the Leader's messages."""
+    """Return the Leader's and the Helper's ``verify_init`` for many reports. Both take lists of nonces, public shares
+    and input shares; the Helper's also takes the Leader's messages."""
     verifier = BatchVerifier(vdaf, verify_key, ctx)
     return verifier.leader, verifier.helper
 
 
 def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Crypto) -> Callable[[], bytes]:
-    """A function that does all of the Leader's work before the request for ``reports``, and returns the request."""
+    """Return a function that does all of the Leader's work on ``reports`` before its request, and returns the
+    request."""
     stored = [report.encode() for report in reports]
 
     def whole() -> bytes:
@@ -94,7 +95,7 @@ def leader_job(party: Party, reports: Sequence[Report], now: float, crypto: Cryp
 
 
 def helper_job(party: Party, request: bytes, now: float, crypto: Crypto) -> Callable[[], object]:
-    """A function that does all of the Helper's work on ``request`` before its commit."""
+    """Return a function that does all of the Helper's work on ``request`` before its commit."""
 
     def whole() -> object:
         job = prepare_helper(party, slice_job(request).reports, now, crypto.job)
@@ -104,7 +105,7 @@ def helper_job(party: Party, request: bytes, now: float, crypto: Crypto) -> Call
 
 
 def _all_of(result: Any, rejections: Sequence[object]) -> Any:
-    """``result``, if nothing was rejected: a job of rejections would look fast. Raises ``Fatal`` otherwise."""
+    """Return ``result``. Raises ``ValueError`` if a report was rejected: a job of rejections would look fast."""
     if rejections:
         raise ValueError(f"{len(rejections)} reports of the measurement were rejected")
     return result

@@ -1,8 +1,8 @@
-"""The cost of taking a contribution: relay, gateway with leader uploads, and database, as real processes.
+"""The cost of accepting a contribution: relay, gateway with leader uploads, and database, as real processes.
 
-Contributions are prepared beforehand. On PostgreSQL the process that works on jobs stands still meanwhile; on SQLite,
-where that is the same process, jobs are as few as they can be. CPU time of every server process per contribution at
-each offered rate, and how long uploads took to be acknowledged.
+Contributions are prepared beforehand. With PostgreSQL the process that works on jobs is stopped meanwhile; with SQLite,
+where one process does both, there are as few jobs as possible. The figures are the CPU time of every server process per
+contribution at each offered rate, and how long uploads took to be acknowledged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infra.lab.bench.rows import Row, Subject, Timing
 from tacit.errors import Fatal
 
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}
-"""Contributions per second offered (0: as fast as they are answered) -> contributions per repetition."""
+"""Offered contributions per second (0: as fast as they are answered) -> contributions per repetition."""
 PARTIES = ("relay", "gateway", "gateway + uploads", "leader", "helper", "database", "redis", "mosquitto")
 """The services whose CPU time is counted; the other services poll and wait at their own pace."""
 TOTAL, BESIDE = "all servers", "others"
@@ -35,8 +35,8 @@ PERCENTILES = (50, 99)
 def ingest_rows(
     repetitions: int, servers: frozenset[str] | None = None, rates: dict[float, int] | None = None
 ) -> Iterator[Row]:
-    """Per rate, with gateway and uploads together: every party's CPU time, their sum, and two percentiles of the upload
-    latency."""
+    """Measure, at each rate and with gateway and uploads in one process: every party's CPU time, their sum, and two
+    percentiles of the upload latency."""
     beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
     path = path_of(OPENSSL, beside, together=True)
@@ -48,8 +48,8 @@ def ingest_rows(
 
 
 def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]]) -> Iterator[Row]:
-    """A row per party, one of their sum, and one of the other services. ``costs``: CPU seconds per contribution by
-    party, one mapping per repetition."""
+    """Yield a row per party, one for their sum, and one for the other services. ``costs``: CPU seconds per contribution
+    by party, one mapping per repetition."""
     for party in PARTIES:
         if any(party in cost for cost in costs):
             timing = Timing.of([cost.get(party, 0.0) for cost in costs])
@@ -61,14 +61,14 @@ def cost_rows(stage: str, path: str, rate: float, costs: list[dict[str, float]])
 
 
 def latency_rows(stage: str, path: str, rate: float, loads: list[Load]) -> Iterator[Row]:
-    """Rows of the wall time until an upload was acknowledged."""
+    """Yield a row per percentile of the wall time until an upload was acknowledged."""
     for share in PERCENTILES:
         timing = Timing.of([load.percentile(share) for load in loads])
         yield SUBJECT.row(stage, f"p{share}", path, timing, offered_rate=rate)
 
 
 def spent(before: dict[str, float], after: dict[str, float], units: int) -> dict[str, float]:
-    """CPU seconds per unit and party between two readings; parties that used none are left out."""
+    """Return CPU seconds per unit and party between two readings; parties that used none are left out."""
     parties = {party: (after[party] - before.get(party, 0.0)) / units for party in after}
     return {party: seconds for party, seconds in parties.items() if seconds > 0}
 
@@ -82,7 +82,7 @@ async def warm_up(stack: LiveStack, made: Iterator[Contribution]) -> int:
 async def _measure(
     stack: LiveStack, plan: dict[float, int], repetitions: int
 ) -> dict[float, list[tuple[dict[str, float], Load]]]:
-    order = await stack.publish(BATCH_SIZE, "at_B")  # its jobs, unlike an interval's, wait for ``FEW_JOBS``
+    order = await stack.publish(BATCH_SIZE, "at_B")  # unlike those of an interval, its jobs respect ``FEW_JOBS``
     found: dict[float, list[Any]] = {}
     total = WARM_UP + sum(plan.values()) * repetitions
     made = iter(await asyncio.to_thread(prepare, order, total, time.time()))

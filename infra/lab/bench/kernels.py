@@ -1,4 +1,4 @@
-"""The Prio3 kernels, one VDAF, role and instruction-set path after the other.
+"""Measures the Prio3 kernels for each VDAF, role and instruction-set path.
 
 The floor of a stage is what it would cost if it consisted of nothing but its Keccak permutations, field products and
 multiply-adds, each at the rate measured in the same run.
@@ -67,7 +67,7 @@ def cases() -> list[Case]:
 
 
 def kernel_rows(repetitions: int) -> Iterator[Row]:
-    """Primitives of every path, then every VDAF on every path, and in pure Python."""
+    """Measure the primitives of every path, then every VDAF on every path and in pure Python."""
     floors: list[FieldFloor] = []
     for level, path in enumerate(usable_levels()):
         floor = FieldFloor.of(level, repetitions)

@@ -1,4 +1,4 @@
-"""A local stack of real processes for measurements: made, started, asked over HTTP, and removed."""
+"""Creates, starts, queries over HTTP and removes a local stack of real processes for measurements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tacit.tlog.leaves import LeafType, sign_leaf
 
 SLOTS = 4
 ACCOUNT = ("1000", "0.001")
-"""Epsilon and delta of the stack's account: measurements publish many recipes, and nobody's data are asked for."""
+"""Epsilon and delta of the stack's account: large, as measurements publish many recipes and use no real data."""
 JOB_SIZE = 1000
 BUCKETS = 128
 POPULATION = 5_000_000
@@ -71,7 +71,7 @@ def path_of(crypto: str, servers: frozenset[str], *, together: bool) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """A stack on disk and the processes that it will have."""
+    """A stack on disk, and the processes that will run for it."""
 
     layout: Layout
     parts: Parts
@@ -81,8 +81,8 @@ class Site:
 def laid_out(
     servers: frozenset[str], deployment: Deployment, *, limits: Mapping[str, Any] | None = None
 ) -> Iterator[Site]:
-    """A new stack on disk with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` are the
-    Leader's. Everything is removed afterwards. Raises ``UsageError``."""
+    """Yield a new stack on disk, with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` change
+    the Leader's limits. Everything is removed afterwards. Raises ``UsageError``."""
     now = time.time()
     epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
     epsilon, delta = ACCOUNT
@@ -114,7 +114,7 @@ def run_on(site: Site, work: Callable[[LiveStack], Coroutine[Any, Any, Result]])
 
 @contextlib.asynccontextmanager
 async def started(site: Site) -> AsyncIterator[LiveStack]:
-    """The stack with all services ready, and with its issuer's keys in the log."""
+    """Start the stack of ``site``; yields it once all services are ready and its issuer's keys are in the log."""
     async with running(site.layout, site.parts) as services, site.layout.transport() as transport:
         stack = LiveStack(site.layout, services, transport)
         await stack.until_keys()
@@ -123,7 +123,7 @@ async def started(site: Site) -> AsyncIterator[LiveStack]:
 
 @dataclass
 class LiveStack:
-    """A running stack."""
+    """A running stack, which can be measured, signalled and queried over HTTP."""
 
     layout: Layout
     services: list[ServiceProcess]
@@ -131,15 +131,15 @@ class LiveStack:
     _slot: int = 0
 
     def pids(self, name: str) -> list[int]:
-        """The process ids of a service."""
+        """Return the ids of the processes that serve ``name``."""
         return [one.pid for one in self.services if any(part.name == name for part in one.part.services)]
 
     def cpu(self) -> dict[str, float]:
-        """CPU seconds of every service, of the database and of the brokers so far."""
+        """Return the CPU seconds that every service, the database and the brokers have used so far."""
         return cpu_by_party((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
 
     def memory(self, name: str) -> float:
-        """Bytes of memory that only the processes of this service use."""
+        """Return the bytes of memory that only the processes of this service use."""
         return float(sum(map(memory_of_tree, self.pids(name))))
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -161,7 +161,7 @@ class LiveStack:
 
     async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
         """Publish a recipe of ``BUCKETS`` buckets whose interval has begun, wait until both aggregators take part, and
-        return the inputs of contributions to it."""
+        return what contributions to it are made from."""
         epoch = self._epoch()
         survey = Survey(
             name=f"bench-{self._slot}",
@@ -186,11 +186,11 @@ class LiveStack:
         return Order(recipe, key, self.layout.gateway_key_config)
 
     def task_text(self, recipe: Recipe) -> str:
-        """The recipe's task id as URLs write it."""
+        """Return the recipe's task id as it appears in URLs."""
         return b64url(task_id(recipe))
 
     async def counts(self, recipe: Recipe, party: str = "leader") -> dict[str, Any]:
-        """An aggregator's counts of the recipe's task."""
+        """Return an aggregator's counts of the recipe's task."""
         url = f"{self.layout.urls[party]}/v1/tasks/{self.task_text(recipe)}/status"
         return dict(await call(self.transport, "GET", url, bearer=self.layout.operator_token(party)))
 
@@ -207,13 +207,13 @@ class LiveStack:
         await self._until(done, f"{count} contributions are counted", seconds)
 
     async def require_stored(self, recipe: Recipe, count: int) -> None:
-        """Raises ``Fatal`` unless the Leader holds exactly ``count`` reports."""
+        """Raise ``Fatal`` unless the Leader holds exactly ``count`` reports."""
         found = int((await self.counts(recipe))["uploaded"])
         if found != count:
             raise Fatal(f"the leader stored {found} of {count} contributions that the relay acknowledged")
 
     async def ask_for_batch(self, recipe: Recipe) -> None:
-        """Let the collector ask for the recipe's batch."""
+        """Tell the collector to collect the recipe's batch."""
         body = json.dumps({"recipe_hash": recipe.hash_text}).encode()
         url, bearer = f"{self.layout.urls['collector']}/v1/collections", self.layout.operator_token("collector")
         await call(self.transport, "POST", url, body=body, bearer=bearer)
@@ -256,5 +256,5 @@ class LiveStack:
         until = time.monotonic() + seconds
         while not await done():
             if time.monotonic() > until:
-                raise Fatal(f"waited {seconds:.0f} s until {what}")
+                raise Fatal(f"waited {seconds:.0f} s in vain until {what}")
             await asyncio.sleep(PAUSE)

@@ -23,8 +23,8 @@ OVERLOADED = frozenset({429, 503})
 
 @dataclass(frozen=True)
 class Load:
-    """The result of a load: wall seconds from the first request to the last answer, seconds per answer, and how often
-    the relay asked to come back later."""
+    """The result of a load: wall seconds from the first request to the last answer, the seconds of each answer, and how
+    often the relay asked the sender to retry later."""
 
     seconds: float
     latencies: Sequence[float] = field(repr=False)
@@ -41,9 +41,9 @@ class Load:
 
 
 async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, connections: int = CONNECTIONS) -> Load:
-    """POST every message to ``url``. With a ``rate`` (per second) each is sent at its own time, whether or not earlier
-    ones were answered, and its latency counts from that time. Raises ``Fatal`` for an answer that is neither 200 nor a
-    503 with a time to come back."""
+    """POST every message to ``url``. With a ``rate`` (per second) messages are due at fixed times, and each latency
+    counts from that time. Raises ``Fatal`` for an answer other than 200, 429 or 503, or after ``TRIES`` answers of 429
+    or 503 to one message."""
     target = urlsplit(url)
     if target.hostname is None or target.port is None:
         raise ValueError(f"{url} names no host and port")
@@ -75,7 +75,7 @@ class _Plan:
 
 
 class _Sender:
-    """One connection that sends one message after the other."""
+    """One connection that sends the messages of a plan one by one."""
 
     def __init__(self, host: str, port: int, head: bytes, plan: _Plan) -> None:
         self._address = (host, port)
@@ -142,12 +142,12 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not derive from it
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(Fatal("the relay closed a connection that waited for its answer"))
+            self._waiting.set_exception(Fatal("the relay closed a connection before it answered"))
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)

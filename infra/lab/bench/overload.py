@@ -1,9 +1,9 @@
-"""How long honest uploads take under attack: a running stack, one listener attacked after the other.
+"""How long honest uploads to a running stack take while one of its listeners is attacked.
 
-Honest contributions go through relay, gateway and leader at a low rate from one address; attackers come from other
-addresses, to the relay's listener or to the leader's. Right before every attack the same load is measured without one;
-a ratio is the median over the repetitions of the figure under attack over that without. The attacking machine is the
-serving machine, so the figures include the processor time of a flood.
+Honest contributions go through relay, gateway and leader at a low rate from one address; attackers use other addresses
+and attack the listener of the relay or of the leader. Right before every attack the same load is measured without one.
+A ratio is the figure under attack over the figure without, as a median over the repetitions. Attackers and services
+share this machine, so the figures include the processor time that sending a flood takes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ RATE, COUNT = 80.0, 400
 HONEST_CONNECTIONS = 16
 ATTACKERS = {"silent": 1024, "slow head": 1024, "slow body": 1024, "flood": 256}
 FLOOD_RATE = 800.0
-"""Requests a second that a flood offers: well above the share of one source while the machine that sends them still
-leaves the services most of its processors."""
+"""Requests a second that a flood sends: well above the share of one source, yet few enough that sending them leaves
+most of the processors to the services."""
 FLOOD_BODY = 4096
 LARGEST = {"relay": 262_144, "leader": 1 << 20}
-"""Bytes of the largest request of a listener, which slow requests announce."""
+"""Bytes of the largest request that a listener accepts; slow requests announce this size."""
 SETTLE_SECONDS = 1.0
 LISTENERS = ("relay", "leader")
 PERCENTILES = (50, 99)
@@ -45,7 +45,7 @@ PERCENTILES = (50, 99)
 def overload_rows(
     repetitions: int, servers: frozenset[str] | None = None, *, count: int = COUNT, kinds: Sequence[str] = KINDS
 ) -> Iterator[Row]:
-    """p50 and p99 of honest uploads, alone and under each attack on each listener, with the ratio to those alone."""
+    """Measure p50 and p99 of honest uploads, alone and under each attack on each listener, and the ratio of the two."""
     beside = default_servers() if servers is None else servers
     path = path_of(OPENSSL, beside, together=False)
     with laid_out(beside, Deployment(), limits=FEW_JOBS) as site:
@@ -64,7 +64,7 @@ def overload_rows(
 async def _measure(
     stack: LiveStack, repetitions: int, count: int, kinds: Sequence[str]
 ) -> dict[str, list[tuple[Load, Load]]]:
-    """For each attack and repetition, the load without it and the load under it."""
+    """Return, for each attack and repetition, the load without it and the load under it."""
     order = await stack.publish(BATCH_SIZE, "at_B")
     attacks = {
         f"{kind} at the {name}": _attack(stack, order.recipe, kind, name) for name in LISTENERS for kind in kinds
@@ -97,7 +97,7 @@ async def _honest(stack: LiveStack, made: Iterator[Contribution], count: int) ->
 
 @contextlib.asynccontextmanager
 async def _under(attack: Attack) -> AsyncIterator[None]:
-    """The attack runs while the block runs."""
+    """Run the attack while the block runs."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "infra.lab.bench.attackers", attack.encode())
     try:
         await asyncio.sleep(SETTLE_SECONDS + attack.connections / OPENED_PER_SECOND)

@@ -1,5 +1,4 @@
-"""When a browser first shows something of a page of the dashboard: Chromium driven by playwright, each time without a
-cache.
+"""Measures when a browser first shows something of a dashboard page: Chromium, driven by playwright, without a cache.
 
 A figure is the browser's own entry ``first-contentful-paint`` (Paint Timing), from the start of the navigation; it
 includes the service's answer, styles and scripts, and the browser's own work.
@@ -26,7 +25,7 @@ _PAINT: Final = """() => new Promise((done) => {
 
 
 def browser() -> str:
-    """The browser's program. Raises ``UsageError`` if there is none, or no library to drive it."""
+    """Return the path of the browser. Raises ``UsageError`` if there is none, or no library to drive it."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         raise UsageError("--pages needs Chromium: install the system's package (Debian: chromium)")
@@ -35,15 +34,15 @@ def browser() -> str:
 
 
 async def first_paints(url: str, cookie: Mapping[str, str], pages: Sequence[str], times: int) -> dict[str, list[float]]:
-    """Seconds until the first paint of each of ``pages`` (paths), ``times`` each, with the session of ``cookie``.
-    Raises ``Fatal`` for a page that is refused."""
+    """Return, for each of ``pages`` (paths), the seconds until its first paint, measured ``times`` times in the session
+    of ``cookie``. Raises ``Fatal`` for a page that is refused."""
     from playwright.async_api import async_playwright
 
     found: dict[str, list[float]] = {page: [] for page in pages}
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=browser(), args=flags)
-        for _ in range(times + 1):  # what a browser prepares at its first pages is not counted
+        for _ in range(times + 1):  # the first round, in which the browser warms up, is not counted
             for page in pages:
                 found[page].append(await _first_paint(chromium, url, cookie, page))
         await chromium.close()

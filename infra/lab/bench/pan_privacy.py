@@ -1,8 +1,8 @@
-"""The cost on a device of state that tells an intruder nothing, and whether timing tells whether an event happened.
+"""What pan-private state costs a device, and whether the time of an update reveals whether an event happened.
 
 A floor is the cost of an update's group operations alone. The timing test is dudect's (Reparaz, Balasch, Verbauwhede
-2017): updates with and without the event in random order, Welch's t of their times, also without the slowest, which are
-those that the system interrupted.
+2017): updates with and without the event run in random order, and Welch's t compares their times, also without the
+slowest ones, which the system interrupted.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ENTROPY = OsEntropy()
 
 
 def pan_private_rows(repetitions: int, samples: int) -> Iterator[Row]:
-    """Updates of every state, decryption of a report, and the timing test with ``samples`` updates of each count's
-    state, and as many of the choice in it."""
+    """Measure updates of every state and decryption of a report; then run the timing test on ``samples`` updates of
+    each count's state, and on as many of the choice within an update."""
     key = PrivateKey.generate(_ENTROPY)
     for subject, path, stored in _states(key):
         state = stored.initial(_ENTROPY)
@@ -80,7 +80,7 @@ def _decrypts(key: PrivateKey, repetitions: int) -> Timing:
 
 
 def _aggregating(subject: Subject, cells: int, repetitions: int) -> Iterator[Row]:
-    """What leader and helper do with a report of ``cells`` kept cells, in addition to their work on every report."""
+    """Measure what leader and helper do with a report of ``cells`` kept cells beyond their work on every report."""
     keys, context, nonce = [PrivateKey.generate(_ENTROPY) for _ in range(2)], b"a task", _ENTROPY(16)
     sharing = Sharing(keys[0].public_key(), keys[1].public_key(), context)
     kept = [sharing.rerandomised(sharing.made(1, _ENTROPY), _ENTROPY) for _ in range(cells)]
@@ -104,7 +104,7 @@ def _times(call: Callable[[], object], units: int) -> None:
 
 
 def _operations(repetitions: int) -> float:
-    """Microseconds of the operations that rerandomise one ciphertext: two multiplications and two additions."""
+    """Measure the operations that rerandomise one ciphertext, two multiplications and two additions: microseconds."""
     group, scalar = RISTRETTO255, RISTRETTO255.random_scalar(_ENTROPY)
     element = group.times_base(scalar)
 
@@ -119,7 +119,7 @@ def _operations(repetitions: int) -> float:
 
 
 def _multiplication(repetitions: int) -> float:
-    """Microseconds of the least work that opens one ciphertext: one multiplication of an element."""
+    """Measure the least work that opens one ciphertext, one multiplication of an element: microseconds."""
     group, scalar = RISTRETTO255, RISTRETTO255.random_scalar(_ENTROPY)
     element = group.times_base(scalar)
     return measured(lambda: [group.times(scalar, element) for _ in range(_UNITS)], _UNITS, repetitions).micro
@@ -132,7 +132,7 @@ def _timing_row(stage: str, subject: Subject, path: str, work: Callable[[int], o
 
 
 def updating(stored: StoredState) -> Callable[[int], None]:
-    """Returns an update of one state, with an event (1) or without (0)."""
+    """Return a function that updates one state, with an event (1) or without (0)."""
     state = stored.initial(_ENTROPY)
 
     def step(event: int) -> None:
@@ -143,15 +143,16 @@ def updating(stored: StoredState) -> Callable[[int], None]:
 
 
 def choosing(key: PrivateKey) -> Callable[[int], object]:
-    """Returns only the choice that an update makes by its event: a hundredth of its work, so that a difference of
-    nanoseconds is not hidden by the group operations."""
+    """Return a function that only makes the choice that an update makes by its event. This is a hundredth of its work,
+    so that the group operations do not hide a difference of nanoseconds."""
     public = key.public_key()
     one, zero = (public.rerandomise(known_bit(bit), _ENTROPY) for bit in (1, 0))
     return lambda event: chosen(event, one, zero)
 
 
 def work_times(work: Callable[[int], object], samples: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """For ``samples`` calls of ``work`` in random order: whether the event happened in each, and wall nanoseconds."""
+    """Call ``work`` ``samples`` times, with and without an event in random order. Returns whether each call had an
+    event, and its wall nanoseconds."""
     drawn = np.frombuffer(_ENTROPY(samples), dtype=np.uint8) & 1
     nanoseconds = np.empty(samples, dtype=np.int64)
     clock = time.perf_counter_ns
@@ -163,7 +164,7 @@ def work_times(work: Callable[[int], object], samples: int) -> tuple[NDArray[np.
 
 
 def largest_t(events: NDArray[np.bool_], nanoseconds: NDArray[np.int64], kept: Sequence[float] = KEPT_TIMES) -> float:
-    """The largest of |Welch's t| over the fastest shares ``kept`` of the times."""
+    """Return the largest |Welch's t| over the fastest times, for each of the shares ``kept``."""
     return max(_welch(events, nanoseconds, float(np.quantile(nanoseconds, share))) for share in kept)
 
 

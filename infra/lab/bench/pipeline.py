@@ -1,5 +1,5 @@
-"""The cost of a contribution on the whole server side, from the relay to the committed aggregate, and the duration of
-the last step.
+"""The cost of a contribution on the whole server side, from the relay to the committed aggregate, and the time that the
+release then takes.
 
 Real processes: relay, gateway, leader, helper, collector, database and brokers. ``whole server side`` counts the CPU
 time of all of them from the first upload until the last report is aggregated.
@@ -52,9 +52,9 @@ def pipeline_rows(
     rates: dict[float, int] | None = None,
     at_b: int = AT_B,
 ) -> Iterator[Row]:
-    """Costs at each rate, the sustained rate, and the time from the B-th contribution to its result: with a process for
-    each service, with gateway and uploads together, and the latter with batch cryptography; then the memory under a
-    queue."""
+    """Measure costs at each rate, the sustained rate, and the time from the B-th contribution to the result: with a
+    process for each service, with gateway and uploads in one process, and the latter with batch cryptography. Then
+    measure the memory under a queue."""
     beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
     deployments = [Deployment(), Deployment(together=True)]
@@ -101,8 +101,8 @@ async def _measure(stack: LiveStack, plan: dict[float, int], repetitions: int, a
 
 
 async def _release_seconds(stack: LiveStack, batch_size: int) -> float:
-    """Seconds from the acknowledgement of the B-th contribution to the result at the collector, which was asked for
-    beforehand."""
+    """Return the seconds from the acknowledgement of the B-th contribution to the result at the collector, which was
+    told to collect it beforehand."""
     order = await stack.publish(batch_size, "at_B")
     made = await asyncio.to_thread(prepare, order, batch_size, time.time())
     await stack.ask_for_batch(order.recipe)
@@ -113,9 +113,9 @@ async def _release_seconds(stack: LiveStack, batch_size: int) -> float:
 
 
 def memory_rows(queued: Sequence[int], servers: frozenset[str]) -> Iterator[Row]:
-    """Bytes that only leader or only helper use while ``queued`` reports wait: the largest of three readings, one with
-    a full queue and a Helper that does not answer, two shortly after it answers again. ``ratio`` is over the shortest
-    queue.
+    """Measure the bytes that only leader or only helper uses while ``queued`` reports wait: the largest of three
+    readings, one with a full queue and a Helper that does not answer, two shortly after it answers again. ``ratio`` is
+    relative to the shortest queue.
     """
     first: dict[str, float] = {}
     for count in sorted(queued):
@@ -151,13 +151,13 @@ async def _queue(stack: LiveStack, count: int) -> dict[str, float]:
 
 
 def prepare_plain(order: Order, count: int) -> list[bytes]:
-    """Bodies of uploads that bypass the gateway."""
+    """Make the bodies of ``count`` uploads that bypass the gateway."""
     return [one.upload for one in prepare(order, count, time.time(), enclosed=False)]
 
 
 async def _fill(stack: LiveStack, order: Order, real: Sequence[bytes], count: int) -> None:
-    """Upload ``count`` reports: the real ones, then others of their form that cannot be opened, at the end of the
-    queue, which no job reaches during the measurement."""
+    """Upload ``count`` reports: first the real ones, then others of the same form that cannot be opened. No job reaches
+    the latter during the measurement."""
     url = f"{stack.layout.urls['leader']}/tasks/{stack.task_text(order.recipe)}/reports"
     model = Report.decode(real[0])
     token = first_token(stack.layout.credentials["gateway_uploads"])

@@ -25,9 +25,9 @@ FSYNCS = 20
 
 @dataclass(frozen=True)
 class Primitives:
-    """Microseconds of each primitive, and of the kernels' path, ``None`` if there are no kernels.
+    """The timings of each primitive; ``field`` is those of the kernels' path, ``None`` if there are no kernels.
 
-    ``fsync`` is wall time: a disk's, not a processor's.
+    ``fsync`` is wall time, all others are CPU time.
     """
 
     x25519: Timing
@@ -38,7 +38,7 @@ class Primitives:
 
     @classmethod
     def measure(cls, repetitions: int) -> Primitives:
-        """Measure all of them."""
+        """Measure every primitive on this machine, ``repetitions`` times."""
         own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
         cipher, body = AESGCM(bytes(16)), bytes(BODY)
         key = rsa.generate_private_key(65537, 2048)
@@ -54,7 +54,7 @@ class Primitives:
         )
 
     def rows(self) -> Iterator[Row]:
-        """One row each; a primitive is its own floor."""
+        """Yield one row per primitive, which is its own floor."""
         for name, timing in (
             ("X25519", self.x25519),
             ("AES-128-GCM, 3 KiB", self.aes_gcm),
@@ -69,7 +69,7 @@ class Primitives:
 
     @property
     def hpke_open(self) -> float:
-        """Floor of opening one sealed share: one key exchange and one decryption."""
+        """The floor of opening one sealed share, in microseconds: one key exchange and one decryption."""
         return self.x25519.micro + self.aes_gcm.micro
 
 

@@ -13,7 +13,7 @@ DATABASES = {"postgres": "database", "redis-server": "redis", "mosquitto": "mosq
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """CPU seconds of a process with all its threads, and of the children that it has waited for."""
+    """Return the CPU seconds of a process with all its threads, and of the children that it has waited for."""
     with contextlib.suppress(psutil.Error, OSError):
         times = process.cpu_times()
         reaped = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
@@ -22,12 +22,12 @@ def cpu_of(process: psutil.Process) -> float:
 
 
 def cpu_of_tree(pid: int) -> float:
-    """``cpu_of`` of a process and all its descendants."""
+    """Return the CPU seconds of a process and all its descendants."""
     return sum(cpu_of(process) for process in _tree(pid))
 
 
 def memory_of_tree(pid: int) -> int:
-    """Bytes that only a process and its descendants use."""
+    """Return the bytes that only a process and its descendants use."""
     total = 0
     for process in _tree(pid):
         with contextlib.suppress(psutil.Error):
@@ -36,8 +36,8 @@ def memory_of_tree(pid: int) -> int:
 
 
 def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """CPU seconds of every service, from (name, process id) of each of its processes, and of every other server below
-    this process: the database, and the brokers if a stack runs some."""
+    """Return CPU seconds by name: of every service, given as (name, process id) of each of its processes, and of the
+    database and the brokers, if any, among this process's descendants."""
     found: dict[str, float] = {}
     ours: set[int] = set()
     for name, pid in services:
@@ -52,7 +52,7 @@ def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
 
 
 def _own_cpu(pid: int, otherwise: float) -> float:
-    """From the process's own clock, which counts nanoseconds where ``/proc`` counts ticks of 10 ms (Linux)."""
+    """Read the process's own clock, which counts nanoseconds where ``/proc`` counts ticks of 10 ms (Linux)."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:

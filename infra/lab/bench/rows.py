@@ -18,10 +18,10 @@ FEATURES = ("avx2", "bmi2", "avx512f", "avx512dq", "avx512ifma", "asimd", "sha3"
 class Row:
     """One line of the table: one stage of one role on one path.
 
-    ``us_per_report`` is a median over ``repetitions``; stages called "... latency" and "... memory" hold
-    microseconds of wall time and bytes there. ``floor_us`` is what the stage's primitives alone would cost, ``ratio``
-    the figure over its floor (of memory: over the row with fewer reports). ``offered_rate`` is in contributions per
-    second, 0 for as fast as the services take them. ``spread`` is the interquartile range over the median.
+    ``us_per_report`` is a median over ``repetitions``; in stages called "... latency" it is microseconds of wall time,
+    in those called "... memory" it is bytes. ``floor_us`` is what the stage's primitives alone would cost, ``ratio``
+    the figure over its floor (for memory: over the row with fewer reports). ``offered_rate`` is in contributions per
+    second, 0 for as fast as the services accept them. ``spread`` is the interquartile range over the median.
     """
 
     stage: str
@@ -45,7 +45,7 @@ class Subject:
     parameters: Mapping[str, int] = field(default_factory=dict)
 
     def row(self, stage: str, role: str, path: str, timing: Timing, **more: Any) -> Row:
-        """A row of ``timing``, with ``floor_us`` and ``offered_rate`` among ``more``."""
+        """Make a row of ``timing``; ``more`` may set ``floor_us``, ``ratio`` and ``offered_rate``."""
         floor = more.get("floor_us")
         ratio = timing.micro / floor if floor else None
         return Row(
@@ -71,7 +71,7 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Timing:
-        """From seconds per unit, one figure per repetition."""
+        """Make a timing from seconds per unit, one figure per repetition."""
         if len(seconds) < 2:
             return cls(1e6 * seconds[0], 0.0, len(seconds))
         low, middle, high = statistics.quantiles(seconds, n=4)
@@ -79,7 +79,7 @@ class Timing:
 
 
 def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing:
-    """CPU time of this thread per unit of ``call``; one call beforehand, to warm up, is not measured."""
+    """Measure this thread's CPU time per unit of ``call``, after one call to warm up that is not measured."""
     call()
     times = []
     for _ in range(repetitions):
@@ -90,7 +90,7 @@ def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing
 
 
 def machine() -> dict[str, Any]:
-    """The processor, the features that kernels use, and the number of cores."""
+    """Return the processor's name, those of its features that kernels use, and the number of cores."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -110,5 +110,5 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def document(rows: Iterable[Row]) -> dict[str, Any]:
-    """The JSON document of a run."""
+    """Return the JSON document of a run: the machine and its rows."""
     return {"machine": machine(), "rows": [asdict(row) for row in rows]}

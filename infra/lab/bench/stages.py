@@ -1,8 +1,8 @@
-"""The cost of the steps of one contribution, each by itself, beside its floor.
+"""The cost of each step of one contribution, beside its floor.
 
-One histogram task; CPU time of this process, and of the database's if a stage has one. "prepare" is everything that an
-aggregator does to a job's reports before its commit; "aggregation job" is what leader and helper do together from the
-stored reports to the committed aggregate; "commit" is the latter less both preparations.
+There is one histogram task. Figures are CPU time of this process, and of the database if a stage has one. "prepare" is
+everything that an aggregator does to a job's reports before its commit; "aggregation job" is what leader and helper do
+together from the stored reports to the committed aggregate; "commit" is "aggregation job" less both preparations.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ SUBJECT = Subject("histogram", {"length": LENGTH, "chunk_length": CHUNK_LENGTH})
 
 @dataclass(frozen=True)
 class Bench:
-    """A task with its parties, and reports for it."""
+    """A task with both of its aggregators, and reports for it."""
 
     kit: TaskKit
     reports: list[Report]
@@ -69,7 +69,7 @@ class Bench:
 
     @classmethod
     def make(cls, reports: int) -> Bench:
-        """A task whose interval has begun, and valid reports."""
+        """Make a task whose interval has begun, and ``reports`` valid reports for it."""
         kit = make_task_kit(
             Prio3Histogram(2, LENGTH, CHUNK_LENGTH), expected_contributions=1_000_000, interval=Interval(1000, 100)
         )
@@ -83,7 +83,7 @@ class Bench:
         return float(self.kit.task.start_seconds + 60)
 
     def sealed(self, role: Role) -> list[tuple[bytes, bytes, bytes]]:
-        """Every report's share of ``role``: encapsulated key, associated data, ciphertext."""
+        """Return the sealed share for ``role`` of every report: encapsulated key, associated data, ciphertext."""
         found = []
         for report in self.reports:
             share = report.leader_encrypted_input_share if role is Role.LEADER else report.helper_encrypted_input_share
@@ -94,7 +94,7 @@ class Bench:
         return found
 
     def opened(self, role: Role) -> list[PlaintextInputShare]:
-        """Every report's opened share of ``role``."""
+        """Return the opened share for ``role`` of every report."""
         pair, info = self.kit.key_pairs[role], self.kit.task.version.input_share_info(role)
         plain = [hpke.open_(SUITE, pair, enc, info, aad, text) for enc, aad, text in self.sealed(role)]
         return [PlaintextInputShare.decode(one) for one in plain]
@@ -104,7 +104,7 @@ SUITE = hpke.Suite(hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM)
 
 
 def stage_rows(repetitions: int) -> Iterator[Row]:
-    """Primitives, then every stage."""
+    """Measure the primitives, then every stage."""
     primitives = Primitives.measure(max(3, repetitions))
     yield from primitives.rows()
     bench = Bench.make(REPORTS)
@@ -194,7 +194,7 @@ def _client(bench: Bench, primitives: Primitives, repetitions: int) -> Iterator[
 
 
 def _stored(backend: Backend, crypto: str, primitives: Primitives, prepared: float, repetitions: int) -> Iterator[Row]:
-    """Upload and aggregation with a real store; ``prepared`` is the cost of both preparations without one."""
+    """Measure upload and aggregation with a real store; ``prepared`` is what both preparations cost without one."""
     repetitions = min(repetitions, MOST_JOBS)
     with backend.running() as database, scratch_folder("tacit-bench-") as folder:
         runs = [asyncio.run(_run(database, crypto, folder / str(number))) for number in range(repetitions)]
@@ -210,7 +210,7 @@ def _stored(backend: Backend, crypto: str, primitives: Primitives, prepared: flo
 
 
 async def _run(database: Database, crypto: str, folder: Path) -> tuple[float, float]:
-    """CPU seconds of storing ``JOB_REPORTS`` reports, and of aggregating them in one job."""
+    """Return the CPU seconds of storing ``JOB_REPORTS`` reports, and of aggregating them in one job."""
     bench = Bench.make(JOB_REPORTS)
     pair = AggregatorPair(
         bench.kit,
@@ -234,5 +234,5 @@ async def _run(database: Database, crypto: str, folder: Path) -> tuple[float, fl
         done = time.process_time() + database.cpu()
         counts = await pair.status(Role.HELPER)
     if counts["aggregated"] != JOB_REPORTS:
-        raise ValueError(f"{JOB_REPORTS} reports of the measurement came to {counts}")
+        raise ValueError(f"not all of {JOB_REPORTS} reports of the measurement were counted: {counts}")
     return stored - before, done - stored

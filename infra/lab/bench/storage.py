@@ -25,13 +25,13 @@ SQLITE, POSTGRES = "sqlite", "postgres"
 
 @dataclass(frozen=True)
 class Backend:
-    """One kind of database by name."""
+    """One kind of database, by name: SQLite or PostgreSQL."""
 
     name: str
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Database]:
-        """A server of its own while the block runs, if this kind needs one."""
+        """Yield a database; while the block runs, it has its own server if this kind needs one."""
         if self.name == SQLITE:
             yield Database()
             return
@@ -46,13 +46,13 @@ class Backend:
 
 @dataclass
 class Database:
-    """A running database; SQLite runs in this very process."""
+    """A running database; without ``server`` it is SQLite, which runs in this process."""
 
     server: PostgresServer | None = None
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     async def fresh(self, roles: Sequence[S]) -> Mapping[S, str] | None:
-        """The URL of an empty database for each of ``roles``; None if they use files of their own."""
+        """Create an empty database for each of ``roles``; returns their URLs, None if roles use files of their own."""
         if self.server is None:
             return None
         urls = {}
@@ -63,20 +63,20 @@ class Database:
         return urls
 
     def cpu(self) -> float:
-        """CPU seconds that the server's processes have used."""
+        """Return the CPU seconds that the server's processes have used."""
         return 0.0 if self.server is None else cpu_of_tree(_postmaster(self.server))
 
 
 def _postmaster(server: PostgresServer) -> int:
-    """The server's own process, by its lock file."""
+    """Read the id of the server's main process from its lock file."""
     return int((server.folder / "data" / "postmaster.pid").read_text().split(maxsplit=1)[0])
 
 
 def has_postgres() -> bool:
-    """Whether this machine can run a PostgreSQL server for a measurement."""
+    """Return whether this machine can run a PostgreSQL server for a measurement."""
     return find_binaries() is not None and importlib.util.find_spec("asyncpg") is not None
 
 
 def backends() -> list[Backend]:
-    """SQLite, and PostgreSQL where it is installed."""
+    """List the kinds of databases of this machine: SQLite, and PostgreSQL where it is installed."""
     return [Backend(SQLITE), *([Backend(POSTGRES)] if has_postgres() else [])]

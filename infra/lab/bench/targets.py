@@ -27,7 +27,7 @@ SECOND = 1e6
 
 @dataclass(frozen=True)
 class PerformanceTarget:
-    """At most ``limit`` in the rows with this stage, role and path; an empty field matches everything."""
+    """The most, ``limit``, that rows with this stage, role and path should show; an empty field matches everything."""
 
     stage: str
     limit: float
@@ -87,8 +87,8 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget(ADMIN_MEMORY, 512 << 20),
     PerformanceTarget(ADMIN_PAINT, SECOND),
 )
-"""Microseconds: of CPU time per report or, of accounting, in all, and of an idle agent, in a second; of wall time for
-"wall time" and "latency". Bytes for an agent's memory."""
+"""Limits are microseconds of CPU time per report (accounting: in total; idle agent: per second), microseconds of wall
+time for "wall time" and "latency", and bytes for memory."""
 MOST_GROWTH = 1.10
 """Ratio of the memory with a longer queue to that with a short one."""
 MOST_UNDER_ATTACK = 2.0
@@ -99,5 +99,5 @@ MOST_T = 4.5
 
 
 def target_of(row: Row) -> float | None:
-    """The largest value that the row should show, None if there is no target."""
+    """Return the largest value that the row should show, None if there is no target."""
     return next((target.limit for target in TARGETS if target.concerns(row)), None)

@@ -38,7 +38,9 @@ app = typer.Typer(help="Measure what each stage costs, beside the floor of this 
 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
-Million = Annotated[bool, typer.Option("--million", help="Also the memory with 1,000,000 reports queued (minutes).")]
+Million = Annotated[
+    bool, typer.Option("--million", help="Also measure memory with 1,000,000 reports queued (takes minutes).")
+]
 With = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="NAMES", help="Servers, as for tacit up (default: postgres where it is installed)."),
@@ -86,7 +88,7 @@ def pipeline(
     million: Million = False,
     servers: With = None,
 ) -> None:
-    """CPU time per contribution of the whole server side, seconds from the B-th to its result, memory under a queue.
+    """CPU time per contribution of the whole server side, time from the B-th one to the result, memory under a queue.
 
     Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
     """
@@ -97,11 +99,11 @@ def pipeline(
 def overload(
     as_json: AsJson = False, repetitions: Repetitions = LIVE_REPETITIONS, save: Save = False, servers: With = None
 ) -> None:
-    """How long honest uploads take while the relay or the leader is attacked: silent connections, heads and bodies that
-    drip, a flood of whole requests; beside how long they take alone.
+    """How long honest uploads take, alone and while the relay or the leader is attacked.
 
-    Real processes; attackers are bounded in count, rate and time, and stay on this machine. A minute and a half per
-    repetition. Example: tacit bench overload --repetitions 1
+    Attacks are silent connections, heads and bodies sent slowly, and a flood of whole requests. Real processes;
+    attackers are bounded in count, rate and time, and stay on this machine. A repetition takes a minute and a half.
+    Example: tacit bench overload --repetitions 1
     """
     _deliver(_overload(repetitions, servers), as_json=as_json, save=save)
 
@@ -124,11 +126,10 @@ def pan_privacy(
     ] = 20_000,
     save: Save = False,
 ) -> None:
-    """CPU time of updates of pan-private state, of opening reports of it, and whether the time tells of an event.
+    """CPU time of updating pan-private state and of opening its reports, and whether the time reveals an event.
 
-    "|t|" rows show the median wall time, and Welch's t of updates with and without an event as their ratio, and of the
-    choice in them alone; with 1,000,000 samples it takes about 20 minutes. Example:
-    tacit bench pan-privacy --samples 1000
+    "|t|" rows show the median wall time and, as ratio, Welch's t between updates with and without an event, or between
+    the choices in them. 1,000,000 samples take about 20 minutes. Example: tacit bench pan-privacy --samples 1000
     """
     _deliver(_pan_private(repetitions, samples), as_json=as_json, save=save)
 
@@ -144,9 +145,9 @@ def agents(
     ] = 60.0,
     save: Save = False,
 ) -> None:
-    """What a device costs whoever runs it, in a host and in a process of its own: start, processor time, memory.
+    """What running a device costs, in a host and in a process of its own: start, processor time, memory.
 
-    Real processes on a stack of its own, idle; the ratio is that of a process of its own over the host.
+    Real processes on a new stack, idle; a ratio is the cost in a process of its own over the cost in the host.
     Example: tacit bench agents --devices 20 --window 5 --repetitions 1
     """
     _deliver(_agents(repetitions, devices, window), as_json=as_json, save=save)
@@ -155,28 +156,28 @@ def agents(
 @app.command("admin")
 def admin(
     as_json: AsJson = False,
-    recipes: Annotated[int, typer.Option("--recipes", min=1, help="Recipes of the log.")] = 1000,
+    recipes: Annotated[int, typer.Option("--recipes", min=1, help="Recipes in the log.")] = 1000,
     rows: Annotated[
-        int, typer.Option("--rows", min=10, help="Entries of the log, and acts of the audit log.")
+        int, typer.Option("--rows", min=10, help="Entries in the log, and acts in the audit log.")
     ] = 20_000,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Requests a second.")] = 100.0,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long requests are sent.")] = 30.0,
     core: Annotated[
-        int | None, typer.Option("--core", min=0, help="Bind the admin service to this core, before all else (root).")
+        int | None, typer.Option("--core", min=0, help="Bind the admin service to this core, at high priority (root).")
     ] = None,
     database: Annotated[
         str, typer.Option("--database", help="Database of both services: sqlite or postgres.")
     ] = "sqlite",
     pages: Annotated[
-        int, typer.Option("--pages", min=0, help="Open every page of the dashboard so often (Chromium and playwright).")
+        int, typer.Option("--pages", min=0, help="Times to open each dashboard page (needs Chromium and playwright).")
     ] = 0,
     repetitions: Repetitions = 1,
     save: Save = False,
 ) -> None:
-    """How long the admin API takes to answer beside many recipes, log entries and acts, and what memory it takes.
+    """How long the admin API takes to answer, and how much memory it needs, with many recipes, log entries and acts.
 
-    Real processes; requests of twelve kinds, each at its own time. With --rows 1000000 filling takes two minutes. With
-    --pages also how long each page of the dashboard takes until a browser shows something of it.
+    Real processes; requests of twelve kinds on a fixed schedule. With --rows 1000000, filling takes two minutes. With
+    --pages, also how long it takes until a browser shows something of each dashboard page.
     Example: tacit bench admin --rows 200 --recipes 20 --seconds 2
     """
     found = _admin(recipes, rows, rate, seconds, core, database, pages, repetitions)
@@ -185,7 +186,7 @@ def admin(
 
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
-    """Everything, in a few minutes. Example: tacit bench all --json --save"""
+    """Run kernels, stages, accounting, ingest and pipeline, in a few minutes. Example: tacit bench all --json --save"""
 
     def rows() -> Iterator[Row]:
         yield from kernel_rows(KERNEL_REPETITIONS)
@@ -199,11 +200,11 @@ def everything(as_json: AsJson = False, save: Save = False, million: Million = F
 
 @app.command("plot")
 def plot(
-    folder: Annotated[Path, typer.Option("--folder", help="Where the documents are.")] = history.FOLDER,
+    folder: Annotated[Path, typer.Option("--folder", help="Folder of the saved documents.")] = history.FOLDER,
     out: Annotated[Path | None, typer.Option("--out", help="The picture (default: history.png in the folder).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the kept results over commits. Example: tacit bench plot"""
+    """Draw the saved results over commits. Example: tacit bench plot"""
     target = out or folder / history.PLOT
     results = history.load(folder)
     history.plot(results, target)
@@ -260,7 +261,7 @@ def _admin(
         raise UsageError(f"--database: this machine has {' and '.join(known)}")
     if rows < 3 * recipes + 2:
         raise UsageError(
-            f"--rows: {recipes} recipes with their opt-ins and today's keys are {3 * recipes + 2} at least"
+            f"--rows: {recipes} recipes with their opt-ins and the token keys need at least {3 * recipes + 2}"
         )
     return admin_rows(Asked(recipes, rows, rate, seconds, core, database, pages, repetitions))
 
@@ -296,7 +297,7 @@ def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
     else:
         _show(found)
     if save:
-        notes().print(f"kept in {history.save(found, history.FOLDER)}")
+        notes().print(f"saved as {history.save(found, history.FOLDER)}")
 
 
 def _show(rows: list[Row]) -> None:
@@ -312,7 +313,7 @@ def _show(rows: list[Row]) -> None:
 
 
 def _table_of(row: Row) -> str:
-    """Each table has rows of one kind, so that none needs every column."""
+    """Return the table of a row: each table has rows of one kind, so that none needs every column."""
     if row.stage == "primitive":
         return "primitives"
     if row.stage in STAGES:
@@ -327,7 +328,7 @@ def _table_of(row: Row) -> str:
 
 
 def _table(name: str, rows: list[Row]) -> Table:
-    """The rows, without columns in which nothing stands; a VDAF that all of them share goes into the title."""
+    """Make a table of ``rows`` without empty columns; a VDAF that all rows share goes into the title."""
     figure = {"memory": "bytes", "accounting": "CPU", "agents": "a device"}.get(name, "µs/report")
     columns = (name, "VDAF", "role", "path", "offered", figure, "floor", "ratio", "spread", "target")
     cells = [_cells(row) for row in rows]

@@ -1,4 +1,4 @@
-"""``tacit demo``: the main job on real data."""
+"""``tacit demo``: one question to many devices, with real data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
-    column: Annotated[str | None, typer.Option(help="Column of the CSV file that is asked for.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
     buckets: Annotated[
         str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
     ] = None,
@@ -107,7 +107,7 @@ def _dataset(
 
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
-    """The data, whose empty cells become what ``missing`` says."""
+    """Return the data with ``missing`` as the treatment of empty cells. Raises ``BadParameter``."""
     if missing not in MISSING:
         raise typer.BadParameter(f"--missing is {' or '.join(MISSING)}")
     return replace(dataset, question=replace(dataset.question, missing=missing))
@@ -131,7 +131,7 @@ def _categories(text: str) -> list[str]:
 
 
 def say_proposed(dataset: Dataset, progress: Console) -> None:
-    """The flag that the question of a file could have been given with."""
+    """Print the flag that states the question which was proposed from the file."""
     question = dataset.question
     if question.edges is not None:
         flag = f"--buckets {','.join(map(str, question.edges))}"

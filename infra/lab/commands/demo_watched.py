@@ -30,22 +30,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_DEVICES, DEFAULT_STEPS, FEWER_STEPS = 300, 30, 12
-"""So that a run takes about a minute on two free cores; ``FEWER_STEPS``: of a histogram with two servers, whose state
-is the largest."""
+"""Chosen so that a run takes about a minute on two free cores. ``FEWER_STEPS`` is for a histogram with two servers,
+which has the largest state."""
 MOST = 4
-"""k of histograms and means."""
+"""Largest count of histograms and means, k."""
 
 
 def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answers: bool) -> Watching:
-    """What the flags ask for; ``of_answers``: whether there are flags that say which answers there are."""
+    """Return what the flags ask for; ``of_answers``: whether --buckets or --categories was given. Raises
+    ``BadParameter``."""
     names = [name for name, form in FORMS.items() if form.watched]
     if model not in names:
-        raise typer.BadParameter(f"--model takes {' or '.join(names)}; without it the demo has the main model")
+        raise typer.BadParameter(f"--model takes {' or '.join(names)}; without it the demo uses the main model")
     statistic = statistic or "count"
     if statistic not in form_of(model).watched:
         raise typer.BadParameter(f"--statistic with {model} takes {', '.join(form_of(model).watched)}")
     if of_answers:
-        raise typer.BadParameter(f"--buckets and --categories do not go with --model: a histogram has 0 to {MOST}+")
+        raise typer.BadParameter(f"--buckets and --categories do not go with --model: a histogram counts 0 to {MOST}+")
     if steps is None:
         steps = FEWER_STEPS if (model, statistic) == (PanPrivate.name, "histogram") else DEFAULT_STEPS
     if not 1 <= steps <= MAX_STEPS:
@@ -57,7 +58,7 @@ def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answ
 
 
 def visits_of(asked: Watching, input_file: Path | None, column: str | None, devices: int | None) -> Visits:
-    """What happened on the devices. Raises ``UsageError``."""
+    """Return the events on the devices, made up or read from ``input_file``. Raises ``UsageError``."""
     if input_file is None:
         if column:
             raise typer.BadParameter("--column goes with --input")
@@ -68,7 +69,7 @@ def visits_of(asked: Watching, input_file: Path | None, column: str | None, devi
 
 
 def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) -> None:
-    """Run it, and show what came of it."""
+    """Run the demo of a watched event; print its result as JSON, or show it and write a report to ``out``."""
     if not json_output:
         prepare_report(out)
     progress = notes()
@@ -88,7 +89,8 @@ def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) ->
 
 
 def in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, T]]) -> T:
-    """What ``run`` returns, with its progress shown and its keys gone. Raises one error of ours, whatever happened."""
+    """Return what ``run`` returns; show its progress, and remove its folder, which holds keys. Raises a single error of
+    ours for whatever goes wrong."""
     set_log_level("error")
     # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

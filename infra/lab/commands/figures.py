@@ -1,4 +1,4 @@
-"""``tacit figures``: the comparisons of the papers, drawn again from corrected formulas, and measured."""
+"""``tacit figures``: the comparisons of the papers, redrawn from corrected formulas, and measured."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def figures(
     delta: Annotated[float, typer.Option("--delta", help="Total delta over all tasks.")] = 1e-6,
     measured: Annotated[
         bool,
-        typer.Option("--measure", help="Run the pipeline for points on the curves (N up to 200000); 1 if one is off."),
+        typer.Option("--measure", help="Measure points of the curves (N up to 200000); exit with 1 if one is off."),
     ] = False,
     runs: Annotated[int, typer.Option("--runs", min=2, max=100_000, help="Runs per measured point.")] = 40,
     as_json: AsJson = False,
 ) -> None:
     """Draw the figures of the papers, from corrected formulas and from measurements.
 
-    Without a command these are Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper: aggregation alone against samplable
-    aggregation. They take about two minutes: every noise level comes from the accountant. With --measure, simulated
-    devices, both aggregators and the collector measure the curves of K = 100 and T = 1, dense and sparse, in about a
-    minute more.
+    Without a command, these are Figures 1, 2, 3, 5, 6, 7 and 8 of the SA2 paper: aggregation alone against samplable
+    aggregation. They take about two minutes, because every noise level comes from the accountant. With --measure,
+    simulated devices, both aggregators and the collector also measure the curves of K = 100 and T = 1, dense and
+    sparse, in about one more minute.
 
     Example: tacit figures --out figures --population 100000 --measure
     """
@@ -85,8 +85,8 @@ def pan_privacy(
 ) -> None:
     """Draw what watching an event for T steps costs: without cryptography, by local DP alone, and ours, measured.
 
-    Ours runs the code of devices and of the server that opens answers, T from 1 to 10,000; half a minute of two cores
-    for 10,000 devices. Exits with 1 where what is measured is not within its sampling error.
+    Ours runs the code of devices and of the server that opens answers, for T from 1 to 10,000; 10,000 devices take half
+    a minute on two cores. Exits with 1 if a measured value is not within its sampling error.
 
     Example: tacit figures pan-privacy --out figures
     """
@@ -114,7 +114,7 @@ def pan_privacy(
 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr; gives the function that takes the share that is done."""
+    """Show a progress bar on stderr; yields a function that sets the share done (0 to 1)."""
     columns = (TextColumn(what), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
     with Progress(*columns, console=notes()) as progress:
         task = progress.add_task("", total=1.0)
@@ -122,7 +122,7 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
 
 
 def _measure(drawn: Sequence[Figure], runs: int) -> list[Measured]:
-    """Both models at every point of the panels that are measured."""
+    """Measure both models at every point of the panels that have measurements."""
     from infra.lab.measure.runs import measure
 
     asked = [
@@ -136,7 +136,7 @@ def _measure(drawn: Sequence[Figure], runs: int) -> list[Measured]:
 
 
 def _with_points(figure: Figure, points: Sequence[Measured]) -> Figure:
-    """The figure with its measured points in the panels whose points they are."""
+    """Return the figure with each measured point in the panel to which it belongs."""
     mine = [one for one in points if one.experiment.panel.startswith(f"Figure {figure.number}:")]
     panels = (
         replace(panel, measured=tuple(one for one in mine if one.experiment.point in panel.points))

@@ -1,4 +1,4 @@
-"""``tacit fleet``: very many simulated devices against a stack, over the real wire."""
+"""``tacit fleet``: very many simulated devices that contribute to a stack over the real wire."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ EXTRA = ("matplotlib", "numpy", "psutil")
 DATA_HELP = (
     "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
     "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors; "
-    "events[:RATE], how likely in each step, for watched events"
+    "events[:RATE], the probability in each step, for watched events"
 )
 
-Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that the devices are asked.")]
+Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that the devices answer.")]
 OfModel = Annotated[
     str | None,
     typer.Option("--model", help="The model that the recipe must be of: pan-private, pan-private-single, ..."),
@@ -41,7 +41,7 @@ PopulationFile = Annotated[
     ),
 ]
 Missing = Annotated[float, typer.Option("--missing", min=0, max=1, help="Share of devices without a value.")]
-Column = Annotated[str | None, typer.Option("--column", help="Its column (default: the recipe's metric).")]
+Column = Annotated[str | None, typer.Option("--column", help="Column of that file (default: the recipe's metric).")]
 Faults = Annotated[str, typer.Option("--faults", help="Shares of the sampled devices: bad-proof=0.01,late=0.005,...")]
 Tokens = Annotated[
     str,
@@ -51,23 +51,22 @@ AgentConfigFile = Annotated[
     Path | None, typer.Option("--agent-config", help="A deployment's agent configuration, instead of a local stack.")
 ]
 Authority = Annotated[
-    Path | None, typer.Option("--authority", help="0600 PEM of the software authority that its attester trusts.")
+    Path | None, typer.Option("--authority", help="PEM (mode 0600) of the software authority its attester trusts.")
 ]
 AllowRemote = Annotated[
-    bool, typer.Option("--allow-remote", help="Load another machine than this one: only with its operators' consent.")
+    bool, typer.Option("--allow-remote", help="Send load to other machines: only with their operators' consent.")
 ]
-Limit = Annotated[float, typer.Option("--limit", min=1, metavar="SECONDS", help="Stop the workers after so long.")]
+Limit = Annotated[float, typer.Option("--limit", min=1, metavar="SECONDS", help="Stop the workers after this time.")]
 Ray = Annotated[str, typer.Option("--ray", metavar="ADDRESS", help="Run the shards as tasks of a Ray cluster.")]
 Devices = Annotated[int | None, typer.Option("--devices", min=1, help="How many devices are asked.")]
 Rate = Annotated[
     float | None, typer.Option("--rate", min=0.001, help="Contributions a second (default: as fast as it goes).")
 ]
 Arrival = Annotated[Profile, typer.Option("--profile", help="How contributions arrive.")]
-InFlight = Annotated[
-    int, typer.Option("--in-flight", min=1, max=4096, help="Most contributions on their way, per worker.")
-]
+InFlight = Annotated[int, typer.Option("--in-flight", min=1, max=4096, help="Most contributions in flight per worker.")]
 Oracle = Annotated[
-    bool, typer.Option("--oracle", help="Compare what the stack counted with what was sent; 1 if it differs.")
+    bool,
+    typer.Option("--oracle", help="Compare what the stack counted with what was sent; exit with 1 if they differ."),
 ]
 Prepared = Annotated[
     Path | None, typer.Option("--prepared", help="Send the contributions of this file (tacit fleet prepare).")
@@ -101,10 +100,10 @@ def run(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a fleet: every device its own datum, coin and journal line, every contribution over the real wire.
+    """Run a fleet: devices with their own datum, coin and journal line send contributions over the real wire.
 
-    For a recipe that watches an event (models pan-private and pan-private-single) every sampled device has a stream of
-    events, and keeps the encrypted state over all its steps before it answers.
+    For a recipe that watches an event (models pan-private and pan-private-single), every sampled device has a stream of
+    events, and keeps encrypted state through all steps before it answers.
     Example: tacit fleet run --devices 1000 --recipe visits --workers 2 --oracle --out fleet-out
     """
     if prepared is None and devices is None:
@@ -125,7 +124,7 @@ def run(
 
 
 def _run(fleet: FleetRun, load: Load, out: Path | None, *, oracle: bool, as_json: bool) -> None:
-    """Run, write and show what it came to. Exits with 1 where the oracle found a difference."""
+    """Run the fleet, write its report and show the result. Exits with 1 if the oracle found a difference."""
     from infra.lab.fleet.progress import showing
     from infra.lab.fleet.report import show, write_report
 
@@ -161,7 +160,7 @@ def prepare(
     limit: Limit = 3600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Make the contributions of a fleet before a load test, so that it does not pay for the devices.
+    """Make the contributions of a fleet before a load test, so that the test does not include the devices' work.
 
     Example: tacit fleet prepare --devices 1000 --recipe visits --tokens direct --workers 2 --out visits.fleet
     """

@@ -1,7 +1,7 @@
 """What one contribution adds to the aggregate of its task if it counts.
 
-A bit, a category and a vector of bits add one to some cells: the cells are named, which for the very many devices of a
-fleet is what takes least room. Everything else (noise shares) adds a number of its own to every cell.
+A bit, a category and a vector of bits add one to some cells. Only the numbers of these cells are stored, which saves
+memory for very many devices. Everything else (noise shares) adds a separate number to every cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUMBER_SIZE = 8
 Numbers: TypeAlias = "array[int]"
 """One unsigned number of 64 bits per cell."""
 Ones: TypeAlias = tuple[int, ...]
-"""Cells, in order, to which one is added each."""
+"""Numbers of cells, in order; one is added to each."""
 Addition: TypeAlias = "Ones | Numbers"
 CELL_SIZE = 2
 _ONES, _NUMBERS = 0, 1
@@ -28,7 +28,8 @@ _WHAT = "prepared contribution's addition"
 
 
 def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
-    """What ``measurement`` adds to an aggregate of ``cells`` numbers; with several of them an integer is a category."""
+    """Return what ``measurement`` adds to an aggregate of ``cells`` numbers; if there are several, an integer is a
+    category."""
     if isinstance(measurement, int):
         if cells > 1:
             return (measurement,)
@@ -39,7 +40,7 @@ def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
 
 
 def add(sums: Counter[int], addition: Addition) -> None:
-    """Add to the sums by cell."""
+    """Add ``addition`` to ``sums``, which are by cell."""
     if isinstance(addition, tuple):
         sums.update(addition)
         return
@@ -70,7 +71,7 @@ def read_addition(reader: Reader) -> Addition:
 
 
 def _big_endian(numbers: Numbers) -> Numbers:
-    """The same numbers with their bytes in the file's order, or back."""
+    """Convert numbers from this machine's byte order to the file's, or back."""
     if sys.byteorder == "big":
         return numbers
     swapped = numbers[:]

@@ -7,9 +7,9 @@ Each gives the sorted arrival times (seconds from the beginning) of ``count`` co
   (mean ``BURST_SIZE``) within ``BURST_SECONDS``.
 * ``diurnal``: a Poisson process whose intensity goes through one day, rate (1 - ``SWING`` cos(2 pi t / T)) with
   T = count / rate: night at both ends, noon in the middle.
-* ``churn``: steady arrivals; that devices vanish and come back is added as faults (``infra.lab.devices.faults``).
+* ``churn``: steady arrivals; devices that vanish or come back are added as faults (``infra.lab.devices.faults``).
 
-Without a rate everything is due at once, and the senders' window is what limits it.
+Without a rate everything is due at once, and only the senders' window limits it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GRID = 4097
 
 
 def arrivals(profile: Profile, count: int, rate: float | None, generator: np.random.Generator) -> Seconds:
-    """``count`` arrival times at ``rate`` per second. Raises ``UsageError`` for a rate that is not above 0."""
+    """Draw ``count`` arrival times at ``rate`` per second. Raises ``UsageError`` for a rate that is not above 0."""
     if rate is None or count == 0:
         return np.zeros(count)
     if not 0 < rate < float("inf"):
-        raise UsageError("--rate is above 0")
+        raise UsageError("--rate must be above 0")
     if profile is Profile.BURST:
         return _bursts(count, rate, generator)
     unit = np.cumsum(generator.standard_exponential(count))
@@ -48,7 +48,7 @@ def _bursts(count: int, rate: float, generator: np.random.Generator) -> Seconds:
 
 
 def _warped(unit: Seconds, count: int, rate: float) -> Seconds:
-    """Arrivals of a unit-rate Poisson process carried through the inverse of the cumulative intensity."""
+    """Map arrivals of a unit-rate Poisson process through the inverse of the cumulative intensity."""
     period = count / rate
     grid = np.linspace(0.0, period, _GRID)
     cumulative = rate * (grid - SWING * period / (2 * np.pi) * np.sin(2 * np.pi * grid / period))

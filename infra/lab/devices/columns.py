@@ -1,4 +1,4 @@
-"""One column of a CSV file with a header, a row a device; whatever is wrong with it is one ``UsageError``."""
+"""Reads one column of a CSV file with a header and a row per device; any fault of the file is a ``UsageError``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK = 1 << 16
 
 
 def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` for what is not a clean
+    """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` if the file is not a clean
     table."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -43,18 +43,18 @@ def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
             if len(cells) != len(header):
                 raise UsageError(
                     f"{path}: line {line}: {len(cells)} cells where the header has {len(header)} (with "
-                    f"{SEPARATORS[separator]} between), column {column} cannot be told; make every row as long as "
+                    f"{SEPARATORS[separator]} between), so column {column} is unclear; make every row as long as "
                     "the header"
                 )
             yield line, cells[at]
     except MalformedCsvError as error:
         raise UsageError(
-            f"{path}: line {error.line}, column {column}: {error.why}; mend the line, or its quoting"
+            f"{path}: line {error.line}, column {column}: {error.why}; fix the line or its quoting"
         ) from error
 
 
 def _line_of_other_text(path: Path) -> int:
-    """The first line of the file that is not UTF-8."""
+    """Return the number of the file's first line that is not UTF-8."""
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):

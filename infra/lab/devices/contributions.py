@@ -1,7 +1,7 @@
 """Finished contributions of many devices: shard, bind the token, seal, and the faults that spoil some of them.
 
-What a contribution holds is what ``tacit.roles.client.make_report`` makes for one device; only the prover and the
-sealing work on a batch.
+A contribution holds what ``tacit.roles.client.make_report`` makes for one device, but a whole batch is proved and
+sealed together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.native.batch import BatchProver
 
 BATCH = 512
-"""Contributions that are made together."""
+"""Number of contributions that are made together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One device before its report is made."""
+    """What a device's report is made from, and the fault that spoils it."""
 
     answer: Randomised = field(repr=False)
     token: HeldToken
@@ -54,12 +54,12 @@ class Maker(Protocol):
     """Makes contributions to one recipe."""
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
-        """One contribution per draft, in the same order, made once and for all."""
+        """Make one contribution per draft, in the same order; its bytes never change afterwards."""
         ...
 
 
 class WatchedBuilder:
-    """Makes contributions of devices that watched an event: each by the model's own code, as an agent does."""
+    """Makes contributions of devices that watched an event, one by one with the model's own code, as an agent does."""
 
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
         self._channel = model_of(recipe.model).channel(recipe, slot_key)
@@ -67,7 +67,7 @@ class WatchedBuilder:
         self._entropy = entropy
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
-        """As the protocol says; of faults only those that spoil no share (``faults.OF_WATCHED``)."""
+        """Make one contribution per draft, in the same order; faults must not spoil a share (``faults.OF_WATCHED``)."""
         return [self._contribution(draft) for draft in drafts]
 
     def _contribution(self, draft: Draft) -> Contribution:
@@ -87,7 +87,7 @@ class Builder:
         self._prover = BatchProver(task.vdaf, task.ctx)
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
-        """One contribution per draft, in the same order, made once and for all."""
+        """Make one contribution per draft, in the same order; its bytes never change afterwards."""
         drafts = list(self._with_victims(drafts))
         rand_size = self._task.vdaf.RAND_SIZE
         ids = list(_pieces(self._entropy(REPORT_ID_SIZE * len(drafts)), REPORT_ID_SIZE))
@@ -109,8 +109,8 @@ class Builder:
         return [self._contribution(draft, report) for draft, report in zip(drafts, reports, strict=True)]
 
     def _with_victims(self, drafts: Sequence[Draft]) -> Iterator[Draft]:
-        """A spent token is that of another contribution of the batch, which nothing else is wrong with; the device
-        repeats its measurement. Where there is none left, nothing is wrong with the device."""
+        """Give each draft with a spent token the token and measurement of a draft of the batch that has no fault. Once
+        none is left, such drafts lose their fault."""
         honest = (draft for draft in drafts if draft.fault is Fault.NONE)
         for draft in drafts:
             if draft.fault is not Fault.SPENT_TOKEN:

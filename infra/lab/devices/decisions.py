@@ -1,7 +1,7 @@
-"""The decisions of many devices at once: datum, coin, journal line. A device that sends nothing ends here.
+"""The decisions of many devices at once: datum and coin. A device that sends nothing ends here.
 
 The coin is the agent's (``client_agent.coin.coin_threshold``): 128 bits of the operating system's randomness for each
-device, compared with the same threshold, only that a machine word at a time is compared.
+device are compared with the same threshold, but one machine word at a time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import Sampling
 
 CHUNK = 1 << 16
-"""Numbers, of data or of measurements, that are decided together: where devices have one each, 1 MiB of coins."""
+"""Numbers (of data or of measurements) that are decided together; if each device has one, they take 1 MiB of coins."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """One chunk: numbers of the sampled devices, their encoded answers, numbers of the devices that send dummies; and
-    the encoded answers of ``everybody``, if they were asked for, with the ``numbers`` that they have, where they have
-    any."""
+    """One chunk of ``count`` devices from ``first``: which are sampled, their encoded answers, and which send dummies.
+    On request also the encoded answers of ``everybody``, and their ``numbers`` if the data are numbers."""
 
     first: int
     count: int
@@ -47,13 +46,13 @@ class Decided:
 
 
 def coins(rate: Decimal | Fraction, count: int, entropy: Entropy) -> NDArray[np.bool_]:
-    """``count`` coins, each True with probability ``rate`` rounded down to a multiple of 2^-128."""
+    """Toss ``count`` coins, each True with probability ``rate`` rounded down to a multiple of 2^-128."""
     return _below(rate, _numbers(count, entropy))
 
 
 def participation(sampling: Sampling, answers: Data | Sequence[Answer | None], entropy: Entropy) -> NDArray[np.bool_]:
-    """One coin per row, at the rate of its encoded answer where there is importance sampling; without one, at that of
-    the default."""
+    """Toss one coin per row. With importance sampling its rate is that of the row's encoded answer; a row without an
+    answer has the rate of the default."""
     drawn = _numbers(len(answers), entropy)
     takes_part = _below(Decimal(sampling.rate), drawn)
     if sampling.importance is not None:
@@ -64,7 +63,7 @@ def participation(sampling: Sampling, answers: Data | Sequence[Answer | None], e
 
 
 def _numbers(count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """A uniform 128-bit number per row: its two halves."""
+    """Draw a uniform 128-bit number per row, as two halves."""
     return np.frombuffer(entropy(COIN_BITS // 8 * count), dtype=">u8").reshape(count, 2)
 
 
@@ -87,8 +86,8 @@ def decide(
     *,
     everybody: bool = False,
 ) -> Iterator[Decided]:
-    """Datum and coins of the devices from ``first``, chunk by chunk; ``cells`` numbers of each are to be kept, and with
-    ``everybody`` the answers of all of them."""
+    """Draw data and coins of ``devices`` devices from ``first``, chunk by chunk. A device's measurement will take
+    ``cells`` numbers; with ``everybody`` chunks also hold the answers of devices that are not sampled."""
     chunk = max(1, CHUNK // max(population.width, cells))
     for begin in range(first, first + devices, chunk):
         data = population.of(begin, min(chunk, first + devices - begin), generator)
@@ -104,8 +103,8 @@ def decide(
 
 @dataclass(frozen=True)
 class Randomised:
-    """One sampled device's answer as it goes into the report: what the VDAF takes. ``cells``: the ciphertexts that a
-    device sends which watched an event; the measurement is then what they hold, where that is known, else nothing."""
+    """One sampled device's randomised answer, as the VDAF takes it. ``cells``: the ciphertexts of a device that watched
+    an event; ``measurement`` is then the numbers in them, or empty if these are not known."""
 
     device: int
     measurement: Measurement | Numbers = field(repr=False)
@@ -120,8 +119,9 @@ def with_dummies(
     rate: Fraction,
     entropy: Entropy,
 ) -> tuple[list[Randomised], list[int]]:
-    """What ``randomise`` gave, with the dummies: of devices that do not take part, and, for each with probability
-    ``rate``, of those ``beyond`` the weight bound. In the order of the devices, as if there were no difference."""
+    """Add dummies to the result of ``randomise``: of devices that do not take part and, each with probability ``rate``,
+    of those ``beyond`` the weight bound. Returns everything to send in the order of the devices, so that dummies are
+    not told apart, and the devices that stay silent."""
     filling = {device for device in beyond if rate and coin(rate, entropy)}
     senders = (*decided.dummies.tolist(), *filling)
     dummies = [Randomised(device, _kept(randomizer, randomizer.dummy(entropy))) for device in senders]
@@ -130,8 +130,8 @@ def with_dummies(
 
 
 def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[list[Randomised], list[int]]:
-    """The randomised answers of the sampled devices, and the devices whose output lay beyond the weight bound (P18:
-    they do not send it)."""
+    """Return the randomised answers of the sampled devices, and the devices whose output lies beyond the weight bound
+    (P18: they do not send it)."""
     devices = decided.sampled.tolist()
     if isinstance(randomizer, Flips):
         return [*map(Randomised, devices, noisy(randomizer, decided.answers, entropy))], []
@@ -147,7 +147,8 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
 
 
 def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) -> list[Randomised]:
-    """The randomised cells of the sampled devices, each out of the state that it kept over its stream of events."""
+    """Return the randomised cells of the sampled devices, made from the state that each kept over its stream of
+    events."""
     stored, answers = stored_of(recipe), []
     for device, stream in zip(decided.sampled.tolist(), decided.answers, strict=True):
         if isinstance(stream, tuple):
@@ -157,19 +158,19 @@ def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) 
 
 
 def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers:
-    """A measurement as it is kept."""
+    """Return a measurement in the form in which it is kept in memory."""
     if isinstance(randomizer, Flips) and not isinstance(measurement, int):
         return array(NUMBER, measurement)
     return measurement
 
 
 def kept_cells(randomizer: Method) -> int:
-    """Numbers in a measurement as it is kept: a category or a few ones count as one."""
+    """Return how many numbers a kept measurement has; a category or a few ones count as one."""
     return randomizer.cells if isinstance(randomizer, Flips) else 1
 
 
 def noisy(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> list[int] | list[Numbers]:
-    """The measurements of devices that add noise shares."""
+    """Return the measurements of devices that add noise shares, in the order of ``answers``."""
     rows = randomise_all(shares, answers, entropy)
     if shares.kind.is_scalar:
         scalars: list[int] = rows[:, 0].tolist()

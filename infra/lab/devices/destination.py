@@ -1,6 +1,6 @@
-"""What a fleet sends to: recipe, keys and addresses, as the agent's own code has verified them.
+"""Where a fleet sends its contributions: recipe, keys and addresses, as the agent's own code has verified them.
 
-The log, the recipe and its opt-ins say the same to every device with the same policy, so they are fetched through the
+The log, the recipe and its opt-ins are the same for every device with the same policy, so they are fetched through the
 relay and checked once, by one ``Agent``. Everything here can be handed to another process or machine; none of it is
 secret.
 """
@@ -56,7 +56,7 @@ class Destination:
 
     @cached_property
     def task(self) -> Task:
-        """The DAP task that follows from the recipe and the slot's token key. Refusal where there is one server."""
+        """The DAP task that follows from the recipe and the slot's token key. Raises ``Refusal`` with one server."""
         return derive.task_of(self.recipe, self.token_key_spki)
 
     @property
@@ -66,14 +66,14 @@ class Destination:
 
     @property
     def url(self) -> str:
-        """Where reports go."""
+        """The URL to which reports are sent."""
         if self.has_one_server:
             return one_server_task(self.recipe, self.token_key_spki).url("reports")
         return self.task.url(Role.LEADER, "reports")
 
     @property
     def task_id_text(self) -> str:
-        """By what its servers know the recipe."""
+        """The id by which the servers know the recipe."""
         return self.recipe.hash_text if self.has_one_server else self.task.task_id_text
 
     @property
@@ -98,11 +98,11 @@ class Destination:
 
 
 def require_local(*urls: str) -> None:
-    """A load generator is pointed at other people's machines on purpose only. Raises ``UsageError``."""
+    """Raise ``UsageError`` unless all URLs are on this machine: load must not reach other machines by mistake."""
     for url in urls:
         host = urlsplit(url).hostname or ""
         if not is_loopback(host):
-            raise UsageError(f"{host} is not this machine; say --allow-remote to load it")
+            raise UsageError(f"{host} is not this machine; pass --allow-remote to send load to it")
 
 
 async def verified_target(
@@ -143,7 +143,7 @@ async def verified_target(
 
 
 def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe:
-    """The newest recipe of that name, or the one whose hash begins so. Raises ``UsageError``."""
+    """Find the newest recipe of this name, or the only one whose hash begins with it. Raises ``UsageError``."""
     named = [live for live in recipes if live.recipe.name == reference]
     if named:
         return named[-1]

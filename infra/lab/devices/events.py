@@ -1,6 +1,6 @@
-"""What happens on the devices of a fleet that watch an event: how often in each step, and what was kept of it.
+"""Watched events on the devices of a fleet: how often they happen in each step, and the state that a device keeps.
 
-A datum is a row with one number per step. ``kept`` runs such a stream through the product's own state updates as an
+A datum is a row with one number per step. ``kept`` runs this stream through the product's own state updates, as an
 agent does (``client_agent.panprivate.watch``): one for each event, one at the end of each step.
 """
 
@@ -30,23 +30,23 @@ Stream: TypeAlias = Sequence[int]
 """How often the event happened in each step."""
 DEFAULT_RATE = 0.02
 MOST_A_STEP = 255
-DATA_HELP = f"events[:RATE], how likely it is in each step ({DEFAULT_RATE})"
+DATA_HELP = f"events[:RATE], the probability in each step (default {DEFAULT_RATE})"
 
 
 @dataclass(frozen=True)
 class _Events:
-    """``width`` steps, of a question about an event."""
+    """Data for a question about an event, with ``width`` steps per device."""
 
     label: str
     width: int
     is_mean: bool
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """The streams themselves: a device answers from what it kept."""
+        """The streams themselves, from which the devices' states are made later."""
         return [tuple(row) for row in data.tolist()]
 
     def numbers(self, data: Data) -> Data | None:
-        """How often the event happened, where the mean of that is asked for."""
+        """How often the event happened on each device if the question asks for the mean, else None."""
         return data.sum(axis=1, keepdims=True, dtype=np.float64) if self.is_mean else None
 
 
@@ -64,7 +64,7 @@ class DrawnEvents(_Events):
 
 @dataclass(frozen=True)
 class ListedEvents(_Events):
-    """How often the event happened on one device per row, at random steps; device i has row i modulo their number."""
+    """Numbers of events, which happen at random steps; device i has number i modulo the length of the list."""
 
     times: tuple[int, ...] = field(repr=False)
 
@@ -75,7 +75,7 @@ class ListedEvents(_Events):
 
 
 def drawn_events(question: Question, spec: Occurrences, text: str | None) -> DrawnEvents:
-    """``events`` or ``events:RATE``. Raises ``UsageError``."""
+    """Parse ``events`` or ``events:RATE``. Raises ``UsageError``."""
     kind, _, number = (text or "events").partition(":")
     try:
         rate = float(number) if number else DEFAULT_RATE
@@ -87,9 +87,9 @@ def drawn_events(question: Question, spec: Occurrences, text: str | None) -> Dra
 
 
 def listed_events(label: str, question: Question, spec: Occurrences, cells: Sequence[str]) -> ListedEvents:
-    """One device per cell: how often the event happened on it. Raises ``UsageError``."""
+    """Read one device per cell: how often the event happened on it. Raises ``UsageError``."""
     if not cells or not all(cell.strip().isascii() and cell.strip().isdigit() for cell in cells):
-        raise UsageError(f"{label}: each row needs how often the event happened, a whole number from 0 on")
+        raise UsageError(f"{label}: each row must say how often the event happened, a whole number of 0 or more")
     times = tuple(int(cell) if len(cell.strip()) <= len(str(MOST_A_STEP)) else MOST_A_STEP + 1 for cell in cells)
     if max(times) > MOST_A_STEP:
         raise UsageError(f"{label}: the event happened more than {MOST_A_STEP} times on a device")
@@ -97,7 +97,7 @@ def listed_events(label: str, question: Question, spec: Occurrences, cells: Sequ
 
 
 def kept(stored: Stored, stream: Stream, entropy: Entropy) -> bytes:
-    """The state of a device after all steps of ``stream``."""
+    """Return the state of a device after all steps of ``stream``."""
     state = stored.initial(entropy)
     for times in stream:
         for event in (*(1,) * times, 0):
@@ -106,8 +106,8 @@ def kept(stored: Stored, stream: Stream, entropy: Entropy) -> bytes:
 
 
 def totals(question: Question, spec: Occurrences, streams: Sequence[Stream]) -> list[float]:
-    """One total per label: devices with an event, devices by how often it happened, or the sum of that, each device's
-    no more than the question counts."""
+    """Return one total per label: the number of devices with an event, of devices by number of events, or of events.
+    A device's events count up to the question's maximum."""
     times = [min(sum(stream), spec.most) for stream in streams]
     if question.statistic == "histogram":
         return [float(times.count(number)) for number in range(spec.most + 1)]
@@ -119,14 +119,14 @@ class Opened:
     a local stack has them. Without keys nothing is known."""
 
     def __init__(self, recipe: Recipe, task: Task | None, keys: Sequence[PrivateKey]) -> None:
-        """``keys``: the analyzer's, or the leader's and the helper's; ``task``: that of two servers."""
+        """``keys``: the analyzer's, or the leader's and the helper's; ``task``: None with one server."""
         self._keys = tuple(keys)
         self._task = task
         self._reading = reading_of(recipe, self._keys[0]) if keys and task is None else None
         self._vdaf = Prio3CountVec(2, len(labels(recipe))) if task is not None else None
 
     def numbers(self, cells: RandomisedCells) -> list[int]:
-        """The randomised answer in ``cells``, number by number; none without keys. Raises what opening them raises."""
+        """Return the numbers of the randomised answer in ``cells``; empty without keys. Raises what opening raises."""
         shared = [cell for cell in cells if isinstance(cell, SharedCell)]
         if self._vdaf is not None and self._task is not None and self._keys:
             return self._recombined(self._vdaf, self._task.ctx, shared)

@@ -1,4 +1,4 @@
-"""Faults that a simulated fleet injects, each by its share of the sampled devices, and what must become of them.
+"""Faults that a simulated fleet injects into shares of the sampled devices, and what must become of them.
 
 ``FATE`` is the whole table: whether the device's contribution counts in the end, whether the leader stores it, and
 under which causes leader and helper must have rejected it. The oracle (``tacit fleet run --oracle``) compares it with
@@ -41,8 +41,8 @@ class Fault(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Fate:
-    """``leader``, ``helper``: the causes of which one must be counted there; none: the report does not get there, or
-    the other aggregator refuses it first."""
+    """What must become of a contribution. ``leader``, ``helper``: causes of which that aggregator must count one; empty
+    if the report does not reach it, or if the other aggregator refuses it first."""
 
     counts: bool = True
     stored: bool = True
@@ -70,19 +70,19 @@ which of the two the leader meets first."""
 
 WORDS = {fault.word: fault for fault in Fault if fault is not Fault.NONE}
 OF_WATCHED = frozenset({Fault.NONE, Fault.DUPLICATE, Fault.TRUNCATED, Fault.ABORT, Fault.SLOW, Fault.VANISH})
-"""Faults of devices that answer from kept state."""
+"""Faults that devices which answer from kept state can have."""
 CHURN = {Fault.ABORT: 0.1, Fault.VANISH: 0.05}
 """What the profile ``churn`` adds: devices that break off and come back, and devices that do not come back."""
 
 
 @dataclass(frozen=True)
 class FaultMix:
-    """Share of the sampled devices by fault."""
+    """The share of the sampled devices that get each fault."""
 
     shares: tuple[tuple[Fault, float], ...] = ()
 
     def draw(self, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
-        """An independent fault (or none) for each of ``count`` devices."""
+        """Draw an independent fault (or none) for each of ``count`` devices."""
         faults = np.zeros(count, dtype=np.uint8)
         drawn = generator.random(count)
         edge = 0.0
@@ -92,14 +92,14 @@ class FaultMix:
         return faults
 
     def require_of_watched(self) -> None:
-        """Raise ``UsageError`` for a fault that devices which watched an event cannot be given."""
+        """Raise ``UsageError`` for a fault that devices which watched an event cannot have."""
         wrong = [fault.word for fault, _ in self.shares if fault not in OF_WATCHED]
         if wrong:
             possible = ", ".join(fault.word for fault in sorted(OF_WATCHED - {Fault.NONE}))
             raise UsageError(f"--faults: {wrong[0]} is not for recipes that watch an event; choose among: {possible}")
 
     def with_churn(self) -> FaultMix:
-        """The mix with ``CHURN``, where it does not say otherwise."""
+        """Return the mix with ``CHURN`` added; shares that the mix itself states win."""
         return _mix({**CHURN, **dict(self.shares)})
 
 
@@ -107,7 +107,7 @@ NO_FAULTS = FaultMix()
 
 
 def parse_faults(text: str) -> FaultMix:
-    """``bad-proof=0.01,late=0.005``. Raises ``UsageError``."""
+    """Parse a mix such as ``bad-proof=0.01,late=0.005``. Raises ``UsageError``."""
     shares: dict[Fault, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         word, _, number = part.partition("=")
@@ -120,7 +120,7 @@ def parse_faults(text: str) -> FaultMix:
         except ValueError as error:
             raise UsageError(f"--faults: {word} needs a share of the devices, such as {word}=0.01") from error
         if not 0 <= share <= 1:
-            raise UsageError(f"--faults: the share of {word} is from 0 to 1")
+            raise UsageError(f"--faults: the share of {word} must be from 0 to 1")
         shares[WORDS[word]] = share
     return _mix(shares)
 

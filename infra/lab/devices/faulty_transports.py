@@ -1,4 +1,4 @@
-"""Transports that behave as some clients do: break off in the middle of a body, or take very long to send it."""
+"""Transports that behave like faulty clients: they break off within a body, or take very long to send it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AbortingTransport(_RawTransport):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """Always raises ``TransportError``."""
+        """Send half of the body and close the connection. Always raises ``TransportError``."""
         async with self._connected(url) as (_, writer):
             writer.write(_head(method, url, headers, len(body)) + body[: len(body) // 2])
             await writer.drain()
@@ -63,7 +63,7 @@ class SlowTransport(_RawTransport):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """One exchange, its body in pieces. Raises ``TransportError``."""
+        """Send a request slowly and return the response. Raises ``TransportError``."""
         async with self._connected(url) as (reader, writer):
             writer.write(_head(method, url, headers, len(body)))
             size = -(-len(body) // PIECES)
@@ -93,12 +93,12 @@ def _head(method: str, url: str, headers: Mapping[str, str] | None, size: int) -
 
 
 def _answer(first: bytes, rest: bytes) -> HttpResponse:
-    """A whole response, its body up to the end of the connection. Raises ``TransportError``."""
+    """Parse a whole response, whose body ends with the connection. Raises ``TransportError``."""
     head, _, body = (first + rest).partition(b"\r\n\r\n")
     status_line, *lines = head.decode("latin-1").split("\r\n")
     words = status_line.split()
     if len(words) < 2 or not words[1].isdigit():
-        raise TransportError("the answer is no HTTP response")
+        raise TransportError("the answer is not an HTTP response")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if headers.get("content-length", str(len(body))) != str(len(body)):

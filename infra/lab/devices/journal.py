@@ -1,4 +1,4 @@
-"""The fleet's journal: one binary line for every decision and every change of state of every device, append-only.
+"""The fleet's append-only journal: one binary line for every decision and every change of state of every device.
 
 ``client_agent.journal`` is one device's journal in a database of its own; a million of those would measure the file
 system. This one keeps the same states and the same transitions in lines of 16 bytes, many devices to a file of mode
@@ -26,12 +26,12 @@ from tacit.errors import DecodeError, UsageError
 MAGIC = b"TACITFJ1"
 _HEADER = struct.Struct("<8s32sdQQQ")
 LINE = np.dtype([("device", "<u4"), ("state", "u1"), ("attempts", "u1"), ("spare", "<u2"), ("at", "<f8")])
-"""``at``: seconds since the journal was begun; ``attempts`` stops at 255."""
+"""``at``: seconds since the journal was begun; ``attempts`` is at most 255."""
 STATES = (State.REFUSED, State.INELIGIBLE, State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
 """A line's ``state`` is the place in this tuple; places never change their meaning."""
 CODES = {state: code for code, state in enumerate(STATES)}
 LINES_PER_DEVICE = 64
-"""Most lines per device that a reader takes: a device makes one decision and few tries."""
+"""Most lines per device that a reader accepts: a device makes one decision and few tries."""
 _FINAL = frozenset(CODES[state] for state in State if ENTRY_STATES.is_final(state))
 
 
@@ -62,17 +62,17 @@ class Header:
 
 
 class FleetJournal:
-    """Appends lines to a new file. Lines are with the operating system when a method returns."""
+    """Appends lines to a new file. When a method returns, its lines have been handed to the operating system."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Raises ``UsageError`` where the file exists or cannot be made."""
+        """Raises ``UsageError`` if the file exists or cannot be created."""
         self._began = header.began
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or 'cannot be made'}") from error
+            raise UsageError(f"{path}: {error.strerror or 'cannot be created'}") from error
         self._file.write(header.encode())
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class FleetJournal:
         self._file.close()
 
     def decided(self, first: int, count: int, sampled: NDArray[np.uint32], now: float) -> None:
-        """A line for each of ``count`` devices from ``first``: scheduled, or not sampled."""
+        """Write a line for each of ``count`` devices from ``first``: scheduled, or not sampled."""
         lines = np.zeros(count, dtype=LINE)
         lines["device"] = np.arange(first, first + count, dtype=np.uint32)
         lines["state"] = CODES[State.NOT_SAMPLED]
@@ -93,7 +93,7 @@ class FleetJournal:
         self._file.write(lines.tobytes())
 
     def changed(self, changes: Iterable[tuple[int, State, int]], now: float) -> None:
-        """A line per (device, state, attempts)."""
+        """Write a line per (device, state, attempts)."""
         at = now - self._began
         rows = [(device, CODES[state], min(attempts, 255), 0, at) for device, state, attempts in changes]
         if rows:
@@ -101,8 +101,8 @@ class FleetJournal:
 
 
 def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
-    """Header and lines (dtype ``LINE``). Raises ``UsageError`` for a file that cannot be read and ``DecodeError`` for
-    one that is too long, cut off, or names a device or a state that it cannot."""
+    """Read header and lines (dtype ``LINE``). Raises ``UsageError`` for a file that cannot be read and ``DecodeError``
+    for one that is too long, cut off, or has a device or a state out of range."""
     try:
         with path.open("rb") as file:
             header = Header.decode(file.read(_HEADER.size))
@@ -121,7 +121,7 @@ def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
 
 
 def last_states(lines: NDArray[np.void]) -> dict[State, int]:
-    """How many devices ended in each state. Raises ``DecodeError`` where a device has a line after its end."""
+    """Count devices by their last state. Raises ``DecodeError`` if a device has a line after its final one."""
     final = lines["device"][np.isin(lines["state"], list(_FINAL))]
     devices, last = np.unique(lines["device"][::-1], return_index=True)
     states = lines["state"][::-1][last]

@@ -1,8 +1,8 @@
-"""What a fleet measures of itself: counts by cause, a latency histogram, acknowledgements per second. Mergeable.
+"""A fleet's own metrics, mergeable over workers: counts by cause, a latency histogram, acknowledgements per second.
 
-Latency is from the moment at which a contribution was due to its acknowledgement: waiting for a free sender counts, so
-a slow server cannot hide behind an open-loop load that it slowed down. Without a rate a contribution is due when a
-sender is free for it.
+Latency runs from the moment at which a contribution was due until its acknowledgement. Waiting for a free sender
+counts, so a slow server cannot improve its figures by slowing the load down. Without a rate a contribution is due when
+a sender is free for it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Snapshot:
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """All workers together; ``stage`` is that of the worker that is least far."""
+    """Add up the snapshots of all workers; ``stage`` is that of the first worker that has one."""
     whole = Snapshot()
     for one in snapshots:
         whole.due += one.due

@@ -1,7 +1,7 @@
-"""Noise shares of many devices at once: ``tacit.methods.flips.Flips.randomise`` in columns.
+"""Noise shares of many devices at once: a vectorised ``tacit.methods.flips.Flips.randomise``.
 
-Every number has its own coin flips from the operating system's randomness, as many bytes for each and in the same order
-as the device's own code draws them: with the same bytes the outputs are the same (the tests compare them).
+Every number has its own coin flips from the operating system's randomness. They take as many bytes, in the same order,
+as the device's own code draws, so that the same bytes give the same outputs (the tests compare them).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tacit.methods.method import Answer
 from tacit.ports import Entropy
 
 PIECE = 1 << 22
-"""Bytes of randomness that are counted together."""
+"""Bytes of randomness that are drawn and counted together."""
 
 
 def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> NDArray[np.uint64]:
-    """The measurements, a row of ``shares.cells`` numbers per answer. Raises ``ValueError`` for an answer out of
+    """Return the measurements, a row of ``shares.cells`` numbers per answer. Raises ``ValueError`` for an answer out of
     range."""
     values = encoded_rows(shares, answers)
     rows = max(1, PIECE // (_size(shares.flips) * shares.cells))
@@ -33,8 +33,8 @@ def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entr
 
 
 def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.uint64]:
-    """The values before the noise, a row per answer: one-hot in a histogram; without an answer those of a dummy. Raises
-    ``ValueError``."""
+    """Return the values before noise, a row per answer: one-hot for a histogram; a missing answer has a dummy's values.
+    Raises ``ValueError``."""
     missing = [place for place, answer in enumerate(answers) if answer is None]
     if missing:
         blank = 0 if shares.cells == 1 or shares.kind.is_one_hot else (0,) * shares.cells
@@ -52,7 +52,7 @@ def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.
 
 
 def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """``count`` draws of ``tacit.methods.draws.fair_flips``."""
+    """Return ``count`` draws of ``tacit.methods.draws.fair_flips``."""
     size = _size(flips)
     drawn = np.frombuffer(entropy(size * count), dtype=np.uint8).reshape(count, size)
     spare = size * 8 - flips

@@ -1,6 +1,6 @@
-"""Runs the shards of a fleet: each in a process of its own, or each as a Ray task on machines of the user's choice.
+"""Runs the shards of a fleet, each in a process of its own or as a Ray task on machines of the user's choice.
 
-The workers' processes are started anew (``spawn``): none inherits this one's sockets or secrets but through its plan.
+Worker processes are spawned, not forked: they inherit no sockets, and get secrets only through their plans.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Failure:
-    """What a worker says instead of a result."""
+    """What a worker sends instead of a result if it failed."""
 
     text: str
 
@@ -43,7 +43,7 @@ Look = Callable[[Sequence[Snapshot]], None]
 
 
 async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult:
-    """One shard on the system's clock, randomness and network."""
+    """Run one shard with the system's clock, randomness and network."""
     target, system = plan.target, SystemClock()
     clock = ShiftedClock(system, start=system.now() + plan.ahead) if plan.ahead else system
     async with HttpTransport(
@@ -53,10 +53,10 @@ async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardR
 
 
 def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
-    """Every plan in a worker process. Raises ``UsageError`` for too many, ``Fatal`` where a worker dies or the time is
-    over, and what a worker raised."""
+    """Run every plan in a worker process. Raises ``UsageError`` for too many plans, ``Fatal`` if a worker fails or dies
+    or the time is over."""
     if not 1 <= len(plans) <= MAX_WORKERS:
-        raise UsageError(f"--workers is from 1 to {MAX_WORKERS}")
+        raise UsageError(f"--workers must be from 1 to {MAX_WORKERS}")
     context = multiprocessing.get_context("spawn")
     workers: list[tuple[Any, Connection]] = []
     try:
@@ -83,9 +83,9 @@ def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: floa
 
 @contextlib.contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes that start in this block never get SIGINT: Ctrl-C goes to everybody at the terminal, and it is this
-    process that stops its workers."""
-    resource_tracker.ensure_running()  # its own start would unblock the signal again
+    """Processes that start in this block never get SIGINT: Ctrl-C reaches every process of the terminal, but this
+    process stops its workers itself."""
+    resource_tracker.ensure_running()  # if it started later, it would unblock the signal again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -117,13 +117,13 @@ def _gather(connections: Sequence[Connection], look: Look, until: float) -> list
 
 
 def _work(plan: ShardPlan, connection: Connection) -> None:
-    """A worker process: tells its progress, then its result or its error."""
+    """Run in a worker process: send the progress, then the result or the error."""
     with connection, contextlib.suppress(BrokenPipeError):
         connection.send(_result(plan, connection.send))
 
 
 def _result(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult | Failure:
-    """What a worker comes to."""
+    """Run a plan; returns its result, or the error as a ``Failure``."""
     try:
         return _run(run_shard(plan, tell))
     except (TacitError, TransportError, ExceptionGroup) as error:
@@ -131,7 +131,7 @@ def _result(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult | 
 
 
 def _first(error: Exception) -> Exception:
-    """The first error of a group of tasks. Raises what is none of ours."""
+    """Return the first error of a group of tasks. Raises it if it is not an error of Tacit's."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     if not isinstance(error, (TacitError, TransportError)):
@@ -140,8 +140,8 @@ def _first(error: Exception) -> Exception:
 
 
 def run_on_ray(plans: Sequence[ShardPlan], address: str, limit_seconds: float) -> list[ShardResult]:
-    """Every plan as a task of the Ray cluster at ``address`` (``local``: one made for this run). Raises ``UsageError``
-    where Ray is not installed, ``Fatal`` where it fails, a task does, or the time is over."""
+    """Run every plan as a task of the Ray cluster at ``address`` (``local``: one made for this run). Raises
+    ``UsageError`` if Ray is not installed, ``Fatal`` if Ray or a task fails or the time is over."""
     try:
         import ray
     except ImportError as error:
@@ -162,12 +162,12 @@ def run_on_ray(plans: Sequence[ShardPlan], address: str, limit_seconds: float) -
 
 
 def ray_task(plan: ShardPlan) -> ShardResult | Failure:
-    """What runs on a Ray worker: the same shard, without live progress. Journals stay on the worker's machine."""
+    """Run a shard on a Ray worker, without live progress. Journals stay on the worker's machine."""
     return _result(plan, lambda _progress: None)
 
 
 def _run(shard: Coroutine[Any, Any, ShardResult]) -> ShardResult:
-    """In the fastest event loop there is."""
+    """Run ``shard`` in the fastest event loop that is installed."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):  # not on every platform
         import uvloop

@@ -1,10 +1,10 @@
 """What the devices of a fleet know: one datum per device, drawn from a stated distribution or taken from a list.
 
-The data are the simulator's, not anybody's: they are drawn by an ordinary generator. Coins and randomisers are not
+The data are made up, so an ordinary generator draws them. It does not draw coins or randomised answers
 (``infra.lab.devices.decisions``).
 
-A datum is a row of an array: a category, a number, or a vector of numbers. What a device answers is its datum as the
-recipe's own encoder rounds and clips it. A device may have none: its row holds ``nothing`` of the array's type.
+A datum is a row of an array: a category, a number, or a vector of numbers. A device's answer is its datum as the
+recipe's own encoder rounds and clips it. If a device has no datum, its row holds ``nothing`` for the array's type.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ class Population(Protocol):
         ...
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """What devices with these data answer, encoded; ``MISSING`` of those without a datum."""
+        """What devices with these data answer, encoded; ``MISSING`` for those without a datum."""
         ...
 
     def numbers(self, data: Data) -> Data | None:
-        """The numbers that devices with these data have, before anything is rounded or clipped: a row each. None where
-        they have no numbers."""
+        """The numbers of devices with these data before rounding and clipping, one row per device; None if the data are
+        not numbers."""
         ...
 
 
 def nothing(kind: np.dtype[Any]) -> float | int:
-    """What stands in an array where a device has no datum: no number, or the largest integer of the type."""
+    """Return what marks a device without a datum in an array: NaN, or the largest integer of the type."""
     return math.nan if kind.kind == "f" else int(np.iinfo(kind).max)
 
 
 @dataclass(frozen=True)
 class WithMissing:
-    """Another population, of which each device has no datum with probability ``share``."""
+    """Another population in which each device has no datum with probability ``share``."""
 
     among: Population
     share: float
     answer: Answer | None = MISSING
-    """Theirs: a category of its own, where the question states one."""
+    """The answer of devices without a datum: a category for them if the question states one."""
 
     @property
     def label(self) -> str:
-        """The other population's, and the share without a value."""
+        """The other population's label, and the share without a value."""
         return f"{self.among.label}, {self.share:g} without a value"
 
     @property
@@ -86,7 +86,7 @@ class WithMissing:
         return data
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """The other population's answers, and ``answer`` of devices without a datum."""
+        """The other population's answers, and ``answer`` for devices without a datum."""
         return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
 
     def numbers(self, data: Data) -> Data | None:
@@ -96,7 +96,7 @@ class WithMissing:
 
 @dataclass(frozen=True)
 class DrawnCategories:
-    """One category per device, by its probability."""
+    """One category per device, drawn with the given probabilities."""
 
     label: str
     probabilities: tuple[float, ...]
@@ -113,12 +113,12 @@ class DrawnCategories:
         return _plain(data)
 
     def numbers(self, _data: Data) -> None:
-        """None: categories are no numbers."""
+        """None, because categories are not numbers."""
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers that an encoder rounds and clips: ``width`` of each device, NaN for those of a device without any."""
+    """Numbers that an encoder rounds and clips: ``width`` per device, NaN for a device without any."""
 
     label: str
     width: int
@@ -152,18 +152,18 @@ class DrawnNumbers(_Numbers):
 
 @dataclass(frozen=True)
 class ListedNumbers(_Numbers):
-    """Numbers of one device per row; device i has row i modulo their number. The encoder rounds and clips them."""
+    """One device's numbers per row; device i has row i modulo the number of rows. The encoder rounds and clips them."""
 
     rows: Data = field(repr=False)
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """The list's rows from that of device ``first`` on, and again from its beginning."""
+        """The rows of ``count`` devices from ``first``; the list repeats."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
 
 @dataclass(frozen=True)
 class ListedAnswers:
-    """One encoded answer per row; device i has row i modulo their number."""
+    """One encoded answer per row; device i has row i modulo the number of rows."""
 
     label: str
     rows: Data = field(repr=False)
@@ -174,7 +174,7 @@ class ListedAnswers:
         return self.rows.shape[1] if self.rows.ndim > 1 else 1
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """The list's rows from that of device ``first`` on, and again from its beginning."""
+        """The rows of ``count`` devices from ``first``; the list repeats."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
     def answers(self, data: Data) -> list[Answer | None]:
@@ -182,19 +182,19 @@ class ListedAnswers:
         return _plain(data)
 
     def numbers(self, _data: Data) -> None:
-        """None: the list holds answers and no numbers."""
+        """None, because the list holds answers, not numbers."""
 
 
 def drawn_population(question: Question, text: str | None) -> Population:
-    """``text`` as a distribution of what ``question`` asks for: of categories (by default zipf), or of numbers (by
-    default uniform over the question's range). Raises ``UsageError``."""
+    """Parse ``text`` as a distribution of what ``question`` asks for: of categories (default: zipf), or of numbers
+    (default: uniform over the question's range). Raises ``UsageError``."""
     if isinstance(question.encoder, Number | Vector):
         return _numbers(question, question.encoder, "uniform" if text is None else text)
     return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))
 
 
 def parse_population(text: str, categories: int) -> DrawnCategories:
-    """``text`` as a distribution over ``categories`` categories. Raises ``UsageError``."""
+    """Parse ``text`` as a distribution over ``categories`` categories. Raises ``UsageError``."""
     if not 2 <= categories <= MAX_CATEGORIES:
         raise UsageError(f"a population has 2 to {MAX_CATEGORIES} categories, not {categories}")
     kind, _, rest = text.partition(":")
@@ -211,13 +211,13 @@ def parse_population(text: str, categories: int) -> DrawnCategories:
         )
     total = math.fsum(weights)
     if len(weights) != categories or not 0 < total < math.inf:
-        raise UsageError(f"--data: {categories} weights are needed, of which one at least is above 0")
+        raise UsageError(f"--data: {categories} weights are needed, at least one of them above 0")
     return DrawnCategories(text, tuple(weight / total for weight in weights))
 
 
 def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAnswers:
-    """One device per encoded answer (or ``MISSING``), over and over. Raises ``UsageError`` where there is none at
-    all."""
+    """Make a population of one device per encoded answer (or ``MISSING``), repeated as needed. Raises ``UsageError`` if
+    no device has an answer."""
     given = [answer for answer in answers if answer is not None]
     if not given:
         raise UsageError(f"{label}: holds no device with a value")
@@ -229,8 +229,8 @@ def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAns
 
 
 def listed_numbers(label: str, question: Question, cells: Sequence[str]) -> ListedNumbers:
-    """One device per cell, over and over: its number, or its vector with commas between. Raises ``UsageError`` where
-    there is none at all."""
+    """Make a population of one device per cell, repeated as needed: its number, or its vector with commas between.
+    Raises ``UsageError`` if no device has a value."""
     encoder, spec = encoder_of(question), question.encoder
     width = spec.length if isinstance(spec, Vector) else 1
     rows = np.full((len(cells), width), math.nan)
@@ -255,7 +255,7 @@ def _numbers(question: Question, spec: Number | Vector, text: str) -> DrawnNumbe
 
 
 def _plain(data: Data) -> list[Answer | None]:
-    """Integers, or tuples of them; ``MISSING`` where there is ``nothing``."""
+    """Convert rows to integers, or tuples of them; ``MISSING`` where there is ``nothing``."""
     void = data == nothing(data.dtype)
     plain = data.tolist() if data.ndim == 1 else [tuple(row) for row in data.tolist()]
     return [MISSING if none else one for none, one in zip(void.reshape(len(data), -1).all(axis=1), plain, strict=True)]

@@ -1,9 +1,9 @@
-"""Contributions on disk, made before a load test so that it does not pay for the devices.
+"""Contributions on disk, made before a load test so that the test does not include the devices' work.
 
 File (mode 0600; big-endian): header, one frame per contribution, one last frame with the totals. A frame is a length of
 four bytes, a type byte and its content; a file without its last frame was cut off. Reports are kept as they go into
-the upload request, not encapsulated: every send needs a fresh OHTTP encapsulation, whose date may differ from the
-gateway's clock by a few minutes only and which the gateway takes once.
+the upload request, not encapsulated: every send needs a fresh OHTTP encapsulation, which the gateway accepts only once
+and only if its date is within a few minutes of the gateway's clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WHAT = "prepared contribution"
 
 @dataclass(frozen=True)
 class PreparedHeader:
-    """What the contributions are for. ``send_at`` is the POSIX second that their reports are dated from, ``direct``
+    """What the contributions are for. ``send_at`` is the POSIX second from which their reports are dated, ``direct``
     whether their tokens were signed with the issuer's key instead of being issued."""
 
     recipe_hash: bytes
@@ -44,7 +44,7 @@ class PreparedHeader:
     direct: bool
 
     def encode(self) -> bytes:
-        """65 bytes."""
+        """Encode the header in 65 bytes."""
         writer = Writer().raw(MAGIC).raw(self.recipe_hash).uint(self.first, 8).uint(self.devices, 8)
         return writer.uint(self.send_at, 8).uint(self.direct, 1).bytes()
 
@@ -64,8 +64,8 @@ class PreparedHeader:
 
 @dataclass(frozen=True)
 class Totals:
-    """The end of the file: contributions in it, devices that were sampled but have none (no token), and devices whose
-    randomised answer lay beyond the weight bound."""
+    """The numbers in the last frame: contributions in the file, devices that were sampled but have none (no token), and
+    devices whose randomised answer lies beyond the weight bound."""
 
     contributions: int
     without_token: int = 0
@@ -108,13 +108,13 @@ class PreparedWriter:
     """Writes one file, or one shard's part of it. A context manager: what was written is durable at its end."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``UsageError`` where the file exists or cannot be made."""
+        """Raises ``UsageError`` if the file exists or cannot be created."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._file: BinaryIO = os.fdopen(os.open(path, flags, 0o600), "wb")
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or 'cannot be made'}") from error
+            raise UsageError(f"{path}: {error.strerror or 'cannot be created'}") from error
         self.contributions = 0
 
     def __enter__(self) -> Self:
@@ -129,11 +129,11 @@ class PreparedWriter:
                 os.fsync(self._file.fileno())
 
     def header(self, header: PreparedHeader) -> None:
-        """Begin the file."""
+        """Write the header, which comes first in the file."""
         self._file.write(header.encode())
 
     def write(self, contributions: Sequence[Contribution]) -> None:
-        """Append. Raises ``UsageError`` where the disk is full."""
+        """Append one frame per contribution. Raises ``UsageError`` if the disk is full."""
         for contribution in contributions:
             self._frame(_CONTRIBUTION, encode_contribution(contribution))
         self.contributions += len(contributions)
@@ -144,7 +144,7 @@ class PreparedWriter:
             shutil.copyfileobj(source, self._file, 1 << 20)
 
     def finish(self, totals: Totals) -> None:
-        """The last frame."""
+        """Write the last frame, which holds ``totals``."""
         self._frame(_TOTALS, totals.encode())
 
     def _frame(self, kind: int, content: bytes) -> None:
@@ -157,14 +157,14 @@ class PreparedWriter:
 
 
 def read_header(path: Path) -> PreparedHeader:
-    """The header. Raises ``UsageError`` or ``DecodeError``."""
+    """Read the header. Raises ``UsageError`` or ``DecodeError``."""
     with _opened(path) as file:
         return PreparedHeader.decode(file.read(HEADER_SIZE))
 
 
 def read_totals(path: Path) -> Totals:
-    """The totals, from a walk over the frames' heads: also proof that the file is whole. Raises ``UsageError`` or
-    ``DecodeError``."""
+    """Read the totals after a walk over the heads of all frames, which also proves that the file is whole. Raises
+    ``UsageError`` or ``DecodeError``."""
     found: list[Totals] = []
     contributions = 0
     with _opened(path) as file:
@@ -183,7 +183,7 @@ def read_totals(path: Path) -> Totals:
 
 
 def read_contributions(path: Path, shard: int = 0, shards: int = 1) -> Iterator[Contribution]:
-    """Every ``shards``-th contribution from number ``shard``, one at a time. Raises ``UsageError``, ``DecodeError``."""
+    """Yield every ``shards``-th contribution from number ``shard``. Raises ``UsageError`` or ``DecodeError``."""
     with _opened(path) as file:
         PreparedHeader.decode(file.read(HEADER_SIZE))
         for number, (kind, size) in enumerate(_heads(file)):
@@ -205,7 +205,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _heads(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Type and size of each frame; the caller reads or skips its content before it asks for the next one."""
+    """Yield type and size of each frame; the caller must read or skip its content before the next one."""
     while head := file.read(5):
         if len(head) < 5:
             raise DecodeError("the prepared file was cut off; prepare it again")

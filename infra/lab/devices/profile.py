@@ -1,4 +1,4 @@
-"""How the contributions of a fleet arrive, by name; ``infra.lab.devices.arrivals`` says what each means."""
+"""Names of the ways in which a fleet's contributions arrive; ``infra.lab.devices.arrivals`` defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seals much at a time: the shares of many reports to one aggregator, requests to one gateway key."""
+"""Seals in batches: the shares of many reports to one aggregator, and requests to one gateway key."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tacit.ports import Entropy
 from tacit.task import Task
 
 AHEAD = 64
-"""Contexts that are set up together."""
+"""Number of contexts that are set up together."""
 
 
 def seal_shares(
     task: Task, role: Role, shares: Sequence[tuple[bytes, bytes]], entropy: Entropy
 ) -> list[HpkeCiphertext]:
-    """Each (associated data, plaintext) sealed to aggregator ``role`` under a key of its own."""
+    """Seal each (associated data, plaintext) to aggregator ``role``, each with its own ephemeral key."""
     config = task.hpke_config(role)
     suite = hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
     sealer = BatchSealer(config.public_key, suite, task.version.input_share_info(role))
@@ -32,7 +32,7 @@ class RequestSenders:
         self._ready: dict[ohttp.KeyConfig, list[hpke.SenderContext]] = {}
 
     def __call__(self, config: ohttp.KeyConfig) -> hpke.SenderContext:
-        """The next one for ``config``."""
+        """Return the next unused context for ``config``."""
         ready = self._ready.setdefault(config, [])
         if not ready:
             sealer = BatchSealer(config.public_key, config.suite(), ohttp.request_info(config))

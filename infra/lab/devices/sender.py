@@ -1,8 +1,7 @@
-"""Sends contributions at their times: OHTTP, relay, retries with identical report bytes, and the rude ones.
+"""Sends contributions when they are due, by OHTTP through the relay, with faults and identical bytes in every retry.
 
-At most ``window`` first tries are on their way at once, and as many further ones. A contribution that could not be sent
-waits outside both windows for its next try. What an answer means is the agent's own judgement
-(``client_agent.upload.offer``).
+At most ``window`` first tries are in flight at once, and as many retries. A contribution that could not be sent waits
+outside both windows for its next try. The agent's own code judges the answers (``client_agent.upload.offer``).
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from tacit.ports import Clock, Entropy
 
 BACKOFF = Backoff(0.5, 10.0)
 AWAY_SECONDS = 3.0
-"""For how long, at most, a device that broke off stays away."""
+"""Longest time for which a device that broke off stays away."""
 Due = tuple[float | None, Contribution]
-"""When it is due (POSIX seconds; ``None``: when a sender is free for it), and what."""
+"""When a contribution is due (POSIX seconds; ``None``: when a sender is free for it), and the contribution."""
 Note = Callable[[int, State, int], None]
-"""Told about a device's next journal line: number, state, attempts."""
+"""Called for a device's next journal line, with number, state and attempts."""
 
 
 @dataclass
 class Deliveries:
-    """What became of the contributions, by fault: counts by final state, and the sums by cell of what counts."""
+    """What became of the contributions: counts by fault and final state, and the sums by cell of those that count."""
 
     states: Counter[tuple[Fault, State]] = field(default_factory=Counter)
     sums: Counter[int] = field(default_factory=Counter)
 
     def add(self, contribution: Contribution, state: State) -> None:
-        """One contribution has come to its end."""
+        """Count a contribution that has reached its final ``state``."""
         self.states[contribution.fault, state] += 1
         if state is State.SENT and FATE[contribution.fault].counts:
             add(self.sums, contribution.adds)
@@ -82,7 +81,7 @@ class Sender:
         self.deliveries = Deliveries()
 
     async def run(self, source: AsyncIterator[Due]) -> None:
-        """Send everything that ``source`` gives, each when it is due; returns when all have come to their end."""
+        """Send everything that ``source`` yields, each when it is due; returns when all have ended."""
         taking = asyncio.Lock()
 
         async def worker(group: asyncio.TaskGroup) -> None:
@@ -104,7 +103,7 @@ class Sender:
                 group.create_task(worker(group))
 
     async def _first(self, contribution: Contribution, due: float) -> bool:
-        """The first try; True where nothing is left to do."""
+        """Make the first try; returns True if nothing is left to do."""
         self.progress.started += 1
         if contribution.fault is Fault.VANISH:
             await self._offer(self._clients.aborting, contribution)
@@ -120,7 +119,7 @@ class Sender:
         return self._end(contribution, answer, due, 1)
 
     async def _again(self, contribution: Contribution, due: float) -> None:
-        """Every further try, until there is an end."""
+        """Retry until the contribution has ended."""
         attempts = 1
         pause = uniform(self._entropy, 0.0, AWAY_SECONDS) if contribution.fault is Fault.ABORT else None
         while True:
@@ -144,7 +143,7 @@ class Sender:
             self.progress.in_flight -= 1
 
     def _end(self, contribution: Contribution, answer: AttemptResult, due: float, attempts: int) -> bool:
-        """Count what an answer says; False where it is not the end."""
+        """Count an answer; returns False if the contribution has not ended."""
         if answer.state is not State.SENT:
             self.progress.causes[answer.detail] += 1
         if answer.state is State.SCHEDULED:

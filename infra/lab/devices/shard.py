@@ -1,4 +1,4 @@
-"""One shard of a fleet: a range of devices from their coins to their acknowledgements, or to a file.
+"""One shard of a fleet: runs a range of devices from their coins to their acknowledgements, or to a file.
 
 The same coroutine runs in the caller's process (tests), in a worker process and as a Ray task.
 """
@@ -49,7 +49,7 @@ Tell = Callable[[Snapshot], None]
 
 @dataclass(frozen=True)
 class World:
-    """What a shard needs of the world."""
+    """The clock, randomness and network that a shard uses."""
 
     clock: Clock
     entropy: Entropy
@@ -58,12 +58,12 @@ class World:
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Everything that one shard is told. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
-    signs direct ones: one of the two is there unless contributions are ``prepared``. ``rate`` is this shard's own;
-    ``send_at`` is the POSIX second from which reports are sent. ``contributions`` of the ``prepared`` file are this
-    shard's. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all devices know. The
-    services' clock is ``ahead`` of this machine's, in seconds. ``state_keys`` open what devices send that watched an
-    event, so that the oracle knows it.
+    """The instructions for one shard. ``authority`` (PEM) issues identities for issued tokens, ``slot_key`` (PKCS#8)
+    signs direct ones; one of the two is set unless contributions are ``prepared``. ``rate`` is this shard's own;
+    ``send_at`` is the POSIX second from which reports are sent. ``contributions`` is this shard's number of those in
+    the ``prepared`` file. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all
+    devices know. The services' clock is ``ahead`` of this machine's, in seconds. ``state_keys`` open what devices that
+    watched an event send, so that the oracle knows it.
     """
 
     number: int
@@ -92,8 +92,8 @@ class ShardPlan:
 class ShardResult:
     """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
     did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
-    question, where the plan asks for it; ``answered``: the same of what they answer, rounded and clipped. ``timings``:
-    seconds of wall-clock by stage, ``cpu`` seconds of this process's CPU by stage."""
+    question, if the plan asks for it; ``answered``: the same totals of their answers, rounded and clipped. ``timings``:
+    wall-clock seconds by stage; ``cpu``: CPU seconds of this process by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -123,7 +123,7 @@ class Shard:
         self._progress = self._result.progress
 
     async def run(self) -> ShardResult:
-        """The whole plan. Raises what its parts raise."""
+        """Carry out the whole plan. Raises what its parts raise."""
         plan = self._plan
         header = Header(plan.target.recipe.hash, self._world.clock.now(), plan.first, plan.devices)
         ticking = asyncio.ensure_future(self._tick())
@@ -153,7 +153,7 @@ class Shard:
         await self._send(self._made(answers, held))
 
     def _decided(self) -> Iterator[list[Randomised]]:
-        """Datum, coins, randomised answer or dummy, and journal line of every device."""
+        """Decide for every device, and write its journal line; yields randomised answers and dummies by chunk."""
         plan, entropy = self._plan, self._world.entropy
         recipe = plan.target.recipe
         randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
@@ -175,7 +175,7 @@ class Shard:
     def _answered(
         self, chunk: Decided, randomizer: Method, opened: Opened | None
     ) -> tuple[list[Randomised], list[int], int]:
-        """What the devices of a chunk send, which of them keep back what they drew, and how many send a dummy."""
+        """Return what the devices of a chunk send, which of them withhold what they drew, and how many send dummies."""
         recipe, entropy = self._plan.target.recipe, self._world.entropy
         if opened is not None:
             return watched(chunk, recipe, opened, entropy), [], 0
@@ -185,14 +185,14 @@ class Shard:
         return answers, beyond, len(answers) - real
 
     def _opened(self) -> Opened | None:
-        """What knows the answers of devices that watched an event; None where they are asked for data."""
+        """Return what opens the answers of devices that watched an event; None if the recipe watches none."""
         target = self._plan.target
         if not is_watched(target.recipe):
             return None
         return Opened(target.recipe, None if target.has_one_server else target.task, self._plan.state_keys)
 
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
-        """What the devices of a chunk know, as they have it and as they answer it."""
+        """Add up what the devices of a chunk know, and what they answer."""
         result, question = self._result, self._plan.target.recipe.question
         result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
         result.answered = added(result.answered, totals(question, chunk.everybody, missing_adds))
@@ -220,7 +220,7 @@ class Shard:
         return IssuedTokens(slot_key, authority, world.transport, url, world.clock, world.entropy)
 
     async def _made(self, answers: Sequence[Randomised], held: dict[int, HeldToken]) -> AsyncIterator[Due]:
-        """Contributions and their times; one batch is made while the one before it is sent."""
+        """Yield contributions with their times; one batch is made while the previous one is sent."""
         world, plan = self._world, self._plan
         ready = [answer for answer in answers if answer.device in held]
         self._progress.due = len(ready)
@@ -244,7 +244,7 @@ class Shard:
                 yield self._due(begin, offsets[place]), contribution
 
     def _due(self, begin: float, offset: float) -> float | None:
-        """When a contribution is due; without a rate, when a sender is free for it."""
+        """Return when a contribution is due; None, without a rate, means when a sender is free for it."""
         return None if self._plan.rate is None else begin + float(offset)
 
     async def _from_file(self, path: Path) -> AsyncIterator[Due]:
@@ -258,7 +258,7 @@ class Shard:
             yield self._due(begin, offsets[place]), contribution
 
     async def _prepare(self, path: Path) -> None:
-        """Write the contributions to a part of the prepared file instead of sending them, a chunk of devices at a
+        """Write the contributions to a part of the prepared file instead of sending them, one chunk of devices at a
         time."""
         chunks = self._decided()
         with PreparedWriter(path) as writer:
@@ -334,14 +334,14 @@ class Shard:
 
 
 def _maker(target: Destination, entropy: Entropy) -> Maker:
-    """What makes the recipe's contributions."""
+    """Return what makes the recipe's contributions."""
     if is_watched(target.recipe):
         return WatchedBuilder(target.recipe, target.token_key_spki, entropy)
     return Builder(target.task, entropy)
 
 
 class _Stage:
-    """Measures one stage."""
+    """Adds the wall-clock and CPU seconds of a block to one stage of the result."""
 
     def __init__(self, name: str, result: ShardResult) -> None:
         self._name = name

@@ -1,8 +1,8 @@
 """Tokens for the sampled devices of a fleet.
 
 ``IssuedTokens`` does what a device does: an attestation identity of its own, a fresh challenge, a blinded request, the
-attester, the issuer, and the check of the answer. ``DirectTokens`` signs with the slot's key: for load tests on a local
-stack whose issuer's store the operator can read, and stated in every report. Real devices fetch the token of every
+attester, the issuer, and the check of the answer. ``DirectTokens`` signs with the slot's key. It is for load tests on a
+local stack whose issuer's store the operator can read, and every report says so. Real devices fetch the token of every
 slot whatever their coin says (``client_agent.wallet``); a simulated device that is not sampled fetches none.
 """
 
@@ -38,7 +38,7 @@ class TokenSource(Protocol):
     """Where the tokens of one slot come from."""
 
     async def fetch(self, devices: Sequence[int]) -> list[HeldToken | None]:
-        """A token for each device, ``None`` where there was none to be had."""
+        """Return a token for each device, ``None`` for a device that could not get one."""
         ...
 
 
@@ -51,7 +51,7 @@ class SlotKey:
 
 
 class IssuedTokens:
-    """Attests and asks, many devices at a time."""
+    """Gets tokens as devices do, for many devices at a time."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class IssuedTokens:
         self._entropy = entropy
 
     async def fetch(self, devices: Sequence[int]) -> list[HeldToken | None]:
-        """A token for each device, ``CONCURRENCY`` at a time; None where the quota is spent or every attempt failed."""
+        """Get a token for each device, ``CONCURRENCY`` at a time; None if the quota is spent or every attempt fails."""
         found: list[HeldToken | None] = [None] * len(devices)
         waiting = iter(enumerate(devices))
 
@@ -103,7 +103,7 @@ class DirectTokens:
     """Signs tokens itself, with the issuer's private key of the slot."""
 
     def __init__(self, slot_key: SlotKey, private_key: bytes, entropy: Entropy) -> None:
-        """``private_key`` is PKCS#8. Raises ``UsageError`` where it is not the slot's."""
+        """``private_key`` is PKCS#8. Raises ``UsageError`` if it is not the slot's."""
         try:
             loaded = serialization.load_der_private_key(private_key, password=None, unsafe_skip_rsa_key_validation=True)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -119,7 +119,7 @@ class DirectTokens:
         self._padding = padding.PSS(mgf=padding.MGF1(self._hash), salt_length=SALT_SIZE)
 
     async def fetch(self, devices: Sequence[int]) -> list[HeldToken | None]:
-        """A token for each device, signed here; none is ever missing."""
+        """Sign a token for each device; none is ever missing."""
         found: list[HeldToken | None] = []
         for number, _ in enumerate(devices):
             found.append(self._sign())

@@ -1,8 +1,8 @@
-"""What the devices of a fleet know, all together: the totals that a release estimates.
+"""The true totals over all devices of a fleet, which a release estimates.
 
-Only a simulation can know them. Numbers are added up as the devices have them: what the recipe's encoder rounds and
-clips makes an estimate differ from the truth, beside noise and sampling, and an error that truth and estimate had
-together would not be seen. Devices without an answer stand in the totals as the randomizer says (``missing_adds``).
+Only a simulation can know them. Numbers are added up as the devices have them, before the recipe's encoder rounds and
+clips: that makes an estimate differ from the truth, as noise and sampling do, and would not show if the truth were
+rounded and clipped too. Devices without an answer count as the randomizer says (``missing_adds``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def totals(
     missing_adds: Sequence[float] = (),
     numbers: Data | None = None,
 ) -> list[float]:
-    """One total per label of ``question``: devices with that answer, or the sum of their numbers, or of each entry of
-    their vectors, in the question's own units. A device without an answer stands for ``missing_adds``. ``numbers``: a
-    row per device as it has them; without these they are added up as they are answered, rounded and clipped."""
+    """Return one total per label of ``question``: the devices with that answer, or the sum of their numbers or of each
+    entry of their vectors, in the question's own units. A device without an answer adds ``missing_adds``. ``numbers``:
+    a row per device, exact; without them the answers are added up, rounded and clipped."""
     held = [answer is not None for answer in answers]
     missing = len(answers) - sum(held)
     if numbers is None:
@@ -39,7 +39,7 @@ def totals(
 
 
 def _finite(question: Question, numbers: Data) -> Data:
-    """The numbers, infinite ones as the ends of the range."""
+    """Return the numbers with infinite ones replaced by the ends of the range."""
     spec = question.encoder
     if not isinstance(spec, Range):
         return numbers
@@ -62,5 +62,5 @@ def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
 
 
 def added(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Totals of two groups of devices together; of a group that has none, the other's."""
+    """Add the totals of two groups of devices; if one group has none, return the other's."""
     return [left + right for left, right in zip(one, other, strict=True)] if one and other else [*(one or other)]

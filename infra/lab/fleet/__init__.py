@@ -1,2 +1,1 @@
-"""Runs a simulated fleet (``infra.lab.devices``) against a stack: where the stack is, what the run must come to, what
-it cost."""
+"""Runs a simulated fleet (``infra.lab.devices``) against a stack: finds the stack, judges the result, measures cost."""

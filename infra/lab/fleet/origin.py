@@ -1,4 +1,4 @@
-"""What a fleet's devices are made from: a configuration, a policy, an authority that attests them, tokens, data."""
+"""Where a fleet's devices come from: a configuration, a policy, an authority that attests them, tokens, data."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def population_of(
     it (an empty or invalid cell is a device without a value). With probability ``missing`` a device has no value
     instead. Raises ``UsageError``."""
     if not 0 <= missing <= 1:
-        raise UsageError("--missing is a share of the devices, from 0 to 1")
+        raise UsageError("--missing must be a share of the devices, from 0 to 1")
     question = recipe.question
     if isinstance(question.encoder, Occurrences):
         return _events(question, question.encoder, data, file, column, missing)
@@ -139,7 +139,9 @@ def _events(
     """The events on the devices: each step has one with a given probability, or a column says how many each device
     has."""
     if missing:
-        raise UsageError("--missing is not for watched events: a device that kept nothing answers as one without any")
+        raise UsageError(
+            "--missing is not for watched events: a device that kept nothing answers as one without events"
+        )
     if file is None:
         return drawn_events(question, spec, data)
     cells = [cell for _, cell in read_column(file, column or question.metric)]

@@ -37,14 +37,14 @@ def remarks(result: FleetResult, load: Load) -> list[str]:
     """How the run differs from a deployment, and what was measured."""
     found = [CPU_REMARK] if result.services else []
     if load.prepared is not None:
-        return [f"contributions were made before, by tacit fleet prepare ({load.prepared.name})", *found]
+        return [f"contributions were made beforehand by tacit fleet prepare ({load.prepared.name})", *found]
     return [DIRECT_REMARK if load.direct else SAMPLED_REMARK, *found]
 
 
 def show(
     result: FleetResult, verdict: Verdict | None, load: Load, console: Console, written: Sequence[str] = ()
 ) -> None:
-    """Print the run."""
+    """Print the result of a run, the oracle's verdict, remarks, and the paths in ``written``."""
     document = result.document()
     for title, rows in _sections(document, load):
         console.print(Panel(_rows(rows), title=f"[bold]{title}", title_align="left", width=WIDTH))
@@ -61,7 +61,7 @@ def show(
 
 
 def show_prepared(result: FleetResult, load: Load, out: Path, console: Console) -> None:
-    """Print a preparation."""
+    """Print what ``tacit fleet prepare`` wrote to ``out``, and what it took."""
     wall, cpu = result.tokens_ms()
     rows = [
         ("devices", f"{result.devices:,}"),
@@ -111,7 +111,7 @@ def _rows(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def _verdict_title(verdict: Verdict) -> str:
-    return "[bold green]Oracle: everything agrees" if verdict.holds else "[bold red]Oracle: the books differ"
+    return "[bold green]Oracle: everything agrees" if verdict.holds else "[bold red]Oracle: counts differ"
 
 
 def _remarks(verdict: Verdict) -> list[str]:
@@ -148,7 +148,7 @@ def _inside(rows: Sequence[Estimated]) -> str:
     judged, more = [one.inside for one in rows if one.inside is not None], len(rows) - MOST_ANSWERS
     words = f"{sum(judged)} of {len(judged)} intervals of all devices hold the truth, silent devices included"
     if not judged:
-        words = "estimates are of the devices that answered; nothing is said of all, whose truth stands beside them"
+        words = "estimates cover only the devices that answered; the truth next to them covers all devices"
     moved = sum(one.moved for one in rows)
     if moved:
         words += (
@@ -263,7 +263,7 @@ def cpu_picture(microseconds: dict[str, float]) -> bytes:
 
 
 def page(document: dict[str, Any], load: Load, verdict: Verdict | None, pictures: dict[str, bytes]) -> str:
-    """The whole page, with pictures and style inside."""
+    """Return the report as one HTML page that contains its pictures and style."""
     name = document["recipe"]["name"]
     parts = [
         f"<h1>Fleet: {_text(name)}</h1>",
@@ -302,7 +302,7 @@ def _verdict_section(verdict: Verdict) -> str:
         f"<td>{'ok' if one.holds else '<b>differs</b>'}</td></tr>"
         for one in verdict.findings
     )
-    title = "Oracle: everything agrees" if verdict.holds else "Oracle: the books differ"
+    title = "Oracle: everything agrees" if verdict.holds else "Oracle: counts differ"
     head = '<tr><th>what</th><th class="n">sent</th><th class="n">found</th><th></th></tr>'
     notes = "".join(f'<p class="soft">{_text(remark)}.</p>' for remark in _remarks(verdict))
     return f"<section><h2>{title}</h2><table>{head}{rows}</table>{notes}</section>"

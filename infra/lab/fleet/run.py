@@ -93,7 +93,7 @@ class FleetRun:
     def __init__(self, origin: Origin, target: Destination, load: Load, population: Population) -> None:
         devices = load.devices if load.prepared is None else read_header(load.prepared).devices
         if devices is None or not 1 <= devices < MAX_DEVICES:
-            raise UsageError(f"--devices is from 1 to {MAX_DEVICES - 1}")
+            raise UsageError(f"--devices must be from 1 to {MAX_DEVICES - 1}")
         self._devices: int = devices
         self._faults = parse_faults(load.faults)
         if is_watched(target.recipe):

@@ -1,6 +1,6 @@
-"""An intruder on devices that watch an event, who is given everything that storage and memory show and has to say on
-which devices the event happened (``docs/pan-privacy.md``).
+"""An intruder on devices that watch an event: it sees everything in storage and memory, and has to say on which devices
+the event happened (``docs/pan-privacy.md``).
 
-``traces`` makes devices and notes what can be seen of them, ``leaks`` are keepers of state with a mistake each, which
-the intruder must find, ``attackers`` guess, and ``game`` says how much better than a coin.
+``traces`` simulates devices and records what can be seen of them, ``leaks`` are state keepers with one mistake each,
+which the intruder must find, ``attackers`` guess, and ``game`` says how much better than a coin they do.
 """

@@ -1,4 +1,4 @@
-"""Attackers: each learns from devices that it knows the truth about, and then guesses for others."""
+"""Attackers: each learns from devices whose truth it knows, and then guesses for others."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _ROUNDS, _RATE, _DECAY = 300, 0.5, 1e-2
 
 
 class Attacker(Protocol):
-    """One way to guess."""
+    """One way to guess on which devices an event happened."""
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The attacker's name in tables."""
         ...
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
-        """From traces and truths, how to guess: 0 or 1 for every trace."""
+        """Learn from ``traces`` and their truths ``labels``; returns a function that guesses 0 or 1 for each trace."""
         ...
 
 
 class BestFeature:
-    """Takes the one number of a trace that, cut at the best place, was right most often."""
+    """Guesses by the one feature of a trace that, with its best threshold, was right most often."""
 
     def __init__(self, name: str, features: Callable[[Trace], Sequence[float]]) -> None:
         self.name = name
         self._features = features
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
-        """The rule that cuts the best single feature of ``traces`` at its best place."""
+        """Find the best feature and threshold; returns the rule that applies them."""
         table = self._table(traces)
         cuts = [_best_cut(table[:, column], labels) for column in range(table.shape[1])]
         column = max(range(len(cuts)), key=lambda at: cuts[at][0])
@@ -59,7 +59,8 @@ class BestFeature:
 
 
 def _best_cut(values: Floats, labels: Bits) -> tuple[float, float, bool]:
-    """How often the best cut is right, where it is, and whether what lies above it is a 1."""
+    """Return the share of labels that the best threshold gets right, the threshold, and whether values above it mean
+    1."""
     order = np.argsort(values, kind="stable")
     ordered, ones = values[order], labels[order]
     right_above = np.cumsum(1 - ones) + ones.sum() - np.cumsum(ones)
@@ -100,7 +101,8 @@ def _byte_table(traces: Sequence[Trace]) -> Floats:
 
 
 def byte_statistics(trace: Trace) -> list[float]:
-    """Repeated halves of ciphertexts, repeated differences of them, bits, bytes, and how well they compress."""
+    """Return statistics of the bytes: repeated halves of ciphertexts, repeated differences of them, unchanged files,
+    the share of ones among the bits, the mean byte, and the compressed size."""
     states = trace.memories
     halves = [[state[at : at + _ELEMENT] for at in range(0, len(state), _ELEMENT)] for state in states]
     pairs = itertools.pairwise(halves)
@@ -124,18 +126,19 @@ def _repeats(pieces: Any) -> float:
 
 
 def timing(trace: Trace) -> list[float]:
-    """CPU seconds of the updates: least, most, middle, sum."""
+    """Return least, most, median and sum of the updates' CPU seconds."""
     seconds = trace.seconds
     return [min(seconds), max(seconds), statistics.median(seconds), sum(seconds)]
 
 
 def work(trace: Trace) -> list[float]:
-    """Random bytes that the updates drew: as many as there were group operations, on a machine of any load."""
+    """Return least, most and sum of the random bytes that updates drew: they show the number of group operations,
+    whatever the load of the machine."""
     return [float(min(trace.drawn)), float(max(trace.drawn)), float(sum(trace.drawn))]
 
 
 def metadata(trace: Trace) -> list[float]:
-    """Sizes of the file; how many writes, of how many bytes, when; syncs; how often it was read."""
+    """Return file sizes, number, bytes and times of writes, and numbers of syncs and reads."""
     writes = [write for step in trace.writes for write in step]
     return [
         float(max(trace.sizes)),

@@ -16,14 +16,14 @@ from infra.lab.kit.entropy import SeededEntropy
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """Of one game: looks at storage and memory, and how well each attacker did with them."""
+    """The result of one game: the number of snapshots of storage and memory, and how well each attacker did."""
 
     snapshots: int
     attackers: tuple[Advantage, ...]
 
     @property
     def best(self) -> Advantage:
-        """The attacker who did best."""
+        """The attacker that did best."""
         return self.verdict.best
 
     @property
@@ -41,12 +41,13 @@ def play(
     attackers: Sequence[Attacker] = ATTACKERS,
     moments: Moments = ONCE,
 ) -> GameResult:
-    """Attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones, all looked at at ``moments``."""
+    """Let attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones; all are observed at
+    ``moments``."""
     return judged(list(devices(plan, learning + guessing, entropy, kind, moments)), learning, attackers)
 
 
 def judged(lives: Sequence[tuple[Trace, int]], learning: int, attackers: Sequence[Attacker] = ATTACKERS) -> GameResult:
-    """The game over traces with their truths (1: with events), of which the first ``learning`` are learnt from."""
+    """Play the game over traces with their truths (1: with events); attackers learn from the first ``learning``."""
     traces, truths = zip(*lives, strict=True)
     labels, guessing = np.array(truths, dtype=np.int64), len(lives) - learning
     found = []

@@ -1,4 +1,4 @@
-"""Keepers of state with one mistake each, to show that an intruder who finds nothing looks in the right places."""
+"""State keepers with one mistake each. As the intruder finds these, finding nothing in the real one means something."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class Skips(Keeper):
     happened = False
 
     def happen(self) -> None:
-        """As ever, and keeps in mind that it did."""
+        """Record the event as usual, and remember it."""
         super().happen()
         self.happened = True
 
     def tick(self) -> None:
-        """Nothing either."""
+        """Do nothing, either."""
 
     def end_step(self) -> None:
-        """The update, if there is a reason for it."""
+        """Update only if the event happened."""
         if self.happened:
             super().end_step()
         self.happened = False
 
 
 class WritesAtOnce(Keeper):
-    """Syncs the file when the event happens, too."""
+    """Also syncs the file when the event happens."""
 
     def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
         super().__init__(plan, folder, clock, entropy, disk)
         self._disk = disk
 
     def happen(self) -> None:
-        """As ever, and durably."""
+        """Record the event as usual, and sync the file."""
         super().happen()
         with self.path.open("rb") as file:
             self._disk.sync(file.fileno())
@@ -50,7 +50,7 @@ class ReadsAgain(Keeper):
     """Reads the state from its file when the event happens."""
 
     def happen(self) -> None:
-        """As ever, after a look at what is there."""
+        """Read the file, then record the event as usual."""
         self.path.read_bytes()
         super().happen()
 
@@ -64,17 +64,17 @@ class Repeats(Keeper):
 
 
 class Grows(Keeper):
-    """Notes each event at the end of the file."""
+    """Appends a byte to the file for each event."""
 
     noted = b""
 
     def happen(self) -> None:
-        """As ever, with a note."""
+        """Record the event as usual, and note it."""
         super().happen()
         self.noted += b"\0"
 
     def end_step(self) -> None:
-        """As ever; the notes come last."""
+        """Update as usual, and write the notes after the state."""
         super().end_step()
         size = self.watch.file_size
         with self.path.open("r+b") as file:
@@ -83,7 +83,7 @@ class Grows(Keeper):
 
 
 class ReturnsEarly(Keeper):
-    """Saves itself the rerandomisation at the end of a step in which nothing happened; it writes what it has."""
+    """Skips the rerandomisation at the end of a step in which nothing happened, and writes the old state."""
 
     def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
         super().__init__(plan, folder, clock, entropy, disk)
@@ -91,12 +91,12 @@ class ReturnsEarly(Keeper):
         self._happened = False
 
     def happen(self) -> None:
-        """As ever, and keeps in mind that it did."""
+        """Record the event as usual, and remember it."""
         super().happen()
         self._happened = True
 
     def end_step(self) -> None:
-        """The same write in both cases, and the work in one."""
+        """Always write the state, but rerandomise it only if the event happened."""
         self._step += 1
         if self._happened:
             super().end_step()

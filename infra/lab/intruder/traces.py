@@ -1,4 +1,4 @@
-"""What an intruder sees of one device, from the first step to the last."""
+"""Records what an intruder sees of one device, from the first step to the last."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from tacit.ports import Entropy
 BUSIEST = 3
 """Most events in one step of a device with events."""
 UNREAD = 0
-"""What the intruder sets times of access to after a look (1970): whoever reads the file changes it, also where the
-system notes only the first access after a write (relatime)."""
+"""Access time that the intruder sets after a look (1970): any read changes it, even if the system records only the
+first access after a write (relatime)."""
 
 
 class Moment(Enum):
-    """When the intruder looks. One of them is promised to tell nothing; both are two looks between two ticks."""
+    """When the intruder looks. Looks at either of these moments are promised to reveal nothing; looks at both are two
+    looks between two ticks."""
 
     STEP = "after the end of every step"
     TOLD = "after the events of every step, before the next tick"
@@ -38,9 +39,9 @@ TWICE: Moments = tuple(Moment)
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """At every look: the file, the state in memory, the file's size, and how many files were read since the last one.
-    For each step: the writes as (simulated time, place, bytes), syncs, and of its update (not of recording the events)
-    CPU seconds and the random bytes that it drew."""
+    """For every look: the file, the state in memory, the file's size, and how many files were read since the last look.
+    For each step: the writes as (simulated time, place, bytes), the syncs, and the CPU seconds and random bytes of the
+    update (without those of recording events)."""
 
     files: list[bytes] = field(default_factory=list)
     memories: list[bytes] = field(default_factory=list)
@@ -53,18 +54,18 @@ class Trace:
 
     @property
     def beside_bytes(self) -> tuple[object, ...]:
-        """All that no randomness is in: the same for every device of a recipe."""
+        """Everything that contains no randomness; it should be the same for every device of a recipe."""
         numbers = (self.sizes, self.syncs, self.drawn, self.accessed)
         return tuple(self.writes), *(tuple(one) for one in numbers)
 
     @property
     def snapshots(self) -> int:
-        """Of storage and of memory."""
+        """Number of snapshots of storage and memory."""
         return len(self.files) + len(self.memories)
 
 
 class SeenDisk:
-    """The system's disk, whose calls somebody counts; it syncs nothing, for nobody cuts the power."""
+    """The system's disk with a record of its calls. It does not sync, as no power cut is simulated."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -72,17 +73,17 @@ class SeenDisk:
         self.syncs = 0
 
     def write(self, file: int, data: bytes, at: int) -> int:
-        """``os.pwrite``, with a note of when, where and how many bytes."""
+        """``os.pwrite``; records when, where and how many bytes."""
         self.writes.append((self._now(), at, len(data)))
         return os.pwrite(file, data, at)
 
     def sync(self, file: int) -> None:
-        """Count the call."""
+        """Count the call, without syncing."""
         self.syncs += 1
 
 
 class CountedEntropy:
-    """Counts the bytes that are drawn."""
+    """Randomness that counts the bytes drawn from it."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -94,22 +95,22 @@ class CountedEntropy:
 
 
 class Keeper:
-    """What keeps the state of one device: the product's own code, every event at once, then the end of the step."""
+    """Keeps the state of one device with the product's own code: records each event at once, then ends the step."""
 
     def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
         self.watch = EventWatch.open(plan, folder, clock.now, entropy, disk)
         self.path = plan.path(folder)
 
     def happen(self) -> None:
-        """The event, now."""
+        """Record the event, which happens now."""
         self.watch.record()
 
     def tick(self) -> None:
-        """A moment inside a step."""
+        """Check the clock within a step."""
         self.watch.advance()
 
     def end_step(self) -> None:
-        """The clock says that a step is over; ``happen`` may have been called in it."""
+        """End a step, in which ``happen`` may have been called."""
         self.watch.advance()
 
 
@@ -119,7 +120,8 @@ KeeperKind = Callable[[Plan, Path, SimClock, Entropy, Disk], Keeper]
 def devices(
     plan: Plan, number: int, entropy: SeededEntropy, kind: KeeperKind = Keeper, moments: Moments = ONCE
 ) -> Iterator[tuple[Trace, int]]:
-    """``number`` devices, each with events (1) or without any (0) by the toss of a coin, and their traces."""
+    """Simulate ``number`` devices, each with events (1) or without (0) by the toss of a fair coin; yields their traces
+    and labels."""
     with scratch_folder("tacit-intruder-") as folder:
         for device in range(number):
             own = entropy.child(f"device {device}")
@@ -130,7 +132,7 @@ def devices(
 
 
 def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
-    """How often the event happens in each step: at one step at random at least, for a device of this label."""
+    """Draw how often the event happens in each step: with label 0 never, with label 1 at least once (random step)."""
     counts = [label * fair_flips(1, entropy) * uniform_below(BUSIEST, entropy) for _ in range(steps)]
     counts[uniform_below(steps, entropy)] += label
     return counts
@@ -153,7 +155,7 @@ def _lived(
             keeper.happen()
         if Moment.TOLD in moments:
             _look(trace, keeper)
-        keeper.tick()  # as there is one between every event and the end of its step: caches are warm for all
+        keeper.tick()  # there is a tick between an event and the end of its step, so caches are warm for all devices
         clock.jump(plan.schedule.step_seconds)
         counted.drawn = 0
         start = time.thread_time_ns()
@@ -179,17 +181,17 @@ def _look(trace: Trace, keeper: Keeper) -> None:
 
 
 def mark_unread(path: Path) -> None:
-    """Have the next access to it be seen."""
+    """Set the access time such that the next read of the file is noticed."""
     os.utime(path, ns=(UNREAD, path.stat().st_mtime_ns))
 
 
 def was_read(path: Path) -> bool:
-    """Whether somebody read it since it was marked, as far as the file system notes that."""
+    """Return whether the file was read since ``mark_unread``, as far as the file system records it."""
     return path.stat().st_atime_ns != UNREAD
 
 
 def notes_reads(folder: Path) -> bool:
-    """Whether times of access are kept at all below a folder (they are not where it is mounted with noatime)."""
+    """Return whether the file system records access times in ``folder`` (it does not if mounted with noatime)."""
     path = folder / "read"
     path.write_bytes(b"?")
     mark_unread(path)

@@ -1,8 +1,8 @@
-"""What an intruder sees of a whole device: every byte below its agent's folder, from the first step to the answer.
+"""Records what an intruder sees of a whole device, from the first step to the answer.
 
-That is the journal's database with its write-ahead log and its free pages, the states, locks, the socket and its
-folder, what is in memory, and which of the files were written or read between two looks. The agent is the product's
-own, and applications tell it of events by its socket.
+That is every byte in the agent's folder (the journal's database with its write-ahead log and free pages, states, locks,
+the socket and its folder), what is in memory, and which files were written or read between two looks. The agent is the
+product's own, and applications report events through its socket.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tacit.recipe.model import Occurrences, Recipe
 
 @dataclass(frozen=True)
 class Home:
-    """A device at the beginning of its recipe's first step: an agent that has read the log, and its folder.
-    ``entropy`` is the agent's, and ``disk`` where it writes states."""
+    """A device at the beginning of its recipe's first step: an agent that has read the log, and its folder. The agent
+    draws from ``entropy`` and writes states to ``disk``."""
 
     agent: Agent
     store: AgentStore
@@ -39,15 +39,15 @@ class Home:
 
 
 Leak = Callable[[Home], Awaitable[None]]
-"""A planted mistake: what a device does besides when the event happens."""
+"""A planted mistake: what a device does in addition when the event happens."""
 
 
 async def lived(home: Home, events: Sequence[int], leak: Leak | None = None, moments: Moments = ONCE) -> Trace:
-    """The trace of a device on which the event happens so often in each step, up to the decision, and once more when
-    the report was sent. ``ValueError`` for a recipe that is not watched."""
+    """Return the trace of a device on which the event happens ``events[i]`` times in step i: up to the decision, and
+    once more after the report was sent. Raises ``ValueError`` for a recipe that watches no event."""
     asked = home.recipe.question.encoder
     if not is_watched(home.recipe) or not isinstance(asked, Occurrences):
-        raise ValueError("the recipe watches nothing")
+        raise ValueError("the recipe does not watch an event")
     async with listening(home.agent.watches, home.folder, _no_trouble):
         return await _looked_at(home, events, asked.step_seconds, leak, moments)
 
@@ -68,7 +68,7 @@ async def _looked_at(
         home.disk.writes, home.disk.syncs = [], 0
         await _happens(home, times, leak)
         touched = intruder.look(trace) if Moment.TOLD in moments else ()
-        home.agent.tick()  # as there is one between every event and the end of its step
+        home.agent.tick()  # there is a tick between every event and the end of its step
         home.clock.jump(step_seconds)
         home.entropy.drawn = 0
         start = time.thread_time_ns()
@@ -86,7 +86,7 @@ async def _looked_at(
 
 
 async def _happens(home: Home, times: int, leak: Leak | None) -> None:
-    """An application tells it so often."""
+    """Report the event ``times`` times, as an application does."""
     for _ in range(times):
         await asyncio.to_thread(tell, home.folder, home.recipe.question.metric, 1)
         if leak is not None:
@@ -94,20 +94,20 @@ async def _happens(home: Home, times: int, leak: Leak | None) -> None:
 
 
 async def _sent(home: Home) -> None:
-    """The recipe's interval goes by: the report that was made, if one was, is sent."""
+    """Jump to the end of the recipe's interval and send the report, if one was made."""
     home.clock.jump(max(0.0, home.recipe.interval.end - 1 - home.clock.now()))
     await home.agent.send_due()
 
 
 class _Intruder:
-    """Looks at a folder again and again."""
+    """Looks at a device's folder repeatedly."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._touched: dict[Path, tuple[int, int]] = {}
 
     def note(self) -> None:
-        """From now on it is seen who reads what. The socket is left as it is: its time says something by itself."""
+        """Make later reads of all files visible. The socket's access time is kept, as it may itself reveal events."""
         found = self._found()
         for path in found:
             if not path.is_socket():
@@ -118,8 +118,8 @@ class _Intruder:
         return [self._home.folder, *sorted(self._home.folder.rglob("*"))]
 
     def look(self, trace: Trace) -> tuple[tuple[float, int, int], ...]:
-        """Note everything; what was touched since the last look, as (simulated time, place in the list of files, bytes
-        of it)."""
+        """Record everything; returns the files written since the last look, as (simulated time, place in the list of
+        files, size in bytes)."""
         before = self._touched
         times = {path: _times(path) for path in before if path.exists()}
         found = self._found()
@@ -140,13 +140,13 @@ class _Intruder:
 
 
 def _times(path: Path) -> tuple[int, int]:
-    """When it was written and when it was read last."""
+    """Return when ``path`` was last written and last read, in nanoseconds."""
     found = path.stat()
     return found.st_mtime_ns, found.st_atime_ns
 
 
 def raw_files(trace: Trace) -> list[float]:
-    """Bytes of everything at every look, and how often the event's name is in it."""
+    """Return, for every look, the total size, how often the event's name occurs, and the number of writes."""
     named = [float(files.count(b"visit")) for files in trace.files]
     return [*map(float, trace.sizes), *named, *(float(len(step)) for step in trace.writes)]
 
@@ -155,32 +155,32 @@ WHOLE_ATTACKERS: Sequence[Attacker] = (*ATTACKERS, BestFeature("raw files", raw_
 
 
 async def _notes(home: Home) -> None:
-    """Tells the owner, in the journal."""
+    """Write a note to the owner into the journal."""
     await home.store.keep({Fact.STATE_TROUBLE: Trouble(home.clock.now(), "visit").encode()})
 
 
 async def _takes_back(home: Home) -> None:
-    """The same, and removes it at once: the journal says nothing, its write-ahead log does."""
+    """Write the same note and remove it at once: the journal shows nothing, but its write-ahead log does."""
     before = await home.store.fact(Fact.STATE_TROUBLE)
     await _notes(home)
     await home.store.keep({Fact.STATE_TROUBLE: before})
 
 
 async def _spools(home: Home) -> None:
-    """Keeps the event in a file until it is folded in, and removes that: the folder was touched."""
+    """Write the event to a file and remove the file: the folder's times change."""
     spool = home.folder / "events.spool"
     spool.write_text("visit\n", encoding="utf-8")
     spool.unlink()
 
 
 async def _logs(home: Home) -> None:
-    """Writes a line."""
+    """Write a line to a log file."""
     with (home.folder / "agent.log").open("a", encoding="utf-8") as log:
         log.write("visit\n")
 
 
 async def _reads(home: Home) -> None:
-    """Looks into a file that is there."""
+    """Read the state files."""
     for path in (home.folder / FOLDER).iterdir():
         path.read_bytes()
 

@@ -168,7 +168,7 @@ class AggregatorPair:
         message: str | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """One request below the task's URL at ``role`` (``path`` begins with "/"), bypassing the broken network."""
+        """Send a request below the task's URL at ``role`` (``path`` begins with "/"), bypassing the broken network."""
         headers = {}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -189,24 +189,24 @@ class AggregatorPair:
         return begun
 
     async def end_retention(self, *roles: Role) -> None:
-        """Let the time pass for which the task is kept, and let the aggregators ``roles`` notice it."""
+        """Advance past the time for which the task is kept, and let the aggregators ``roles`` act on it."""
         await self.clock.advance(max(0.0, self.task.end_seconds + RETENTION - self.clock.now()) + 1)
         for role in roles:
             await self.apps[role][FOLLOWER].end_tasks()
 
     async def get(self, role: Role, path: str, token: str | None = None) -> HttpResponse:
-        """One GET of ``path`` at ``role``, below its own URL."""
+        """GET ``path`` below the URL of ``role``."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return await self.inner.request("GET", self._url[role] + path, headers=headers)
 
     async def status(self, role: Role) -> dict[str, Any]:
-        """The task's counts at ``role``, as its operator sees them."""
+        """Return the task's counts at ``role``, as its operator sees them."""
         answer = await self.get(role, f"/v1/tasks/{self.task.task_id_text}/status", OPERATOR_TOKEN)
         found: dict[str, Any] = json.loads(answer.body)
         return found
 
     async def upload(self, reports: Iterable[Report]) -> UploadErrors | None:
-        """Upload reports in one request; the errors, if there were any."""
+        """Upload reports in one request; returns the errors, None if there were none."""
         body = UploadRequest(tuple(reports)).encode()
         answer = await self.post_reports(body)
         if answer.status != 200:
@@ -214,7 +214,7 @@ class AggregatorPair:
         return UploadErrors.decode(answer.body) if answer.body else None
 
     async def post_reports(self, body: bytes, token: str | None = GATEWAY_TOKEN) -> HttpResponse:
-        """Upload a request's bytes as the gateway that the Leader knows, or as whoever has ``token``."""
+        """Upload a request's bytes with the gateway's token, or with another ``token``."""
         return await self.send(Role.LEADER, "POST", "/reports", token=token, message="upload-req", body=body)
 
     async def work(self, steps: int = 50) -> int:
@@ -229,7 +229,7 @@ class AggregatorPair:
         return total
 
     async def end_interval(self) -> None:
-        """Let the task's interval pass."""
+        """Advance past the end of the task's interval."""
         await self.clock.advance(max(0.0, self.task.end_seconds - self.clock.now()) + 1)
 
     @functools.cached_property
@@ -249,12 +249,12 @@ class AggregatorPair:
         )
 
     async def poll(self, created: HttpResponse) -> HttpResponse:
-        """GET the collection job that ``created`` answered for."""
+        """GET the collection job that the response ``created`` names."""
         path = created.headers["location"].partition(self.task.task_id_text)[2]
         return await self.send(Role.LEADER, "GET", path, token=COLLECTOR_TOKEN)
 
     async def collect(self) -> HttpResponse:
-        """Create a collection job, let the Leader work, and ask for the result."""
+        """Create a collection job, let the Leader work, and poll for the result."""
         created = await self.create_collection()
         if created.status != 201:
             return created
@@ -262,6 +262,6 @@ class AggregatorPair:
         return await self.poll(created)
 
     def opened(self, answer: HttpResponse) -> AggregateResult:
-        """What the Collector reads in a collection's result."""
+        """Open a collection's result as the Collector does."""
         response = CollectionJobResp.decode(answer.body)
         return open_collection(self.task, self.kit.key_pairs[Role.COLLECTOR], self.request, response)

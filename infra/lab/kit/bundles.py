@@ -1,4 +1,4 @@
-"""A log in memory as a reader meets it: signed bundles of a ``MemoryTree``, whole or in pages."""
+"""A log in memory as a reader sees it: signed bundles of a ``MemoryTree``, whole or in pages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ORIGIN = "log.example/tacit"
 
 
 def signed_bundle(tree: MemoryTree, since: int, key: SigningKey, hidden: Iterable[int] = ()) -> Bundle:
-    """Every entry of ``tree`` except the ``hidden`` ones, with proofs, for a reader who last saw ``since`` entries. The
-    log's origin is ORIGIN."""
+    """Return every entry of ``tree`` except the ``hidden`` ones, with proofs, for a reader who last saw ``since``
+    entries. The log's origin is ORIGIN."""
     left_out = set(hidden)
     entries = tuple(
         BundleEntry(index, leaf, tuple(prove_inclusion(tree.read, index, tree.size)))
@@ -32,8 +32,8 @@ def signed_bundle(tree: MemoryTree, since: int, key: SigningKey, hidden: Iterabl
 
 
 def paged(tree: MemoryTree, bundle: Bundle, path: str) -> bytes | None:
-    """The answer of a log with this tree and these live entries for ``path``, one of the paths of
-    ``tacit.tlog.pages``."""
+    """Return what a log with ``tree`` and the live entries of ``bundle`` answers for ``path``, one of the paths of
+    ``tacit.tlog.pages``; None for one that it does not have."""
     pages = {b64url(hashlib.sha256(page).digest()): page for page in encode_pages(bundle.entries)}
     if path == "/v1/bundle":
         return Head(bundle.checkpoint, tuple(hashlib.sha256(page).digest() for page in pages.values())).encode()

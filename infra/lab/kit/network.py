@@ -1,6 +1,4 @@
-"""Networks for tests: real applications reached without sockets, and faults exactly where they are asked
-for.
-"""
+"""Networks for tests: real applications without sockets, and faults exactly where a test wants them."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ class InProcessTransport:
                 self._runners[origin] = runner
 
     async def mount(self, url: str, app: web.Application) -> None:
-        """Mount and start ``app``, in place of what ran under that origin before."""
+        """Mount and start ``app``, replacing the application that ran under that origin."""
         await self.unmount(url)
         self.add(url, app)
         await self.start()
@@ -92,13 +90,13 @@ class InProcessTransport:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """One exchange with the mounted application of the URL's origin."""
+        """Make one exchange with the application mounted at the URL's origin."""
         return await self.half_sent(method, url, headers=headers, body=body, held=0).finish()
 
     def half_sent(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes, held: int = 1
     ) -> HalfSent:
-        """Begin an exchange, and keep the last ``held`` bytes of the body back until ``HalfSent.finish``."""
+        """Begin an exchange, and hold back the last ``held`` bytes of the body until ``HalfSent.finish``."""
         runner = self._runners.get(origin_of(url))
         server = runner.server if runner is not None else None
         if server is None:
@@ -227,7 +225,7 @@ DUPLICATE = Fault(FaultKind.DUPLICATE)
 
 
 def delay(seconds: float) -> Fault:
-    """A request that arrives ``seconds`` late."""
+    """Return the fault that makes a request arrive ``seconds`` late."""
     return Fault(FaultKind.DELAY, seconds)
 
 
@@ -245,17 +243,17 @@ Plan = Callable[[Exchange], Fault | None]
 
 
 def no_faults(_exchange: Exchange) -> Fault | None:
-    """The plan without faults."""
+    """Plan no fault for any request."""
     return None
 
 
 def at(faults: Mapping[int, Fault]) -> Plan:
-    """Faults at the given request positions (0 is the first)."""
+    """Plan faults at the given request positions (0 is the first)."""
     return lambda exchange: faults.get(exchange.index)
 
 
 def matching(text: str, fault: Fault, *, times: int | None = None, method: str | None = None) -> Plan:
-    """``fault`` on the first ``times`` (None: all) requests whose URL holds ``text`` (and whose method is
+    """Plan ``fault`` for the first ``times`` (None: all) requests whose URL contains ``text`` (and whose method is
     ``method``).
     """
     left = [times]
@@ -284,7 +282,7 @@ class FaultyTransport:
         self._cut: set[str] = set()
 
     def partition(self, *urls: str) -> None:
-        """From now on no request reaches these origins."""
+        """Let no request reach these origins from now on."""
         self._cut.update(origin_of(url) for url in urls)
 
     def heal(self) -> None:
@@ -299,7 +297,7 @@ class FaultyTransport:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> HttpResponse:
-        """One exchange, perhaps a broken one."""
+        """Make one exchange, with the fault that the plan has for it."""
         exchange = Exchange(len(self.exchanges), method, url, body)
         self.exchanges.append(exchange)
         fault = self.plan(exchange)

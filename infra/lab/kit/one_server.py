@@ -1,4 +1,4 @@
-"""The parties of recipes of model ``pan-private-single``, such recipes by hand, and reports as their devices make
+"""Parties and recipes of model ``pan-private-single``, built without an analyst's commands, and reports as devices make
 them."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEFAULT_MOST = 3
 
 
 class AnalyzerKit(RecipeKit):
-    """All parties of such a recipe with their keys. ``urls`` may also replace the analyzer's URL."""
+    """All parties of a recipe of this model, with their keys. ``urls`` may also replace the analyzer's URL."""
 
     def __init__(self, seed: bytes | int = 0, urls: Mapping[str, str] | None = None) -> None:
         super().__init__(seed, urls)
@@ -77,8 +77,9 @@ class AnalyzerKit(RecipeKit):
         return {**own, "analyzer": analyzer}
 
     def single_recipe(self, statistic: str = "count", *, most: int | None = None, **batch: Any) -> Recipe:
-        """A recipe that asks every device how often it was visited in the last ten minutes, from NOW on for an hour, at
-        B = 200. ``most``: k, by default 1 of a count and 3 otherwise; ``batch``: other members of its batch."""
+        """Make a recipe that asks every device how often it was visited in the last ten minutes. It runs for an hour
+        from NOW, with B = 200. ``most``: k (default: 1 for a count, otherwise 3); ``batch``: members of its batch to
+        replace."""
         most = most or (1 if statistic == "count" else DEFAULT_MOST)
         encoder = {"kind": "occurrences", "start": NOW - STEPS * STEP_SECONDS, "step_seconds": STEP_SECONDS}
         question = {
@@ -117,7 +118,7 @@ def _randomizer(question: dict[str, Any], statistic: str, most: int) -> dict[str
 
 
 def claimed(body: dict[str, Any]) -> Recipe:
-    """The recipe with the claim that its parameters give."""
+    """Return the recipe of ``body`` with the claim that follows from its parameters."""
     form = form_of(body["model"])
     epsilon0 = body["randomizer"].get("epsilon0", UNBOUNDED)
     privacy = {"delta": "0.000001", "relation": RELATION, "mechanism": "none", "n": body["batch"]["min_batch_size"]}
@@ -145,7 +146,7 @@ class Reporter:
         return self._tokens(SLOT)
 
     def cells(self, times: int) -> tuple[Ciphertext, ...]:
-        """The randomised cells of a device on which the event happened ``times`` times, made through the device's own
+        """Make the randomised cells of a device on which the event happened ``times`` times, from the device's own
         state."""
         key, method = self.kit.state_key.public_key(), randomizer_of(self.recipe)
         if self.recipe.question.statistic == "count":
@@ -164,12 +165,12 @@ class Reporter:
         return ladder.histogram(state, Decimal(str(self.recipe.epsilon0)), self.entropy)
 
     def exact(self, *numbers: int) -> tuple[Ciphertext, ...]:
-        """Encryptions of these very numbers, which no honest device could choose."""
+        """Encrypt exactly these numbers, which no honest device could choose."""
         key = self.kit.state_key.public_key()
         plain = (known(RISTRETTO255.times_base(RISTRETTO255.scalar(one))) for one in numbers)
         return tuple(key.rerandomise(one, self.entropy) for one in plain)
 
     def report(self, cells: tuple[Ciphertext, ...], token: BoundToken | None = None) -> bytes:
-        """An encoded report of these cells."""
+        """Return an encoded report of these cells."""
         bound = token or self.token()
         return self.channel.submission(cells, bound.token, bound.preimages, self.entropy).body

@@ -42,7 +42,7 @@ EPOCH_SECONDS = 86_400
 NOW = EPOCH * EPOCH_SECONDS + 3_600
 KEY_ROTATION = 30 * EPOCH_SECONDS
 KEY_PERIOD = NOW // KEY_ROTATION
-"""A moment one hour into the epoch, in POSIX seconds."""
+"""``NOW``: one hour into the epoch, in POSIX seconds; ``KEY_PERIOD``: the gateway's key period at that time."""
 
 SIGNERS = ("analyst", "leader", "helper", "gateway", "issuer", "log")
 URLS = {
@@ -73,8 +73,8 @@ def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> 
 
 
 def survey_from(**options: Any) -> Survey:
-    """A survey from its members, or in short form: ``question`` (asked as it is, with no other category than it states)
-    and ``token`` of a recipe, and ``default`` (encoded), ``default_rate``, ``non_default_share`` and ``devices`` for
+    """Make a survey from its members, or in short form: ``question`` (asked as it is, without further categories) and
+    ``token`` of a recipe, and ``default`` (encoded), ``default_rate``, ``non_default_share`` and ``devices`` for
     importance sampling. Raises ``FieldError``."""
     question, token = options.pop("question"), options.pop("token", None)
     body: dict[str, Any] = {"missing": "ignore", **dict(question), **options}
@@ -88,7 +88,7 @@ def survey_from(**options: Any) -> Survey:
 
 
 class RecipeKit:
-    """All parties of a recipe with their keys, as no single party ever holds them, reproducible by ``seed``.
+    """All parties of a recipe with all their keys, which no single party ever holds; reproducible by ``seed``.
 
     ``urls`` replaces addresses of leader, helper and relay.
     """
@@ -166,8 +166,8 @@ class RecipeKit:
         return survey_from(**{**defaults, **options})
 
     def series(self, rounds: int = 3, donation_slots: int | None = 3, **options: Any) -> Series:
-        """A series of ``recipe`` whose rounds of an hour each pass every rule of ``policy`` at NOW: 2,000 devices,
-        q = 1 spread over as many slots as ``donation_slots``, or an independent coin of 0.5 per round.
+        """A series of ``recipe`` whose rounds of one hour each pass every rule of ``policy`` at NOW: 2,000 devices,
+        q = 1 spread over ``donation_slots`` slots, or if that is None an independent coin of 0.5 per round.
 
         ``options`` are those of ``recipe``.
         """

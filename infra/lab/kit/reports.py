@@ -53,12 +53,12 @@ class BoundToken:
 
 
 TokenSource = Callable[[Slot], BoundToken]
-"""Returns a fresh token of a slot at each call."""
+"""Returns a fresh token for the given slot at each call."""
 
 
 @lru_cache(maxsize=4)
 def issuer_key(number: int = 0) -> IssuerKey:
-    """The ``number``-th issuer key of this process; making one takes a tenth of a second."""
+    """Return the ``number``-th issuer key of this process; making one takes a tenth of a second."""
     return IssuerKey.generate()
 
 
@@ -81,7 +81,7 @@ def token_source(key: IssuerKey, entropy: Entropy) -> TokenSource:
 
 @dataclass(frozen=True)
 class TaskKit:
-    """A task and every secret of its parties, as no single party ever holds them."""
+    """A task and every secret of all its parties, which no single party ever holds."""
 
     task: Task
     key_pairs: dict[Role, hpke.KeyPair] = field(repr=False)
@@ -149,8 +149,8 @@ def make_task_kit(
 
 
 class ReportFactory:
-    """Makes reports for ``task``. Each method returns one report with a token of its own unless ``token`` is given, at
-    ``time`` (default: the first unit of the task interval). Where ``roles`` is an argument, only the shares of these
+    """Makes reports for ``task``. Each method returns one report with a fresh token unless ``token`` is given, at
+    ``time`` (default: the first unit of the task interval). If ``roles`` is an argument, only the shares of these
     aggregators are bad."""
 
     def __init__(self, task: Task, tokens: TokenSource, entropy: Entropy) -> None:
@@ -184,8 +184,8 @@ class ReportFactory:
         )
 
     def bad_proof(self, measurement: Any, *, token: BoundToken | None = None, time: int | None = None) -> Report:
-        """A report whose measurement was changed after it was proved: only both aggregators together find out, by the
-        proof."""
+        """A report whose measurement was changed after it was proved: only both aggregators together can detect this,
+        by the proof."""
 
         def break_proof(role: Role, share: PlaintextInputShare) -> PlaintextInputShare:
             changed = spoiled.broken_proof(share.payload) if role is Role.LEADER else share.payload
@@ -229,7 +229,7 @@ class ReportFactory:
         token: BoundToken | None = None,
         time: int | None = None,
     ) -> Report:
-        """A report that shows its token twice."""
+        """A report that contains its token extension twice."""
         return self._with_extensions(measurement, roles, lambda own: (*own, *own), token, time)
 
     def without_token(self, measurement: Any, *, roles: Collection[Role] = BOTH, time: int | None = None) -> Report:

@@ -1,4 +1,4 @@
-"""Folders that exist for one run, and are removed afterwards however the run ends."""
+"""Folders that exist for one run and are removed afterwards, however the run ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _REMOVER = 'cat >/dev/null; for again in 1 2 3 4 5; do rm -rf -- "$0" 2>/dev/null; [ -e "$0" ] || exit 0; sleep 1; done'
-"""Its input ends when nobody of the run lives any more; processes that outlive it for a moment may still write."""
+"""Its input ends once every process of the run has ended. It retries, as others may still write for a moment."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Ways to spoil a report, each as the one change that does it.
+"""Ways to spoil a report, each of them one change.
 
 Everything that makes bad reports takes the change from here: ``infra.lab.kit.reports`` for one report, the thief of
 ``infra.lab.demo.attacks``, and ``infra.lab.devices.contributions`` for many at a time. The aggregators' required answer
@@ -15,14 +15,14 @@ from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
 
 
 def broken_proof(leader_payload: bytes) -> bytes:
-    """The Leader's VDAF input share whose measurement share was changed in its first coordinate, by one, after it was
-    proved. Neither aggregator can tell alone; both together can, by the proof."""
+    """Return the Leader's VDAF input share with the first coordinate of its measurement share changed by one, after it
+    was proved. Neither aggregator can detect this alone; both together can, by the proof."""
     return flip(leader_payload, 0)
 
 
 def stolen(preimages: Preimages, entropy: Entropy, thief: Role = Role.LEADER) -> Preimages:
-    """The secrets behind another report's token as the aggregator ``thief`` has them: it knows its own, and must guess
-    the other aggregator's."""
+    """Return the secrets behind another report's token as the aggregator ``thief`` has them: it knows its own, and must
+    guess the other aggregator's."""
     guess = entropy(PREIMAGE_SIZE)
     return replace(preimages, r_helper=guess) if thief is Role.LEADER else replace(preimages, r_leader=guess)
 

@@ -1,4 +1,4 @@
-"""Recipes of the models of local pan-privacy as an analyst proposes them, and the parties of both models."""
+"""Recipes of the two pan-private models as an analyst proposes them, and the parties of both models."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class WatchingKit(AnalyzerKit):
         return PanPrivateParties.model_validate(body)
 
     def watched_survey(self, model: str, statistic: str, **members: Any) -> Survey:
-        """A survey of 1,000 devices about whether they were visited in the ten minutes before NOW; ``members`` replaces
-        members."""
+        """A survey that asks 1,000 devices whether they were visited in the ten minutes before NOW; ``members`` are
+        members to replace."""
         start = NOW // STEP_SECONDS * STEP_SECONDS
         most = {} if statistic == "count" else {"most": MOST}
         period = {"start": start - STEPS * STEP_SECONDS, "step_seconds": STEP_SECONDS, "steps": STEPS}

@@ -1,4 +1,4 @@
-"""What runs of an experiment came to, beside what is expected of them."""
+"""Compares the results of an experiment's runs with what is expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from infra.lab.measure.experiments import Experiment
 
 FURTHEST = 5.0
-"""Standard errors from the expectation at which a point is off; ``false_alarm`` says how often that is chance."""
+"""A point is off if it is more than this many standard errors from its expectation; see ``false_alarm``."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Measured:
 
     @property
     def stderr(self) -> float:
-        """Its standard error as the runs themselves show it."""
+        """The standard error of ``mean``, estimated from the runs."""
         return statistics.stdev(self.errors) / math.sqrt(len(self.errors))
 
     @property
     def z(self) -> float:
-        """How far above the expectation it lies, in the standard errors that theory gives (those of few runs, as the
-        runs show them, would make large z common)."""
+        """How far ``mean`` lies above its expectation, in theoretical standard errors (those estimated from few runs
+        would make large z common)."""
         return (self.mean - self.experiment.expected) / self.experiment.deviation(len(self.errors))
 
     @property
     def holds(self) -> bool:
-        """Whether it lies where it should."""
+        """Whether ``mean`` is at most ``FURTHEST`` standard errors from its expectation."""
         return abs(self.z) <= FURTHEST
 
     def document(self) -> dict[str, Any]:
@@ -69,8 +69,9 @@ class Measured:
 
 
 def false_alarm(found: Sequence[Measured]) -> float:
-    """An upper bound on the probability that some point is off by chance. The mean over R runs of the squared errors of
-    K independent normal cells is gamma distributed with shape K R / 2; where counts add to that variance, with less."""
+    """Return an upper bound on the probability that some point is off by chance. The mean over R runs of the squared
+    errors of K independent normal cells is gamma distributed with shape K R / 2, or a smaller shape if counts add to
+    the variance."""
     from scipy.stats import gamma
 
     total = 0.0
@@ -82,7 +83,7 @@ def false_alarm(found: Sequence[Measured]) -> float:
 
 
 def write_csv(found: Sequence[Measured], path: Path) -> Path:
-    """``measured.csv``: a row per point."""
+    """Write ``measured.csv`` with a row per point; returns ``path``."""
     rows = [one.document() for one in found]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))

@@ -22,7 +22,7 @@ INK = "#343a40"
 
 
 def table(found: Sequence[Measured]) -> Table:
-    """A row per point; errors are expected squared errors."""
+    """Make the table with a row per point; its errors are expected squared errors."""
     shown = plain_table("panel", "M", "model", "noise σ", "curve", "expected", "measured", "± s.e.", "z", "")
     for one in found:
         experiment = one.experiment
@@ -67,7 +67,7 @@ def draw(found: Sequence[Measured], budget: Budget, folder: Path) -> list[Path]:
 
 
 def curve_of(point: Point, budget: Budget) -> tuple[Point, ...]:
-    """The curves that a measured point lies on, at a finer grid of M."""
+    """Compute the curves on which a measured point lies, at a finer grid of M."""
     population, cells, tasks = point.population, point.cells, point.tasks
     grid = message_grid(population, PER_DECADE)
     if point.gamma is None:
@@ -88,8 +88,8 @@ def _ratios(place: Any, found: Sequence[Measured]) -> None:
 
 
 def verdict(found: Sequence[Measured]) -> str:
-    """One sentence about all points."""
+    """Return one sentence about all points."""
     off = sum(not one.holds for one in found)
     said = f"{off} of {len(found)} points are" if off else "no point is"
-    chance = f"by chance one is with probability {false_alarm(found):.0e}"
+    chance = f"the probability that one is by chance is {false_alarm(found):.0e}"
     return f"{said} more than {FURTHEST:g} standard errors from what is expected; {chance}"

@@ -1,23 +1,23 @@
-"""What is measured at one abscissa of one panel, and what it should come to.
+"""What is measured at one abscissa of one panel, and which result is expected.
 
 The paper estimates a distribution p from samples, and its curves are ``sum_k Var`` of the estimate: sampling plus noise
-of standard deviation sigma in each of K cells. So here too every run draws the devices' data anew from p and compares
-the estimate with p, not with the data that happened to be drawn: that is what "no finite-population factor" means, and
-the comparison with 1/M is then right but for three small terms. ``Experiment.expected`` has them, the curve has not:
+of standard deviation sigma in each of K cells. So every run here also draws the devices' data anew from p, and compares
+the estimate with p, not with the data drawn (this is what "no finite-population factor" means). Comparing with 1/M is
+then right except for three small terms, which ``Experiment.expected`` includes and the curve does not:
 
 * A device has one value. The count of a cell is ``Bin(N, r p_k)``, of variance ``N r p_k (1 - r p_k)``: over all cells
   of a uniform p the sampling part is ``(1 - q/K)/M`` instead of ``1/M`` (0.1 % at q = 0.1, K = 100). Dividing by the
   number of reports instead of q N would give ``(1 - 1/K)/M``.
 * Flips and scale are integers. They are chosen so that the noise's standard deviation at the expected number of reports
-  is within ``TOLERANCE`` of the curve's sigma; the one that is achieved is used. The number of reports varies, so the
-  noise of one run does too; its variance is right on average.
+  is within ``TOLERANCE`` of the curve's sigma; the achieved one is used. The number of reports varies, so the noise of
+  one run does too; its variance is right on average.
 * Sparse panels measure the distribution of the values that are not the default, as the paper's Section 3.1 does: K - 1
-  cells, where the curve has noise in K (1 % at K = 100).
+  cells, while the curve has noise in K cells (1 % at K = 100).
 
-Uniform data within the cells that are measured; the default value has the share 1 - gamma. Agg samples uniformly, with
-the noise of ``sigma_agg``. SampAgg has the noise of ``sigma_samp``; in sparse panels the default value takes part with
-the rate M/2N and every other one with r = min(M / (2 gamma N), 1). Privacy is the curve's claim, not this module's:
-sigma is taken as it is, with binomial instead of Gaussian noise.
+Data are uniform over the measured cells; the default value has the share 1 - gamma. Agg samples uniformly, with the
+noise of ``sigma_agg``. SampAgg has the noise of ``sigma_samp``; in sparse panels devices with the default value take
+part with the rate M/2N and all others with r = min(M / (2 gamma N), 1). This module makes no privacy claim: it takes
+the curve's sigma as given, with binomial instead of Gaussian noise.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tacit.recipe.randomised import Importance, Sampling
 
 TOLERANCE = 0.005
 MOST_DEVICES = 200_000
-"""Largest population of which every device is simulated."""
+"""Largest population that can be simulated, device by device."""
 PANELS = (("Figure 5", None), ("Figure 6", 0.1))
-"""Figures and their gamma: measured is the panel of ``CELLS`` cells and one task."""
+"""Figures and their gamma; in each, the panel with ``CELLS`` cells and one task is measured."""
 CELLS = 100
 Model = Literal["Agg", "SampAgg"]
 MODELS: tuple[Model, ...] = ("Agg", "SampAgg")
@@ -57,7 +57,7 @@ class Experiment:
 
     @property
     def sigma(self) -> float:
-        """The standard deviation of the noise in a cell of the sum, as the curve has it."""
+        """The standard deviation of the noise in a cell of the sum, according to the curve."""
         return self.point.sigma_agg if self.model == "Agg" else self.point.sigma_samp
 
     @property
@@ -67,12 +67,12 @@ class Experiment:
 
     @property
     def gamma(self) -> float:
-        """The share of devices in the cells that are measured."""
+        """The share of devices in the measured cells."""
         return 1.0 if self.point.gamma is None else self.point.gamma
 
     @property
     def first(self) -> int:
-        """The first cell that is measured: 1 where category 0 is the default."""
+        """The first measured cell: 1 if category 0 is the default, else 0."""
         return 0 if self.point.gamma is None else 1
 
     @property
@@ -83,7 +83,7 @@ class Experiment:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """Who takes part, as a recipe says it."""
+        """Which devices take part, in the form of a recipe's member ``sampling``."""
         messages, population = Decimal(self.point.messages), Decimal(self.point.population)
         if self.first == 0 or self.model == "Agg":
             return Sampling(rate=_rate(messages / population))
@@ -93,7 +93,7 @@ class Experiment:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """With which probability a device of each category takes part."""
+        """The probability with which a device of each category takes part."""
         return tuple(float(self.sampling.rate_of(category)) for category in range(self.point.cells))
 
     @property
@@ -104,7 +104,7 @@ class Experiment:
 
     @cached_property
     def shares(self) -> Flips:
-        """The noise shares of its devices."""
+        """The noise shares that the devices add."""
         return noise_shares(self.sigma, self.reports, self.point.cells)
 
     @property
@@ -114,12 +114,13 @@ class Experiment:
 
     @property
     def expected(self) -> float:
-        """The expectation of what is measured."""
+        """The expected squared error, with the terms that the curve leaves out."""
         return self._measured_cells * self._cell_variance
 
     def deviation(self, runs: int) -> float:
-        """The standard deviation of the mean of ``runs`` runs: cells are sums of very many independent terms, so their
-        squared errors have the variance ``2 v^2 + kappa_4``; the number of reports scales the noise of all at once."""
+        """Return the standard deviation of the mean of ``runs`` runs: cells are sums of very many independent terms, so
+        their squared errors have the variance ``2 v^2 + kappa_4``; the number of reports scales the noise of all cells
+        together."""
         count, drawn = self.point.population * self._cell_rate, self._drawn
         kurtosis = count * (1 - 7 * self._cell_rate) / drawn**4
         noise = self._measured_cells * (self.sigma_achieved / drawn) ** 2
@@ -132,7 +133,7 @@ class Experiment:
 
     @property
     def _drawn(self) -> float:
-        """By what a sum is divided: the rate of the measured cells times the population."""
+        """The divisor of a sum: the rate of the measured cells times the population."""
         return float(self.sampling.rate) * self.point.population
 
     @property
@@ -147,8 +148,8 @@ class Experiment:
 
 
 def noise_shares(sigma: float, reports: float, cells: int) -> Flips:
-    """The fewest flips with a scale at which ``sqrt(reports flips) / (2 scale)`` is within ``TOLERANCE`` of ``sigma``.
-    Raises ``ValueError`` where there are none."""
+    """Find the fewest flips, and the scale, for which ``sqrt(reports flips) / (2 scale)`` is within ``TOLERANCE`` of
+    ``sigma``. Raises ``ValueError`` if there are none."""
     for flips in range(1, MAX_FLIPS + 1):
         scale = round(math.sqrt(reports * flips) / (2 * sigma))
         if scale > MAX_SCALE:
@@ -159,16 +160,16 @@ def noise_shares(sigma: float, reports: float, cells: int) -> Flips:
 
 
 def require_feasible(population: int) -> None:
-    """Raises ``UsageError`` for more devices than can be simulated."""
+    """Raise ``UsageError`` for more devices than can be simulated."""
     if population > MOST_DEVICES:
         raise UsageError(
-            f"--measure runs every one of {population:,} devices; it takes at most {MOST_DEVICES:,}: "
-            "say --population 100000"
+            f"--measure would run each of {population:,} devices, but can run {MOST_DEVICES:,} at most: "
+            "pass --population 100000"
         )
 
 
 def experiments(figure: str, points: Iterable[Point]) -> list[Experiment]:
-    """Both models at the points of a figure's panel; none where it is not a panel that is measured."""
+    """Return the experiments with both models at the points of a figure's panel; empty if the panel is not measured."""
     return [
         Experiment(_panel(figure, point), model, point)
         for point in points
@@ -183,5 +184,5 @@ def _panel(figure: str, point: Point) -> str:
 
 
 def _rate(rate: Decimal) -> str:
-    """A probability as recipes write it."""
+    """Return a probability as recipes write it."""
     return plain(round(rate, 18))

@@ -1,7 +1,7 @@
 """Draws Figures 1-3 and 5-8 of the SA2 paper from the formulas of ``tacit.accounting.curves``.
 
-The paper gives the number of devices only inside its images; here it stands in every title. Points that were measured
-(``infra.lab.measure``) are drawn on the curves that they belong to.
+The paper gives the number of devices only inside its images; here every title has it. Measured points
+(``infra.lab.measure``) are drawn on the curves to which they belong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MARKERS: dict[Model, str] = {"Agg": "s", "SampAgg": "o"}
 
 @dataclass(frozen=True)
 class Panel:
-    """One set of axes: the expected squared error over M, and what was measured of it."""
+    """One set of axes: the expected squared error over M, and the measured points."""
 
     title: str
     points: tuple[Point, ...]
@@ -51,7 +51,7 @@ class Figure:
 
 
 def message_grid(population: int, per_decade: int = 2) -> list[int]:
-    """Messages per task from 1,000 to a tenth of the population, evenly on a logarithmic axis."""
+    """Return numbers of messages per task from 1,000 to a tenth of the population, evenly on a logarithmic axis."""
     if population < 20_000:
         raise ValueError("the figures need a population of at least 20000")
     messages, step = [], 0
@@ -62,7 +62,7 @@ def message_grid(population: int, per_decade: int = 2) -> list[int]:
 
 
 def draw_up(population: int, budget: Budget, progress: Callable[[float], None]) -> list[Figure]:
-    """Every figure's points. ``progress`` gets the share that is done; the accountant's answers are kept in between."""
+    """Compute every figure's points. ``progress`` is called with the share done."""
     grid = message_grid(population)
     done = iter(_shares(len(grid)))
 
@@ -99,7 +99,7 @@ def _shares(grid: int) -> Iterator[float]:
 
 
 def write(figure: Figure, budget: Budget, folder: Path) -> list[Path]:
-    """PNG, SVG and CSV of one figure; returns the paths."""
+    """Write one figure as PNG, SVG and CSV; returns the paths."""
     from matplotlib.figure import Figure as Canvas
 
     rows = -(-len(figure.panels) // figure.columns)
@@ -145,7 +145,7 @@ def plot(place: Any, panel: Panel) -> None:
 def marks(
     place: Any, found: Sequence[Measured], values: list[float], errors: list[float], marker: str, aside: float = 1.0
 ) -> None:
-    """Draw one model's measured points over their M times ``aside``."""
+    """Draw one model's measured points at their M times ``aside``."""
     model = found[0].experiment.model
     across = [one.experiment.point.messages * aside for one in found]
     place.errorbar(

@@ -21,7 +21,7 @@ SIZE = (7.2, 7.6)
 
 
 def row(one: Compared) -> dict[str, Any]:
-    """Plain JSON values: one row of the CSV file. Standard errors are of the count of devices with an event."""
+    """Return one row of the CSV file as JSON values. Standard errors are of the count of devices with an event."""
     return {
         "steps": one.steps,
         "epsilon0": float(one.epsilon0),
@@ -46,7 +46,7 @@ def row(one: Compared) -> dict[str, Any]:
 
 
 def table(found: Sequence[Compared]) -> Table:
-    """A row per number of steps."""
+    """Make the table with a row per number of steps."""
     shown = plain_table("T", "lower bound", "in the clear", "local DP", "ours", "± s.e.", "z", "bound / ours", "")
     for one in found:
         mark = Text("ok", style="green") if one.holds else Text("off", style="bold red")
@@ -64,15 +64,15 @@ def table(found: Sequence[Compared]) -> Table:
 
 
 def verdict(found: Sequence[Compared]) -> str:
-    """One sentence about all points."""
+    """Return one sentence about all points."""
     off = sum(not one.holds for one in found)
     said = f"{off} of {len(found)} points are" if off else "no point is"
-    chance = f"by chance one is with probability {FALSE_ALARM * len(found):.0e}"
+    chance = f"the probability that one is by chance is {FALSE_ALARM * len(found):.0e}"
     return f"{said} more than {FURTHEST:g} standard errors from what is expected; {chance}"
 
 
 def write(found: Sequence[Compared], folder: Path) -> list[Path]:
-    """PNG, SVG and CSV; returns the paths."""
+    """Write the comparison as PNG, SVG and CSV; returns the paths."""
     rows = [row(one) for one in found]
     kept = folder / f"{NAME}.csv"
     with kept.open("w", newline="") as file:
@@ -131,7 +131,7 @@ def _ratios(place: Any, found: Sequence[Compared]) -> None:
 def _marks(
     place: Any, steps: list[int], found: list[tuple[float, float]], colour: str, marker: str, name: str = ""
 ) -> None:
-    """Measured values with two standard errors on either side."""
+    """Draw measured values with two standard errors on either side."""
     place.errorbar(
         steps, [value for value, _ in found], yerr=[2 * error for _, error in found], fmt=marker, markersize=6,
         capsize=4, color=colour, markerfacecolor="white", markeredgewidth=1.5, elinewidth=1.5, zorder=3,

@@ -1,13 +1,13 @@
 """Measures counts over devices that watched an event for T steps: encrypted state by the product, and ``Stepwise``.
 
-A run of encrypted state goes from the first state over T updates to an answer that the server's key opens
-(``tacit.panprivate``, one server). States of many steps take long, so ``kept`` of the n devices go through all T
-updates, and each of their final states gives n / kept answers: what is random in an answer is drawn anew in each, and
-independent of how its state came about. Randomness is the operating system's. ``Stepwise`` is drawn by its law: of each
-device the ones among its steps.
+A run of encrypted state goes from the first state through T updates to an answer that the server's key opens
+(``tacit.panprivate``, one server). States of many steps take long, so only ``kept`` of the n devices go through all T
+updates, and each of their final states gives n / kept answers: every answer draws its randomness anew, independently of
+how the state came about. Randomness is the operating system's. ``Stepwise`` is drawn from its distribution: for each
+device, the number of ones among its steps.
 
-Devices are independent, so that the square of a sum's standard error is the sum of the devices' squared errors: n of
-these say more of it than a few errors of whole sums would.
+Devices are independent, so the square of a sum's standard error is the expected sum of the devices' squared errors. The
+n squared errors estimate it better than a few errors of whole sums would.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tacit.panprivate.stored import OneServer
 FURTHEST = 5.0
 """Standard errors from the expectation at which a point is off."""
 FALSE_ALARM = 3e-6
-"""How often one of a point's four normal figures is further away by chance."""
+"""Probability that one of a point's four normal figures is further away by chance."""
 CHUNK = 5_000
 """Devices that one process simulates at a time."""
 UPDATES = 6_000
-"""Updates of state, about, that are done for them."""
+"""Approximate number of state updates for one chunk."""
 LEAST_KEPT = 2
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of independent devices: how far their estimates' sum is from the truth, and the sum of their squared errors."""
+    """Errors of independent devices: that of the sum of their estimates, and the sum of their squared errors."""
 
     total: float = 0.0
     squares: float = 0.0
@@ -56,13 +56,13 @@ class Errors:
 
     @property
     def stderr(self) -> float:
-        """The measured standard error of their sum."""
+        """The measured standard error of the sum."""
         return math.sqrt(self.squares)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The three ways at one number of steps, for ``devices`` of which half have an event."""
+    """The three ways at one number of steps, for ``devices``, half of which have an event."""
 
     steps: int
     epsilon0: Decimal
@@ -72,7 +72,7 @@ class Compared:
 
     @property
     def lower_bound(self) -> float:
-        """No information-theoretic algorithm is below it."""
+        """The least standard error of any information-theoretic algorithm."""
         return lower_bound(float(self.epsilon0), self.steps, self.devices)
 
     @property
@@ -82,24 +82,24 @@ class Compared:
 
     @property
     def local(self) -> float:
-        """Local differential privacy without pan-privacy: what ours should come to."""
+        """The standard error of local differential privacy without pan-privacy, which ours should match."""
         return local_stderr(float(self.epsilon0), self.devices)
 
     @property
     def ours_z(self) -> tuple[float, float]:
-        """How far our error is above 0 and our measured variance above that of ``local``, in standard errors."""
+        """How far our error is above 0, and our measured variance above that of ``local``, in standard errors."""
         one = flipped_bit(float(self.epsilon0))
         return _z(self.ours, [(self.devices, one)])
 
     @property
     def stepwise_z(self) -> tuple[float, float]:
-        """The same of ``Stepwise``."""
+        """The same for ``Stepwise``."""
         machine = Stepwise(self.epsilon0, self.steps)
         return _z(self.stepwise, [(self.devices // 2, machine.moments(event)) for event in (0, 1)])
 
     @property
     def holds(self) -> bool:
-        """Whether both are where they should be."""
+        """Whether all of these are at most ``FURTHEST`` standard errors from their expectations."""
         return all(abs(z) <= FURTHEST for z in (*self.ours_z, *self.stepwise_z))
 
     @property
@@ -110,7 +110,7 @@ class Compared:
 
     @property
     def stepwise_sampling_error(self) -> float:
-        """The same of ``Stepwise``."""
+        """The standard error of the measured standard error of ``Stepwise``."""
         machine = Stepwise(self.epsilon0, self.steps)
         variance = self.devices / 2 * (machine.moments(0).of_square + machine.moments(1).of_square)
         return math.sqrt(variance) / (2 * self.stepwise.stderr)
@@ -123,12 +123,12 @@ def _z(found: Errors, groups: Sequence[tuple[int, Moments]]) -> tuple[float, flo
 
 
 def kept_devices(steps: int, devices: int) -> int:
-    """How many of a chunk's devices keep a state of their own: an even number, and all of them where T is small."""
+    """Return how many of a chunk's devices keep a state of their own: an even number, or all of them if T is small."""
     return min(devices, max(LEAST_KEPT, UPDATES // steps // 2 * 2))
 
 
 def encrypted(steps: int, epsilon0: Decimal, devices: int) -> Errors:
-    """Our count over ``devices`` (an even number), every other one of which has an event at a random step."""
+    """Measure our count over ``devices`` (an even number), every other one of which has an event at a random step."""
     entropy, key = OsEntropy(), PrivateKey.generate(OsEntropy())
     machine = NonZero(key.public_key())
     stored, kept = OneServer(machine), kept_devices(steps, devices)
@@ -148,7 +148,7 @@ def encrypted(steps: int, epsilon0: Decimal, devices: int) -> Errors:
 
 
 def stepwise(steps: int, epsilon0: Decimal, devices: int) -> Errors:
-    """The same of ``Stepwise``, of which every device is drawn."""
+    """Measure the count of ``Stepwise`` over ``devices``, each of which is drawn."""
     machine, generator = Stepwise(epsilon0, steps), np.random.default_rng()
     events = np.arange(devices) % 2
     ones = generator.binomial(steps - events, machine.quiet) + generator.binomial(events, 0.5)
@@ -157,7 +157,8 @@ def stepwise(steps: int, epsilon0: Decimal, devices: int) -> Errors:
 
 
 def compare(asked: Sequence[int], epsilon0: Decimal, devices: int, progress: Callable[[float], None]) -> list[Compared]:
-    """All three ways at each number of steps, over processes. ``progress`` gets the share that is done."""
+    """Compare the three ways at each number of steps, in several processes. ``progress`` is called with the share
+    done."""
     sizes = [min(CHUNK, devices - begin) for begin in range(0, devices, CHUNK)]
     costs = {steps: 1 + kept_devices(steps, CHUNK) * steps / CHUNK for steps in asked}
     whole, done = devices * sum(costs.values()), 0.0

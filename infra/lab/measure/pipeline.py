@@ -1,4 +1,4 @@
-"""One task of noise shares from measurements to released sums, its parties in this process.
+"""One task of noise shares from measurements to released sums, with all parties in this process.
 
 Reports go through ``BatchProver``, both aggregators' ``BatchVerifier``, the helper's answer to the leader, tallies,
 sealed aggregate shares and the collector's ``open_collection``.
@@ -26,9 +26,9 @@ from tacit.vdaf.native.batch import BatchProver, VerifiedBatch
 from tacit.vdaf.prio3 import Prio3SumVec
 
 BATCH = 512
-"""Reports that go through together."""
+"""Number of reports that are processed together."""
 Tallies = tuple[Tally, Tally]
-"""The leader's and the helper's."""
+"""The tallies of leader and helper."""
 
 
 class Pipeline:
@@ -43,13 +43,13 @@ class Pipeline:
         self._prover = BatchProver(vdaf, self._task.ctx)
 
     def released(self, measurements: Sequence[Any], entropy: Entropy) -> AggregateResult:
-        """What the collector opens once everybody's ``measurements`` (``shares.cells`` numbers each) were sharded,
-        verified and added up. Raises ``Fatal`` for a report that does not pass, and where nobody takes part."""
+        """Shard, verify and add up ``measurements`` (``shares.cells`` numbers each); returns what the collector opens.
+        Raises ``Fatal`` if a report is rejected, or if nobody takes part."""
         tallies = [self._job(measurements[at : at + BATCH], entropy) for at in range(0, len(measurements), BATCH)]
         return self._collected(tallies, entropy)
 
     def _job(self, measurements: Sequence[Any], entropy: Entropy) -> Tallies:
-        """Shard, verify, and add up at both aggregators."""
+        """Shard ``measurements``, verify them and add them up at both aggregators."""
         count, rand_size = len(measurements), self._task.vdaf.RAND_SIZE
         ids, rands = (_pieces(entropy(size * count), size) for size in (REPORT_ID_SIZE, rand_size))
         public, leader, helper = zip(*self._prover.shard(measurements, ids, rands), strict=True)

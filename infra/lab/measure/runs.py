@@ -22,8 +22,8 @@ MAX_WORKERS = 8
 
 
 def squared_error(experiment: Experiment) -> float:
-    """One run: data, coins, noise shares, aggregation, release, estimate; the squared error over the cells that are
-    measured. Raises what ``Pipeline`` raises."""
+    """Do one run: data, coins, noise shares, aggregation, release, estimate; returns the squared error over the
+    measured cells. Raises what ``Pipeline`` raises."""
     population, shares = experiment.point.population, experiment.shares
     truth = np.asarray(experiment.probabilities)
     generator = np.random.default_rng()
@@ -38,8 +38,8 @@ _pipeline = lru_cache(maxsize=16)(Pipeline)
 
 
 def measure(asked: Sequence[Experiment], runs: int, progress: Callable[[float], None]) -> list[Measured]:
-    """``runs`` runs of every experiment, spread over processes. ``progress`` gets the share of the reports that is
-    done. Raises what a run raises."""
+    """Run every experiment ``runs`` times, in several processes. ``progress`` is called with the share of reports done.
+    Raises what a run raises."""
     errors: dict[Experiment, list[float]] = {one: [] for one in asked}
     total = math.fsum(one.reports for one in asked) * runs
     done = 0.0

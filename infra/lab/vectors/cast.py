@@ -39,12 +39,12 @@ class Draws:
         self.given: list[bytes] = []
 
     def __call__(self, length: int, /) -> bytes:
-        """``length`` bytes."""
+        """Draw and remember ``length`` bytes."""
         self.given.append(self.entropy(length))
         return self.given[-1]
 
     def hex(self) -> list[str]:
-        """The bytes returned since the last call, in hex."""
+        """Return the bytes drawn since the last call of ``hex``, in hex."""
         given, self.given = self.given, []
         return [one.hex() for one in given]
 
@@ -86,8 +86,8 @@ ASKED: dict[str, dict[str, Any]] = {
         "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
     },
 }
-"""Name of a recipe -> how it differs from ``RecipeKit.recipe``: every randomizer, rare answers with dummies, fractions.
-A recipe's place is its slot: new ones come last."""
+"""Name of a recipe -> how it differs from ``RecipeKit.recipe``. Together they cover every randomizer, rare answers with
+dummies, and fractions. A recipe's position is its slot, so new ones come last."""
 
 
 class Cast:
@@ -99,7 +99,7 @@ class Cast:
         self.now = NOW
 
     def draws(self, label: str) -> Draws:
-        """Randomness for one part of the vectors, independent of what other parts take."""
+        """Return randomness for one part of the vectors, independent of what other parts draw."""
         return Draws(self.entropy.child(label))
 
     @cached_property
@@ -149,5 +149,5 @@ class Cast:
 
 @lru_cache(maxsize=1)
 def cast() -> Cast:
-    """The parties; finding the primes takes a second."""
+    """Return the parties, the same at each call; finding the primes takes a second."""
     return Cast()

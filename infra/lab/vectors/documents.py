@@ -1,6 +1,6 @@
 """Test vectors from a recipe to a result: one document per step, with every input and every byte that follows.
 
-All of it is a function of one published seed. Bytes are written as hex; JSON documents and texts as they are.
+Everything follows from one published seed. Bytes are written as hex, JSON documents and texts as they are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ANSWERS: dict[str, list[Any]] = {
 
 
 def keys() -> dict[str, Any]:
-    """Every party's keys."""
+    """Return every party's keys, private ones included."""
     people = cast()
     config, pair = people.gateway
     device = people.device
@@ -82,7 +82,7 @@ def keys() -> dict[str, Any]:
 
 
 def recipes() -> dict[str, Any]:
-    """From a recipe to its task."""
+    """Return the steps from each recipe to its task."""
     people = cast()
     found = []
     for recipe in people.recipes.values():
@@ -106,7 +106,7 @@ def recipes() -> dict[str, Any]:
 
 
 def token() -> dict[str, Any]:
-    """One token, from its slot to its nullifier."""
+    """Return the steps of one token, from its slot to its extensions."""
     people = cast()
     draw, slot, key = people.draws("token"), people.slot("doctor-visits"), people.issuer.token_key
     preimages = Preimages.draw(draw)
@@ -140,7 +140,7 @@ def token() -> dict[str, Any]:
 
 
 def attestation() -> dict[str, Any]:
-    """The device's request to the attester for that token."""
+    """Return the device's request to the attester for that token."""
     people = cast()
     challenge = people.draws("attestation")(32)
     request = TokenRequest.decode(bytes.fromhex(token()["token_request"]))
@@ -156,7 +156,7 @@ def attestation() -> dict[str, Any]:
 
 
 def answers() -> dict[str, Any]:
-    """From a value to what is sent: encoder, coins, randomizer, with the bytes that were drawn, in order."""
+    """Return the steps from values to what is sent: encoder, coins, randomizer, with the bytes drawn, in order."""
     people = cast()
     found = []
     for name, values in ANSWERS.items():
@@ -178,7 +178,7 @@ def answers() -> dict[str, Any]:
 
 
 def _thresholds(recipe: Recipe) -> dict[str, Any]:
-    """The thresholds with which draws are compared: the randomizer's, and that of a dummy's coin."""
+    """Return the thresholds with which draws are compared: the randomizer's, and that of a dummy's coin."""
     found = randomizer_of(recipe).thresholds()
     if recipe.sampling.dummies is not None:
         found["dummy_coin_threshold"] = f"{coin_threshold(recipe.sampling.dummy_rate):032x}"
@@ -201,21 +201,21 @@ DOCUMENTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 
 def vectors_readme() -> str:
-    """The README of the vectors."""
+    """Return the README of the vectors, as Markdown."""
     rows = "\n".join(f"| [{name}]({name}) | {about} |" for name, (_, about) in DOCUMENTS.items())
     return f"""# Test vectors
 
-From a recipe to a result, one document per step, made by `tacit vectors` from one published seed; a test makes them
-again byte by byte and checks them with libraries that are not ours. The keys are in `keys.json`: everybody knows them,
-use them for nothing else. `docs/device.md` says what each step is.
+From a recipe to a result, one document per step, made by `tacit vectors` from one published seed; a test reproduces
+them byte by byte and checks them with independent libraries. The keys are in `keys.json`: they are public, so use them
+for nothing else. `docs/device.md` explains each step.
 
 Bytes are hex, without a prefix; numbers, texts and JSON documents are as they are. `draws` are the random bytes that a
-step took, call by call, in order; thresholds are numbers in hex. `ephemeral_private` is the X25519 key of one HPKE
+step drew, call by call, in order; thresholds are numbers in hex. `ephemeral_private` is the X25519 key of one HPKE
 seal. In `answers.json` an answer has two parts: `measurement` is the randomised answer (for `encoded: null` that of a
-missing value), and `sent` the whole decision, with draws of its own: the coin of `rate`, then what it decided, then,
-where nothing is sent and the recipe has dummies, the coin of dummies. `vdaf_rand` is the `rand` of the VDAF's shard,
-whose nonce is the report id. In `kept_shares.json` a cell's `rand` is that of its sharing, and each of its `draws`,
-little-endian modulo the group's order, is the r of one ciphertext.
+missing value), and `sent` is the whole decision, with its own draws: the coin of `rate`, then the randomised answer if
+the device takes part, then, if nothing is sent and the recipe has dummies, the coin of dummies. `vdaf_rand` is the
+`rand` of the VDAF's shard function, whose nonce is the report id. In `kept_shares.json` a cell's `rand` is that of its
+sharing, and each of its `draws`, little-endian modulo the group's order, is the r of one ciphertext.
 
 | file | holds |
 |---|---|

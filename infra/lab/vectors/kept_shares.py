@@ -22,7 +22,7 @@ _SIDES = {Role.LEADER: "leader", Role.HELPER: "helper"}
 
 
 def kept_shares() -> dict[str, Any]:
-    """The cells of one answer: shared, embedded, encrypted, opened and verified."""
+    """Return the cells of one answer: shared, embedded, encrypted, opened and verified."""
     people, kit = cast(), WatchingKit(SEED)
     recipe, draw = kit.watched_recipe(TWO, "histogram"), people.draws("kept shares")
     task = task_of(recipe, people.issuer.token_key.spki)

@@ -22,7 +22,7 @@ KNOWN = 3
 
 
 def log() -> dict[str, Any]:
-    """A log with a directory, a key set, a recipe and its opt-ins, then a second recipe with its own."""
+    """Return a log with a directory, a key set, a recipe and its opt-ins, then a second recipe with one opt-in."""
     people = cast()
     leaves = _leaves(people)
     tree = MemoryTree(leaf.encode() for leaf in leaves)

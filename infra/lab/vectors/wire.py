@@ -28,7 +28,7 @@ _SIDES = {Role.LEADER: "leader", Role.HELPER: "helper"}
 
 
 def reports() -> dict[str, Any]:
-    """One report for each VDAF."""
+    """Return one report for each VDAF, step by step."""
     people = cast()
     return {"reports": [_report(people, name, measurement) for name, measurement in MEASUREMENTS.items()]}
 
@@ -76,7 +76,7 @@ def _report(people: Cast, name: str, measurement: Any) -> dict[str, Any]:
 
 
 def ohttp_exchange() -> dict[str, Any]:
-    """An upload of the first report, and the answer that it was stored."""
+    """Return an upload of the first report, and the answer to a stored report."""
     people = cast()
     draw, (config, pair) = people.draws("ohttp"), people.gateway
     first = _report(people, "doctor-visits", MEASUREMENTS["doctor-visits"])
@@ -112,7 +112,8 @@ def ohttp_exchange() -> dict[str, Any]:
 
 
 def aggregate() -> dict[str, Any]:
-    """A batch of the first recipe (smaller than its B, so that nobody would release it), to its estimate."""
+    """Return the steps from a batch of the first recipe (smaller than its B, so not released in practice) to its
+    estimate."""
     people = cast()
     name = "doctor-visits"
     recipe, task, draw = people.recipes[name], people.task(name), people.draws("aggregate")
@@ -158,7 +159,7 @@ def aggregate() -> dict[str, Any]:
 def _verified(
     task: Task, verify_key: bytes, measurement: Any, nonce: bytes, rand: bytes
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """Verifies a report's shares with both aggregators: the messages that these exchange, and both output shares."""
+    """Verify a report's shares as both aggregators do; returns the messages they exchange, and both output shares."""
     vdaf = task.vdaf
     public_share, input_shares = vdaf.shard(task.ctx, measurement, nonce, rand)
     states, sent = zip(

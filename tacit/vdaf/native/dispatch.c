@@ -106,7 +106,7 @@ int tacit_shard(const tacit_plan *plan, size_t reports, const uint8_t *measureme
     return plan->run->shard(plan, reports, measurements, nonces, rands, public_shares, leader_shares, flags);
 }
 
-/* Adds the halves of every word apart, so that nothing overflows below 2^32 reports. */
+/* Adds the two halves of every word separately, so that nothing overflows below 2^32 reports. */
 static void add_halves(u64 *low, u64 *high, const uint8_t *row, size_t words, u64 mask)
 {
     for (size_t i = 0; i < words; i++) {
@@ -120,7 +120,7 @@ static void add_halves(u64 *low, u64 *high, const uint8_t *row, size_t words, u6
 
 static u128 mask_of(u64 condition)
 {
-    __asm__("" : "+r"(condition)); /* lest the compiler makes a branch of it */
+    __asm__("" : "+r"(condition)); /* keeps the compiler from making it a branch */
     return (u128)-condition << 64 | -condition;
 }
 

@@ -93,8 +93,8 @@ static inline element element_add(element a, element b)
     return normal(a);
 }
 
-/* a - b + 2^bound * p, of which every limb borrows from the next so that none falls below 0. Precondition: b is at most
- * 2^bound * p, bound at most 24. */
+/* a - b + 2^bound * p, written so that every limb borrows from the next and none of the result is negative.
+ * Precondition: b is at most 2^bound * p, bound at most 24. */
 static inline element element_sub_wide(element a, element b, unsigned bound)
 {
     const u64 one = (u64)1 << bound;
@@ -118,7 +118,7 @@ static inline element element_masked(element a, lanes chosen)
     return a;
 }
 
-/* The same element below 2p: what lies above 2^128 comes back by 2^128 = 7 * 2^66 - 1. */
+/* The same element below 2p: the part above 2^128 is folded back with 2^128 = 7 * 2^66 - 1. */
 static inline element element_canonical(element a)
 {
     lanes top = a.limb[4] >> 16;
@@ -152,8 +152,8 @@ static inline void sum_carry(sum_of_products *s)
     }
 }
 
-/* The sum divided by R, below p + sum / R. To begin with, p * R comes on top, in columns that hold enough for what is
- * then taken from them: the 2^44 more of a column are the 2^16 that the next one lacks. */
+/* The sum divided by R, below p + sum / R. First p * R is added, spread over the columns so that later subtractions
+ * leave none negative: the 2^44 that a column has in excess are the 2^16 that the next one lacks. */
 static inline element divide_by_radix(sum_of_products s)
 {
     const u64 more = (u64)1 << 44, rest = more - (1 << 16), added[LIMBS] = {more, rest + 1, rest, rest - 7168, rest};

@@ -30,7 +30,7 @@ typedef struct {
 #define MADD_LOW(c, a, b) ((c) = _mm512_madd52lo_epu64((c), (a), (b)))
 #define MADD_HIGH(c, a, b) ((c) = _mm512_madd52hi_epu64((c), (a), (b)))
 
-/* Carries into place; limbs may be negative, the whole may not. */
+/* Propagates carries; single limbs may be negative, the number may not. */
 static inline element normal(__m512i a, __m512i b, __m512i c)
 {
     b = ADD(b, _mm512_srai_epi64(a, 52));
@@ -128,7 +128,7 @@ static inline void sum_carry(sum_of_products *s)
     }
 }
 
-/* One step of the reduction: `low` becomes a multiple of 2^52, whose carry goes on. */
+/* One step of the reduction: makes `low` a multiple of 2^52, and carries it into the next column. */
 #define REDUCE_LIMB(low, c1, c2, c3)                                                        \
     do {                                                                                    \
         __m512i quotient = SUB(_mm512_setzero_si512(), (low));                              \
@@ -164,7 +164,7 @@ static inline element element_to_montgomery(element a, u128 r2)
     return element_mul(a, element_constant(r2));
 }
 
-/* The same element below 2p: what lies above 2^128 comes back by 2^128 = 7 * 2^66 - 1. */
+/* The same element below 2p: the part above 2^128 is folded back with 2^128 = 7 * 2^66 - 1. */
 static inline element element_canonical(element a)
 {
     __m512i top = _mm512_srli_epi64(a.limb[2], 24), less = SUB(_mm512_slli_epi64(top, 17), _mm512_slli_epi64(top, 14));

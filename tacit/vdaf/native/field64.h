@@ -2,7 +2,7 @@
  *
  * The interface of every field: element, sum_of_products, and the functions below; element_mul is a * b / R. An
  * element in memory is WORDS vectors of lanes; a mask is all ones or 0 in every lane. Fields that do not keep elements
- * reduced state their bounds; none may double above 2^WIDEST * p. PLAIN_WIDTH plain sums at once fit the registers.
+ * reduced state their bounds; none may double above 2^WIDEST * p. PLAIN_WIDTH plain sums fit the registers at once.
  */
 #ifndef TACIT_FIELD64_H
 #define TACIT_FIELD64_H
@@ -66,7 +66,7 @@ static inline element element_sub(element a, element b)
     return (element){a.v - b.v - (lanes_below(a.v, b.v) & EPSILON)};
 }
 
-/* As element_sub; fields whose elements are not kept reduced use the bound on b: 2^bound * p. */
+/* Like element_sub; fields whose elements are not kept reduced use the bound on b: 2^bound * p. */
 static inline element element_sub_wide(element a, element b, unsigned bound)
 {
     (void)bound;

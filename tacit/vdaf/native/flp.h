@@ -1,6 +1,6 @@
-/* The proof system (section 7.3 of the draft) for LANES reports: query, decide, prove. The field comes by inclusion.
+/* The proof system (section 7.3 of the draft) for LANES reports: query, decide, prove. Include a field before it.
  *
- * Shares stay plain; the query point, joint randomness and tables are times R, so their products are plain again.
+ * Shares are plain; the query point, joint randomness and tables are times R, so products with them are plain again.
  */
 #ifndef TACIT_FLP_H
 #define TACIT_FLP_H
@@ -15,7 +15,7 @@ typedef struct {
     element *left, *right;      /* wire_len: one pair of wires of the prover */
     sum_of_products *products;  /* wire_len: gadget outputs on the odd coset */
     element *chosen;            /* calls * chunk: left wires of the prover */
-    plain_sum *pairs;           /* calls * calls: what the wires of two calls make together */
+    plain_sum *pairs;           /* calls * calls: what the wires of two calls contribute together */
 } flp_scratch;
 
 static inline int is_range_check(const tacit_plan *plan)
@@ -23,7 +23,7 @@ static inline int is_range_check(const tacit_plan *plan)
     return plan->shape.circuit >= TACIT_SUM_VEC;
 }
 
-/* All basis polynomials of the wire grid at the point, times R. Of factors 1 + (t w^-i)^(2^k), level by level.
+/* All basis polynomials of the wire grid at the point, times R, built of factors 1 + (t w^-i)^(2^k), level by level.
  * Returns point^wire_len. */
 static element lagrange_weights(const tacit_plan *plan, element point, element *weights)
 {
@@ -69,7 +69,7 @@ static inline element sum_of_elements(const tacit_plan *plan, const lanes *words
 /* The circuit's outputs, reduced to one element by the query randomness. */
 static element circuit_output(const tacit_plan *plan, const lanes *meas, const lanes *gadget, const lanes *query)
 {
-    const lanes *outputs = gadget + 2 * WORDS; /* of call 1; of the next ones at every second point */
+    const lanes *outputs = gadget + 2 * WORDS; /* of call 1; those of the next calls are at every second point */
     sum_of_products sum;
     element second;
     sum_clear(&sum);
@@ -222,7 +222,8 @@ static lanes flp_decide(const tacit_plan *plan, const lanes *left, const lanes *
     return bad | element_nonzero(element_canonical(difference));
 }
 
-/* Elements below 2^bound * p that are about to double: brought below 4p if the field holds no more. */
+/* Brings elements below 2^bound * p, which are about to double, below 4p if the field cannot hold more; returns the new
+ * bound. */
 static unsigned narrowed(element *x, size_t n, unsigned bound)
 {
     if (bound < WIDEST)
@@ -339,8 +340,8 @@ static inline __attribute__((always_inline)) void sum_pairs(const tacit_plan *pl
         pairs[k + b] = sums[b];
 }
 
-/* What a call's wires make with the seeds: where the bit is 0 the left seeds, less the left wires times the right seeds.
- * Times R. */
+/* What a call's wires contribute together with the seeds, times R: the left seeds where the bit is 0, less the left
+ * wires times the right seeds. */
 static element pair_with_seeds(const tacit_plan *plan, const element *row, const lanes *bits, const lanes *seeds)
 {
     sum_of_products right;
@@ -360,9 +361,9 @@ static element pair_with_seeds(const tacit_plan *plan, const element *row, const
 /* The same as prove_by_transforms, for range checks of few calls. Wires are sums over calls a of values times basis
  * polynomials l_a; call 0 is the seeds. On the odd coset, where x^n = -1,
  *     l_a l_b = -D(a - b) l_a - D(b - a) l_b   and   l_0^2 = sum of D(a) l_a,   D(d) = 2 / (n (w^d - 1)), D(0) = 1 / n,
- * so the gadget polynomial is a sum of multiples of the l_a, and one transform moves it to the coset. What the values of
- * two calls make together is a sum of powers of the joint randomness, chosen by bits: no product but those of the seeds.
- * A call makes 0 with itself, for a bit is 0 or 1. `product` is that of the seeds. */
+ * so the gadget polynomial is a sum of multiples of the l_a, and one transform moves it to the coset. Two calls
+ * together contribute a sum of powers of the joint randomness, chosen by bits, so only the seeds need products. A call
+ * contributes 0 with itself, as a bit is 0 or 1. `product` is the product of the seeds. */
 static void prove_by_pairs(const tacit_plan *plan, const flp_scratch *s, const lanes *bits, const lanes *seeds,
                            element product, element *values)
 {
@@ -413,8 +414,8 @@ static element product_of_seeds(const tacit_plan *plan, const lanes *seeds)
     return element_canonical(element_sub(element_to_montgomery(sum_reduce(&sum), plan->r2), square));
 }
 
-/* One proof: the seeds `proof` begins with are given, the gadget polynomial follows. On the wire grid it is 0 for
- * valid measurements at every call (m * (m - 1)), but for Count (m * m). */
+/* Makes one proof: `proof` begins with the given seeds, and the gadget polynomial is written behind them. For valid
+ * measurements it is 0 at every call on the wire grid (m * (m - 1)), except for Count (m * m). */
 static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const lanes *bits, const lanes *joint, lanes *proof)
 {
     lanes *gadget = proof + WORDS * plan->arity;

@@ -38,7 +38,7 @@ static const u64 ROUND_CONSTANTS[12] = {
         e4 = CHI(b4, b0, b1);                                      \
     } while (0)
 
-/* Words are variables, not an array: they have to live in registers. */
+/* Words are variables, not an array, so that they stay in registers. */
 __attribute__((noinline)) static void keccak_p12(lanes state[25])
 {
     lanes a0 = state[0], a1 = state[1], a2 = state[2], a3 = state[3], a4 = state[4];

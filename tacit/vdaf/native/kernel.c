@@ -88,7 +88,7 @@ static lanes any_excess(const lanes *words, size_t count)
     return bad;
 }
 
-/* Elements of the rows; returns the lanes with one out of range. Looks while a piece is still in the first cache. */
+/* Loads elements of the rows; returns the lanes with one out of range. Checks a piece while it is in the L1 cache. */
 static lanes load_elements(lanes *words, rows r, size_t count)
 {
     enum { PIECE = 64 };
@@ -203,7 +203,7 @@ static lanes joint_randomness(const tacit_plan *plan, const scratch *s, int agg_
     return any_excess(s->joint, count);
 }
 
-/* One group; returns the lanes to do again, and those whose share holds an element out of range. */
+/* Verifies one group; returns the lanes to redo, and in `malformed` those whose share has an element out of range. */
 static lanes verify_group(const tacit_plan *plan, const scratch *s, int agg_id, const u8 *verify_key,
                           const verify_rows *r, lanes *malformed)
 {

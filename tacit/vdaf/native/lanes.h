@@ -25,7 +25,7 @@
 
 typedef u64 lanes __attribute__((vector_size(8 * LANES), aligned(8 * LANES)));
 
-/* All ones where a < b, as unsigned numbers. Without compares where the instruction set has none for 64 bits. */
+/* All ones where a < b, as unsigned numbers. Does without comparisons if the instruction set has none for 64 bits. */
 static inline lanes lanes_below(lanes a, lanes b)
 {
 #if TACIT_LEVEL >= 2
@@ -55,7 +55,7 @@ static inline lanes lanes_mul32(lanes a, lanes b)
 #endif
 }
 
-/* All ones in lanes whose words make no element of Field128: the high one is that of p or more, the rest not 0. */
+/* All ones in lanes whose words are p or more: the high word exceeds that of p, or equals it with a low word not 0. */
 static inline lanes lanes_excess(lanes low, lanes high)
 {
     lanes top = (lanes){0} + 0xFFFFFFFFFFFFFFE4u;
@@ -129,7 +129,7 @@ static inline void load_words(lanes *words, rows r, size_t count)
         for (int lane = 0; lane < LANES; lane++)
             memcpy(&block[lane], r.at[lane] + 8 * i, sizeof(lanes));
         transpose(block);
-        for (int k = 0; k < LANES; k++) /* one by one, or the block goes through the stack */
+        for (int k = 0; k < LANES; k++) /* one by one: otherwise the block would go through the stack */
             words[i + k] = block[k];
     }
     for (; i < count; i++)
@@ -152,7 +152,7 @@ static inline void store_words(rows r, const lanes *words, size_t count)
             memcpy(r.at[lane] + 8 * i, (const u8 *)&words[i] + 8 * lane, 8);
 }
 
-/* Overwrites what secrets leave behind; the compiler may not drop it. */
+/* Overwrites memory that held secrets; the compiler cannot drop this. */
 static inline void wipe(void *memory, size_t bytes)
 {
     memset(memory, 0, bytes);

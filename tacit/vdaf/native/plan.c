@@ -1,4 +1,4 @@
-/* Plans: limits of a shape, derived sizes, tables of roots. Public values only, so no care for timing. */
+/* Plans: limits of a shape, derived sizes, tables of roots. All values are public, so timing does not matter. */
 #include "plan.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What kernels know of one instance: sizes and tables, all public. */
+/* What kernels know about one instance: sizes and tables, all public. */
 #ifndef TACIT_PLAN_H
 #define TACIT_PLAN_H
 
@@ -11,7 +11,7 @@ typedef unsigned __int128 u128;
 enum { SEED = 32, NONCE = 16, USAGES = 7 };
 enum { USE_MEAS = 0, USE_PROOF, USE_JOINT_RAND, USE_PROVE, USE_QUERY, USE_JOINT_SEED, USE_JOINT_PART };
 enum { MAX_ELEMENTS = 1 << 16, MAX_CONTEXT = 1024 };
-/* The prover's work by pairs is quadratic in the calls, and little of it depends on the chunk where that is small. */
+/* The prover's work by pairs is quadratic in the calls, and depends little on the chunk if that is small. */
 enum { PAIRS_CALLS = 64, PAIRS_CALLS_PER_CHUNK = 8, PAIRS_CHUNK = 1024 };
 
 typedef struct kernels kernels;
@@ -21,8 +21,8 @@ struct tacit_plan {
     tacit_shape shape;
     size_t element; /* bytes of an encoded field element */
     size_t bits, meas_len, calls, wire_len, log_wire, arity, gadget_len;
-    int by_pairs; /* which of the two algorithms the prover takes */
-    size_t proof_len, joint_len, query_len, verifier_len, values; /* per proof, but for values: of a measurement */
+    int by_pairs; /* whether the prover uses prove_by_pairs or prove_by_transforms */
+    size_t proof_len, joint_len, query_len, verifier_len, values; /* per proof, except values: per measurement */
     u64 last_weight;
     tacit_sizes size;
     /* Field elements times R, the Montgomery radix of the level's field: 1 for Field64. */
@@ -31,7 +31,7 @@ struct tacit_plan {
     u128 *roots;                /* 2 * wire_len: powers of the root of order 2 * wire_len */
     u128 *tree;                 /* wire_len: tree[h + i] = (root of order 2h)^-i */
     u128 *twist;                /* wire_len, bit-reversed: (root of order 2 * wire_len)^k / wire_len */
-    u128 *weights;              /* bits: what each bit of an integer counts for */
+    u128 *weights;              /* bits: the weight of each bit of an integer */
     u128 *pairing;              /* wire_len, not times R: see prove_by_pairs */
     size_t prefix_len;
     u8 *prefix[USAGES]; /* le16(len(dst)) || dst || u8(32), per usage */

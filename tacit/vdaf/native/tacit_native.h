@@ -1,8 +1,8 @@
 /* Batched Prio3 (draft-irtf-cfrg-vdaf, wire version 18) for two Aggregators: the interface of the shared object.
  *
  * Every function validates the length of every buffer against the plan and returns a status; nothing is written
- * unless the status is TACIT_OK. Rows lie one after the other, one per report, without padding. Nothing branches on,
- * or indexes memory by, a secret. Functions are safe to call from several threads, with one plan or with many.
+ * unless the status is TACIT_OK. Rows are contiguous, one per report, without padding. Nothing branches on, or indexes
+ * memory by, a secret. Functions are safe to call from several threads, with one plan or with many.
  */
 #ifndef TACIT_NATIVE_H
 #define TACIT_NATIVE_H
@@ -46,7 +46,7 @@ typedef struct tacit_plan tacit_plan;
 /* The fastest level that this processor runs. */
 int tacit_best_level(void);
 
-/* NULL for a level that the processor lacks, for a shape outside the limits, or without memory. */
+/* Returns NULL for a level that the processor lacks, for a shape outside the limits, or if there is no memory. */
 tacit_plan *tacit_plan_new(int level, const tacit_shape *shape, const uint8_t *context, size_t context_len,
                            tacit_sizes *sizes);
 void tacit_plan_free(tacit_plan *plan);
@@ -58,12 +58,12 @@ int tacit_verify_init(const tacit_plan *plan, int agg_id, const uint8_t *verify_
                       uint8_t *verifier_shares, size_t verifier_shares_len, uint8_t *seeds, size_t seeds_len,
                       uint8_t *out_shares, size_t out_shares_len, uint8_t *flags, size_t flags_len);
 
-/* verifier_shares_to_message, and its comparison with the Helper's own corrected seeds. */
+/* verifier_shares_to_message, and a comparison of the result with the Helper's own corrected seeds. */
 int tacit_decide(const tacit_plan *plan, size_t reports, const uint8_t *leader_shares, size_t leader_shares_len,
                  const uint8_t *helper_shares, size_t helper_shares_len, const uint8_t *seeds, size_t seeds_len,
                  uint8_t *messages, size_t messages_len, uint8_t *flags, size_t flags_len);
 
-/* Sum of the out shares whose byte in accepted is 1 (0 leaves one out). Precondition: every element is reduced. */
+/* Sums the out shares whose byte in accepted is 1 (0 leaves one out). Precondition: every element is reduced. */
 int tacit_aggregate(const tacit_plan *plan, size_t reports, const uint8_t *out_shares, size_t out_shares_len,
                     const uint8_t *accepted, size_t accepted_len, uint8_t *aggregate, size_t aggregate_len);
 
@@ -74,7 +74,7 @@ int tacit_shard(const tacit_plan *plan, size_t reports, const uint8_t *measureme
                 uint8_t *public_shares, size_t public_shares_len, uint8_t *leader_shares, size_t leader_shares_len,
                 uint8_t *flags, size_t flags_len);
 
-/* For benchmarks: runs a primitive `rounds` times over all lanes; returns how many single operations that was. */
+/* For benchmarks: runs a primitive `rounds` times over all lanes; returns the number of single operations. */
 enum { TACIT_KECCAK = 0, TACIT_MULTIPLY = 1, TACIT_MULTIPLY_ADD = 2 };
 uint64_t tacit_exercise(int level, uint32_t field_bits, int primitive, uint64_t rounds);
 

@@ -1,4 +1,4 @@
--- Given once, to an empty server: the service owns its database and is no superuser, so that a restore can empty it.
+-- Run once, on an empty server: the service owns its database, so that a restore can empty it, and is not a superuser.
 \set word `cat /etc/database/password`
 CREATE ROLE tacit LOGIN PASSWORD :'word';
 CREATE DATABASE tacit OWNER tacit;
