@@ -41,9 +41,9 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
-from tacit.models.forms.parties import Parties
-from tacit.models.forms.registry import FORMS
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.forms import FORMS
+from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, make_app, refuse_expect

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of

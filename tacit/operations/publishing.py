@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit.methods.flips import Flips
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for
 from tacit.recipe.claims import claim_of

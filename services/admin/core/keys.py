@@ -9,7 +9,7 @@ from pathlib import Path
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
 from tacit.codec import b64url
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.recipe.live import LiveLog
 from tacit.service.metrics_listener import certificate_end
 

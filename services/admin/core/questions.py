@@ -19,7 +19,7 @@ from services.admin.core.ports import QuestionsTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import QUESTION_STATES, Question, QuestionState
 from tacit.errors import Abort, FieldError, UsageError
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.ports import Clock, Entropy
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey

@@ -7,8 +7,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.models.forms.form import Form
-from tacit.models.forms.registry import known
+from tacit.models.form import Form
+from tacit.models.forms import known
 from tacit.recipe.model import Recipe
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from services.admin.pages.survey_labels import LABELS
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.registry import FORMS
+from tacit.models.forms import FORMS
 from tacit.recipe.survey import MECHANISMS, MISSING, Survey
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
