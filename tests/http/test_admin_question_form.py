@@ -139,7 +139,7 @@ async def test_metrics_are_offered_from_the_log_with_where_they_are_known_from(
     collector.released = [release("x", recipe.hash_text, 1)]
     await browser.get("/questions/new")
     assert not Html(browser.page).wrong
-    offered = re.findall(r'<option value="([^"]+)">([^<]+ of the log[^<]*)</option>', browser.page)
+    offered = re.findall(r'<option value="([^"]+)">([^<]+ in the log[^<]*)</option>', browser.page)
     assert offered == [(recipe.question.metric, "asked for by 1 recipe in the log, answered by 413")]
     assert 'list="known-metrics"' in browser.page
 
