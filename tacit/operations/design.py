@@ -85,8 +85,8 @@ class Ways:
 
 def ways_of(survey: Survey, policy: Policy) -> Ways:
     """Every method that answers the survey's question, as its recipe would state it, and for comparison methods that
-    Tacit does not run. Of the methods that the survey and ``policy`` allow, the one that reaches the wanted error
-    with the least noise is used; if none reaches it, the most accurate one. Raises ``FieldError`` and ``UsageError``."""
+    Tacit does not run. Of the methods that the survey and ``policy`` allow, the one that reaches the wanted error with
+    the least noise is used; if none reaches it, the most accurate one. Raises ``FieldError`` and ``UsageError``."""
     needs = requirements_of(survey, policy)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     here = list(_stated(survey, needs))
