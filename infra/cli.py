@@ -40,7 +40,10 @@ COMMANDS = {
     "status": ("infra.commands.status:status", "Show services, servers and, per task, where the reports are."),
     "serve": ("infra.commands.serve:serve", "Run one service until it is told to stop (Ctrl-C or SIGTERM)."),
     "backup": ("infra.commands.backup:backup", "Copy the database of a service, running or not, and its own files."),
-    "restore": ("infra.commands.backup:restore", "Put a backup's database in the place of that of a service that was stopped."),
+    "restore": (
+        "infra.commands.backup:restore",
+        "Put a backup's database in the place of that of a service that was stopped.",
+    ),
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
     "recipe": ("infra.commands.recipe:app", "Design, write, check, sign, publish and read recipes."),
     "series": ("infra.commands.series:app", "Several rounds of one recipe, charged as one."),
