@@ -1,4 +1,4 @@
-"""The state of a deployment: its processes, its servers, and for each task how far its reports are processed.
+"""Reads the state of a deployment: its processes, its servers, and for each task how far its reports are processed.
 
 Everything is requested from the services themselves, with their operators' tokens; nothing here reads a database.
 """
