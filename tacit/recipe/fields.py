@@ -44,6 +44,7 @@ _PATTERNS: Final = {
     r"^[a-z][a-z0-9_-]{0,31}$": "takes 1 to 32 of a-z, 0-9, '_' and '-', a letter first",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "takes 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
     r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$": "takes letters, digits, '.', ':', '_' and '-', a letter or digit first",
+    r"^[0-9a-f]{64}$": "takes 64 digits of 0-9 and a-f",
     r"^[^\x00-\x1f\x7f]*$": "takes no control characters",
 }
 """What the patterns of documents require, in words."""

@@ -27,6 +27,7 @@ from tests.e2e import test_node_device
 from tests.e2e.test_agent_host import hosting
 from tests.e2e.test_node_device import DEVICES, DURATION, FLOOR, LEAST_LEFT
 from tests.e2e.test_up import Stack
+from tests.http.admin_pair import pair
 from tests.http.admin_stage import Stage, key_of
 from tests.http.openid_provider import admitting, providing
 
@@ -134,6 +135,46 @@ async def test_a_question_is_written_while_its_price_is_drawn(site: Site, browse
         await expect(page.get_by_text("another person has to approve it")).to_be_visible()
         assert await page.get_by_role("button", name="Approve").count() == 0
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_what_was_said_of_a_field_goes_once_it_is_right(site: Site, browser: Browser) -> None:
+    async with visiting(browser, site.url, key_of("analyst"), "/questions/new") as page:
+        await page.get_by_label("Metric", exact=True).fill("region")
+        await page.get_by_label("Devices", exact=True).fill("many")
+        await page.get_by_label("Epsilon", exact=True).fill("-1")
+        await page.get_by_role("button", name="Save as a draft").click()
+        await expect(page.get_by_text("2 fields are wrong.")).to_be_visible()
+        await page.get_by_label("Devices", exact=True).fill("2000")
+        await expect(page.locator("#f-population-h")).to_be_hidden()
+        await expect(page.locator("#f-epsilon-h")).to_be_visible()
+        await expect(page.locator(".alert li")).to_have_count(1)
+        await page.get_by_label("Epsilon", exact=True).fill("1")
+        await expect(page.locator("#f-epsilon-h")).to_be_hidden()
+        await expect(page.locator(".alert")).to_have_count(0)
+
+
+async def test_a_change_that_waits_is_read_without_broken_words(tmp_path: Path, browser: Browser) -> None:
+    stage = await pair(tmp_path)
+    carol = {"name": "carol", "role": "approver", "key_sha256": "ab" * 32}
+    await stage.call("POST", "/v1/people", carol, role="administrator", status=202)
+    (port,) = free_ports(1)
+    deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
+    app = create_app(stage.config(persons=2), deps)
+    async with (
+        started(app, Listen(port=port), grace_seconds=2),
+        visiting(browser, f"http://127.0.0.1:{port}", key_of("second")) as page,
+    ):
+        for width in (1300, 390):
+            await page.set_viewport_size({"width": width, "height": 844})
+            for name in ("Consent", "Refuse"):
+                box = await page.get_by_role("button", name=name).bounding_box()
+                assert box is not None
+                assert box["height"] < 45, (width, name)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        box = await page.locator("td[data-name=State] time").bounding_box()
+        assert box is not None
+        assert box["x"] > 100
+    await stage.inner.close()
 
 
 async def test_another_person_approves_and_publishes_while_its_author_looks_on(site: Site, browser: Browser) -> None:

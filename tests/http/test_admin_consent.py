@@ -152,6 +152,7 @@ async def test_the_overview_shows_a_change_to_all_and_asks_consent_of_the_second
     assert (answer.status, answer.headers["location"]) == (303, "/")
     await first.get("/")
     assert not Html(first.page).wrong
+    assert "Before you consent" in first.page
     assert "Withdraw" in first.page
     assert "/consent" not in first.page
     for role in ("viewer", "analyst", "approver"):
@@ -174,6 +175,7 @@ async def test_the_overview_shows_a_change_to_all_and_asks_consent_of_the_second
     await second.get("/")
     assert not Html(second.page).wrong
     assert "second consented; counts from" in second.page
+    assert "Before you consent" not in second.page
     await first.get(f"/people/{await person_of(stage, 'carol')}")
     assert "Approvals and consents of carol count from" in first.page
     assert not Html(first.page).wrong

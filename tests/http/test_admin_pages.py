@@ -369,6 +369,9 @@ async def test_administrators_add_people_and_give_keys_that_are_shown_once(stage
     await browser.get("/people")
     assert (await browser.post("/people", name="<b>", role="viewer")).status == 422
     assert not Html(browser.page).wrong
+    assert (await browser.post("/people", name="carol", role="approver", key_sha256="xyz")).status == 422
+    assert "“SHA-256 of a key” takes 64 digits of 0-9 and a-f" in browser.page
+    assert "ey_sha256:" not in browser.page
     answer = await browser.post("/people", name="new one", role="analyst", password="a long password")
     person = answer.headers["location"]
     await browser.get(person)
@@ -402,7 +405,7 @@ def release(name: str, recipe_hash: str, at: int) -> dict[str, Any]:
     return {
         "name": name, "recipe_hash": recipe_hash, "batch": 0, "statistic": "histogram", "report_count": 412 + at,
         "released_at": NOW + at, "interval": {"start": NOW - 9000 + at, "duration": 60}, "buckets": buckets,
-        "privacy": {"by_adversary": {"aggregator": 0.5, "both_aggregators": "unbounded"}},
+        "privacy": {"n": 400, "by_adversary": {"aggregator": 0.5, "both_aggregators": "unbounded"}},
     }  # fmt: skip
 
 
@@ -441,6 +444,8 @@ async def test_what_came_of_a_recipe_stands_on_its_page_and_over_time(stage: Sta
         await browser.get(path)
         assert words in browser.page, path
         assert not Html(browser.page).wrong, path
+    await browser.get("/results")
+    assert "both aggregators, if at least 400 honest devices reported: ε unbounded" in browser.page
     assert (await browser.get("/log/999")).status == 404
     await stage.inner.unmount(COLLECTOR_URL)
     stage.network.partition(LOG_URL)

@@ -97,8 +97,19 @@ async def test_all_wrong_fields_are_told_at_once_beside_them_and_in_words(stage:
     assert "a letter or digit first" in browser.page
     assert not any(words in browser.page for words in INTERNAL)
     looked = await browser.post("/questions/preview", **fields)
-    assert set(re.findall(r'data-field="([^"]+)"', looked.body.decode())) >= expected - {"criteria"}
+    assert set(re.findall(r'data-field="([^"]+)"', looked.body.decode())) >= expected
     assert not any(words in looked.body.decode() for words in INTERNAL)
+
+
+async def test_a_wrong_entry_of_a_list_is_told_at_its_field_with_its_place(stage: Stage) -> None:
+    browser = await writing(stage)
+    fields = {"metric": "m", "encoder__kind": "buckets", "encoder__edges": "0, 1, abc", "population": "60"}
+    await browser.post("/questions/new", **fields)
+    assert "Lower edges</a> entry 3 must be a whole number" in browser.page
+    assert "encoder.edges.2" not in browser.page
+    looked = (await browser.post("/questions/preview", **fields)).body.decode()
+    assert 'data-field="encoder.edges"' in looked
+    assert "<b>Lower edges</b> entry 3 must be a whole number" in looked
 
 
 async def test_the_api_names_every_wrong_member_and_everything_that_is_lacking(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from services.admin.pages.assets import assets
-from services.admin.pages.survey_labels import CHOICES, label_of, worded
+from services.admin.pages.survey_labels import CHOICES, label_of, of_entry, shown_at, worded
 from tacit.methods.figures import MARGIN, delta_form, form_of, interval, margin, with_margin
 from tacit.methods.figures import number as estimate
 from tacit.moments import when
@@ -51,6 +51,8 @@ def environment() -> Environment:
         "short": short,
         "label": label_of,
         "worded": worded,
+        "shown_at": shown_at,
+        "of_entry": of_entry,
         "marked": marked,
         "chosen": chosen,
         "form": form_of,

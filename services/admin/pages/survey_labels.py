@@ -66,6 +66,19 @@ def label_of(path: str) -> str:
     return LABELS.get(path, LABELS.get(f"{path}.kind", (path, "")))[0]
 
 
+def shown_at(path: str) -> str:
+    """The field that shows what is wrong with the member at ``path``: of a part, its kind; of an entry, the whole."""
+    while path and path not in LABELS and f"{path}.kind" not in LABELS:
+        path = path.rpartition(".")[0]
+    return path if path in LABELS or not path else f"{path}.kind"
+
+
+def of_entry(reason: str, path: str) -> str:
+    """A reason that says which entry of a list is meant, where ``path`` is that of an entry."""
+    entry = path.rpartition(".")[2]
+    return f"entry {int(entry) + 1} {reason}" if entry.isdecimal() else reason
+
+
 CHOICES: Final[dict[str, str]] = {
     "boolean": "yes or no",
     "categories": "one of several categories",

@@ -26,6 +26,7 @@ function edit(form) {
   const place = document.getElementById("preview");
   const state = document.getElementById("preview-state");
   const key = "tacit:" + form.dataset.kept;
+  const changed = new Set();
   let timer = 0;
   let asked = null;
 
@@ -69,8 +70,23 @@ function edit(form) {
       if (field.name && wrong.has(field.name)) {
         field.setAttribute("aria-invalid", "true");
         field.closest("details")?.setAttribute("open", "");
-      } else field.removeAttribute("aria-invalid");
+      } else {
+        field.removeAttribute("aria-invalid");
+        if (changed.has(field.name)) untell(field);
+      }
     }
+  }
+
+  // What the server said of a field when it refused the form no longer holds once the field was changed and is right.
+  function untell(field) {
+    const words = document.getElementById(field.id + "-h");
+    if (words?.classList.contains("wrong")) words.hidden = true;
+    const link = document.querySelector('.alert a[href="#' + field.id + '"]');
+    const told = link?.closest(".alert");
+    link?.closest("li").remove();
+    const rest = told?.querySelectorAll("li").length;
+    if (rest === 0) told.remove();
+    else if (told) told.querySelector("b").textContent = rest === 1 ? "One field is wrong." : rest + " fields are wrong.";
   }
 
   // The button "Use this" of a way to ask: the same effect as without a script, but the page stays.
@@ -104,7 +120,8 @@ function edit(form) {
     }
   }
 
-  form.addEventListener("input", () => {
+  form.addEventListener("input", (event) => {
+    changed.add(event.target.name);
     keep();
     clearTimeout(timer);
     timer = setTimeout(draw, 500);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
@@ -12,7 +12,7 @@ from services.admin.core.records import Question
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import FIELDS, GROUPS, USUAL, Field, body_of, fields_of
-from services.admin.pages.survey_labels import worded
+from services.admin.pages.survey_labels import of_entry, shown_at, worded
 from services.admin.pages.views.metrics import known_metrics
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
@@ -90,7 +90,7 @@ async def _form(
 ) -> web.Response:
     paths = {field.path for field in FIELDS}
     revision = "" if question is None else str(question.revision)
-    wrong = {shown_at(one["field"], paths): worded(one["reason"]) for one in _fields_of(problem)}
+    wrong = {shown_at(one["field"]): worded(of_entry(one["reason"], one["field"])) for one in _fields_of(problem)}
     return visit.show(
         "editor.html",
         status=200 if problem is None else problem.status,
@@ -117,14 +117,6 @@ def _fields_of(problem: Abort | None) -> list[dict[str, str]]:
     """The wrong members in a refusal, with the reasons."""
     found = [] if problem is None else problem.extensions.get("fields")
     return found if isinstance(found, list) else []
-
-
-def shown_at(path: str, paths: Collection[str]) -> str:
-    """The field beside which an error in the member at ``path`` is shown. For a part with several fields that is its
-    kind, for an item of a list the whole list."""
-    while path and path not in paths and f"{path}.kind" not in paths:
-        path = path.rpartition(".")[0]
-    return path if path in paths or not path else f"{path}.kind"
 
 
 async def _question(visit: Visit) -> Question:

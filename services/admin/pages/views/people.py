@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -18,6 +18,16 @@ from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
 from tacit.service.openapi import DEFAULT_LIMIT
 
+LABELS: Final = {
+    "name": "Name",
+    "role": "Role",
+    "password": "Password of a local account",
+    "key_sha256": "SHA-256 of a key",
+    "sha256": "SHA-256 of a key",
+    "label": "Label",
+    "expires": "Last day",
+}
+"""The labels of the forms' fields, by the members that they fill."""
 WAITS = HTTPStatus.ACCEPTED
 """The status of an act that waits for a second administrator; the overview then shows it."""
 
@@ -118,7 +128,11 @@ def _kept(problem: Abort) -> Abort:
     """The refusal, if the page can show it. Raises the refusal itself if the person may not see the page."""
     if problem.status in {401, 403, 404}:
         raise problem
-    return problem
+    told = problem.extensions.get("fields")
+    if not isinstance(told, list):
+        return problem
+    words = "; ".join(f"“{LABELS.get(one['field'], one['field'])}” {one['reason']}" for one in told)
+    return Abort(problem.type, words, status=problem.status, title="This cannot be used.")
 
 
 async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:

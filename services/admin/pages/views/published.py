@@ -12,10 +12,11 @@ from services.admin.core.calls import Admin
 from services.admin.core.releases import Release
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
-from services.admin.pages.rendering import finished
+from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
+from tacit.models.forms.registry import adversary
 from tacit.recipe.model import Recipe
 
 RUNNING = 8
@@ -73,8 +74,18 @@ def release_row(document: Mapping[str, Any], question: str | None = None) -> dic
         "chart": chart,
         "unit": unit_of(document),
         "question": question,
-        "price": document.get("privacy", {}).get("by_adversary", {}),
+        "price": _price(document.get("privacy", {})),
     }
+
+
+def _price(privacy: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Who might look at a contribution, with the condition of the claim, and epsilon as stated."""
+    found: list[tuple[str, Any]] = []
+    for name, epsilon in privacy.get("by_adversary", {}).items():
+        one = adversary(name)
+        known = one is not None and ("n" in privacy or one.condition is None)
+        found.append((one.words.format(n=privacy.get("n")) if one is not None and known else plain(name), epsilon))
+    return found
 
 
 def unit_of(document: Mapping[str, Any]) -> str:
