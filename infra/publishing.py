@@ -103,7 +103,7 @@ def publish_file(
     """Publish the document of type ``kind`` in ``file``, signing it first unless the file is a signed leaf: in the
     local stack's log with its analyst's key, or in that of ``server`` with ``key``. A draft's time may be moved before
     (``infra.publishing_time``); its file is then rewritten. Returns the document, the server's URL and the index of the
-    entry. Raises ``UsageError``, ``Refusal``, and what ``tacit.operations.services.call`` raises."""
+    entry. Raises ``UsageError``, ``Refusal``, and what ``tacit.operations.calls.call`` raises."""
     data = read_file(file)
     leaf = read_leaf(data, str(file))
     if leaf is None and (server is None) != (key is None):

@@ -15,7 +15,7 @@ from infra.terminal import answers, plain_table, print_json
 from tacit.client import Change, ConsentRule, Operator, Person
 from tacit.errors import UsageError
 from tacit.moments import when
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 
 LEAST_ADMINISTRATORS = 2
 """How many administrators a change needs: one asks and another consents."""

@@ -27,9 +27,9 @@ from tacit.aggregator.state_keys import generate_state_key, read_state_key, stat
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
-from tacit.service.config import read_secret, write_secret
 from tacit.service.hsm import HsmKey, generate_hsm_key
 from tacit.service.keys import read_signing_key, write_signing_key
+from tacit.service.secret_files import read_secret, write_secret
 from tacit.service.token_files import read_tokens
 from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.api import hash_of, read_recipe, verified_log
+from infra.api import read_recipe, verified_log
 from infra.audience_view import audience_document
 from infra.command_options import (
     HASH_ARGUMENT,
@@ -41,6 +41,7 @@ from infra.publishing import (
     sign_file,
 )
 from infra.publishing_time import Insisted
+from infra.recipe_names import hash_of
 from infra.recipe_outlook import tell_coarse
 from infra.recipe_view import show_check, show_recipe
 from infra.recipe_writing import OutFile, PartiesFile, write_recipe
@@ -52,9 +53,10 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.models.forms.registry import known
+from tacit.operations.calls import recipes_of
 from tacit.operations.checking import checked, context_at
 from tacit.operations.outlook import rounding_of
-from tacit.operations.services import logged_recipe, recipes_of
+from tacit.operations.services import logged_recipe
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy

@@ -10,16 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.api import hash_of
 from infra.command_options import AsJson, StateDir, checked_name, layout_of, write_file
 from infra.layout import Layout
+from infra.recipe_names import hash_of
 from infra.result_page import result_page
 from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Refusal, UsageError
+from tacit.operations.calls import recipes_of
 from tacit.operations.results import CollectorAccess, collected, released, rule_of
-from tacit.operations.services import recipes_of
 from tacit.operations.tables import csv_bytes, parquet_bytes
 from tacit.ports import Transport
 

@@ -58,9 +58,10 @@ from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
+from tacit.operations.calls import recipes_of
 from tacit.operations.pace import default_epoch_seconds
 from tacit.operations.results import released
-from tacit.operations.services import logged_recipe, recipes_of
+from tacit.operations.services import logged_recipe
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
 DEFAULT_EPOCH_SECONDS = 600

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from infra.api import hash_of
 from infra.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.commands.results import RecipeName, collector_access
+from infra.recipe_names import hash_of
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.moments import when

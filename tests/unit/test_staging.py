@@ -41,7 +41,8 @@ from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import load_config, write_secret
+from tacit.service.config import load_config
+from tacit.service.secret_files import write_secret
 
 NOW = 1_790_000_000.0
 AGENTS = 7
