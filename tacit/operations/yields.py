@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tacit.aggregator.filling import STEPS, Filling, Look, read_filling
+from tacit.aggregator.filled import STEPS, Filling, Look, read_filling
 from tacit.errors import REFUSAL_PREFIX, Abort
 from tacit.operations.calls import get_bytes
 from tacit.operations.results import WAITING_RULES, CollectorAccess, released

@@ -10,7 +10,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
 from services.analyzer.records import packed
-from tacit.aggregator.filling import LOOKS, STEPS
+from tacit.aggregator.filled import LOOKS, STEPS
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
 from tacit.models.model import Fate
