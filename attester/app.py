@@ -24,8 +24,8 @@ from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, tokens_of
-from tacit.service.config import read_secret, write_secret
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.service.secret_files import read_secret, write_secret
 
 SECRET_SIZE = 32
 

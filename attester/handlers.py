@@ -21,7 +21,7 @@ MAX_REQUEST = 32768
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class EvidenceBody(_Strict):

@@ -19,7 +19,7 @@ from client_agent.panprivate.watches import Watches
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
 from tacit.methods.method import Answer, Measurement
 from tacit.models.devices import device_side
-from tacit.models.watched import is_watched
+from tacit.models.faces.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from client_agent.limits import MAX_CLOCK_ERROR
 from client_agent.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
 from tacit.ledger.account import Account
 from tacit.pauses import Backoff
@@ -24,7 +25,6 @@ Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length
 
 LOCK = "agent.lock"
 """Name of the file in the state folder that an agent at work has locked."""
-MAX_CLOCK_ERROR = 366 * 86400.0
 
 
 class IssuerPin(Frozen):

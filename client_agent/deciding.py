@@ -29,8 +29,8 @@ from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import unb64url
 from tacit.errors import Refusal
-from tacit.models.device import Channel
 from tacit.models.devices import device_side
+from tacit.models.faces.device import Channel
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive

@@ -34,7 +34,8 @@ from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
-from tacit.service.config import MOST_BYTES, read_secret
+from tacit.service.config import MOST_BYTES
+from tacit.service.secret_files import read_secret
 from tacit.tlog.client import LogState
 from tacit.tokens.attestation import SoftwareDevice
 

@@ -19,8 +19,8 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit import bhttp
 from tacit.errors import Refusal
-from tacit.models.device import DeviceSide, Fate
 from tacit.models.devices import device_side
+from tacit.models.faces.device import DeviceSide, Fate
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 

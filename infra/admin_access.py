@@ -7,13 +7,15 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infra.command_options import StateDir, layout_of
-from tacit.client import Operator, RuleError
 from tacit.errors import Refusal, UsageError
+
+if TYPE_CHECKING:
+    from tacit.client import Operator
 
 ADMIN = "admin"
 """The name of the admin service in a stack."""
@@ -36,6 +38,8 @@ KeyFile = Annotated[Path | None, typer.Option("--key-file", help="With --url: fi
 def operator_of(url: str | None, key_file: Path | None, state_dir: Path | None, speaker: Speaker) -> Operator:
     """Return a client for the admin service at ``url``, or for the local stack's as ``speaker``. Raises ``UsageError``
     where the stack lacks the service or the key, and ``typer.BadParameter`` for options that exclude each other."""
+    from tacit.client import Operator
+
     if url is not None:
         if key_file is None:
             raise typer.BadParameter("--url needs --key-file")
@@ -57,13 +61,15 @@ def reaching(speaker: Speaker) -> Callable[[Command], Command]:
     chosen = Annotated[Speaker, typer.Option("--as", help="Person of the local stack whose key is used.")]
 
     def decorate(command: Command) -> Command:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
+        own = dict(inspect.signature(command, eval_str=True, locals={"Operator": None}).parameters)
         del own["operator"]
 
         @functools.wraps(command)
         def taking(
             *, url: str | None, key_file: Path | None, state_dir: Path | None, speaker: Speaker, **given: Any
         ) -> None:
+            from tacit.client import RuleError
+
             with operator_of(url, key_file, state_dir, speaker) as operator:
                 try:
                     command(operator=operator, **given)

@@ -17,20 +17,22 @@ from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from client_agent.config import Announcements
-from infra.certificates import CA_FILE, certify
+from infra.certificate_files import CA_FILE
+from infra.certificates import certify
 from infra.child import PrivateServer
 from infra.free_ports import free_ports
 from infra.layout import Layout
 from infra.mosquitto import MosquittoServer
 from infra.redis import RedisServer, RedisUser
 from infra.remembered_servers import amend_config, has_server, own_port, remember
-from infra.stack_tls import AUTHORITY, authority_of
+from infra.stack_certificates import authority_of
+from infra.stack_tls import AUTHORITY
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.service.backends import AnnouncerConfig, RedisConfig
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 
 REDIS, BROKER = "redis", "mosquitto"
 REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"

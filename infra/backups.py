@@ -27,7 +27,8 @@ from infra.service_names import kind_of
 from infra.sqlite_backup import copy_database, put_database
 from tacit.adapters.files import sync_folder
 from tacit.errors import UsageError
-from tacit.service.config import Frozen, ServiceConfig, write_secret
+from tacit.service.config import Frozen, ServiceConfig
+from tacit.service.secret_files import write_secret
 
 CONTENTS = "backup.json"
 DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}

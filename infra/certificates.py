@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
 from tacit.errors import UsageError
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 
-CA_FILE, CA_KEY = "ca.pem", "ca.key"
-CERTIFICATE, KEY = "tls.pem", "tls.key"
+CA_KEY = "ca.key"
 LIFETIME = 400 * 86400
 """For how many seconds a stack's certificates are valid; each start makes new ones."""
 AUTHORITY_LIFETIME = 3650 * 86400
@@ -36,11 +36,6 @@ _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-
-
-def is_certified(folder: Path) -> bool:
-    """Whether a server's folder holds a certificate; such a server speaks TLS only."""
-    return (folder / CERTIFICATE).exists()
 
 
 def certify(

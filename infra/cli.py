@@ -11,11 +11,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
+from typer.models import TyperInfo
 
 from infra.imports import no_collection
 from infra.plain import visible
@@ -79,9 +81,10 @@ COMMANDS = {
 the modules."""
 
 
-def build(wanted: str = "") -> typer.Typer:
-    """Return the application with the names and summaries of all commands. Only ``wanted`` is imported and can be
-    called, so that a service starts without the demo's modules."""
+def build(*wanted: str) -> typer.Typer:
+    """Return the application with the names and summaries of all commands. Only the command that the words ``wanted``
+    begin with is imported and can be called, so that a service starts without the demo's modules; of a group, only the
+    command that they go on with."""
     app = typer.Typer(
         name="tacit",
         help=SUMMARY,
@@ -91,17 +94,35 @@ def build(wanted: str = "") -> typer.Typer:
     )
     app.callback()(_in_common)
     for name, (place, summary) in COMMANDS.items():
-        if name != wanted:
+        if name not in wanted[:1]:
             app.command(name, help=summary)(_not_imported)
             continue
         module, _, member = place.partition(":")
         with no_collection():
             found = getattr(importlib.import_module(module), member)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+            app.add_typer(_only(found, wanted[1:]), name=name)
         else:
             app.command(name)(found)
     return app
+
+
+def _only(group: typer.Typer, wanted: Sequence[str]) -> typer.Typer:
+    """``group`` with no other command than the one that ``wanted`` begins with, or with all if it is not there."""
+    commands = [one for one in group.registered_commands if one.name in wanted[:1]]
+    groups = [one for one in group.registered_groups if one.name in wanted[:1]]
+    if not wanted or (not commands and not groups):
+        return group
+    one = copy(group)
+    one.registered_commands = commands
+    one.registered_groups = [_narrowed(inner, wanted[1:]) for inner in groups]
+    return one
+
+
+def _narrowed(inner: TyperInfo, wanted: Sequence[str]) -> TyperInfo:
+    one = copy(inner)
+    one.typer_instance = None if inner.typer_instance is None else _only(inner.typer_instance, wanted)
+    return one
 
 
 def _print_version(asked: bool) -> None:
@@ -133,7 +154,7 @@ def run(arguments: Sequence[str]) -> int:
     tell = partial(_complain, as_json="--json" in arguments)
     try:
         wanted_level()
-        code = build(_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
+        code = build(*_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")
         tell("usage", error.format_message(), hint=f"try: {place} --help")
@@ -167,12 +188,12 @@ def _asking(arguments: Sequence[str]) -> list[str]:
     return [*given, "--help"] if not given or is_group else given
 
 
-def _wanted(arguments: Sequence[str]) -> str:
-    """The command named on the command line, or the one that a shell is completing."""
+def _wanted(arguments: Sequence[str]) -> list[str]:
+    """The words of the command line that may name a command, or of the one that a shell is completing."""
     words = (
         os.environ["COMP_WORDS"].split()[1:] if COMPLETION in os.environ and "COMP_WORDS" in os.environ else arguments
     )
-    return next((word for word in words if not word.startswith("-")), "")
+    return [word for word in words if not word.startswith("-")]
 
 
 def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from infra.layout import Layout, load_layout
 from tacit.adapters.files import read_bounded
 from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
-from tacit.recipe.policy import Policy, parse_policy
+
+if TYPE_CHECKING:
+    from tacit.recipe.policy import Policy
 
 __all__ = [
     "HASH_ARGUMENT",
@@ -79,4 +81,6 @@ def write_file(path: Path, data: bytes) -> None:
 
 def policy_of(path: Path) -> Policy:
     """Read and parse the policy in the file at ``path``. Raises ``UsageError``."""
+    from tacit.recipe.policy import parse_policy
+
     return parse_policy(read_file(path), str(path))

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
-from infra.certificates import CA_FILE
+from infra.certificate_files import CA_FILE
 from infra.free_ports import free_ports
 from infra.layout import Layout
 from infra.postgres import PostgresServer, let_server_through
 from infra.remembered_servers import amend_config, has_server, own_port, remember
-from infra.stack_tls import authority_of
+from infra.stack_certificates import authority_of
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
-from tacit.service.config import read_database_url, write_secret
+from tacit.service.secret_files import read_database_url, write_secret
 
 FOLDER = "postgres"
 URL_FILE = "database.url"

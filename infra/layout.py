@@ -6,39 +6,55 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.stack_options import StackOptions, operator_credential
-from infra.stack_parties import StackParties
 from infra.stack_tls import CLIENT_FILES, OPERATOR
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
-from tacit.models.parties import Parties
-from tacit.models.secure_aggregation.form import SecureAggregationParties
 from tacit.service.keys import read_signing_key
 from tacit.service.token_files import first_token
 from tacit.signing import SigningKey
 
+if TYPE_CHECKING:
+    from infra.stack_parties import StackParties
+    from tacit.models.parties import Parties
+    from tacit.models.secure_aggregation.form import SecureAggregationParties
+
 INDEX = "stack.json"
+PARTIES_MEMBERS = ("parties", "parties_of")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A stack on disk. ``urls`` and ``configs`` have service names as keys, ``credentials`` their own names."""
+    """A stack on disk. ``urls`` and ``configs`` have service names as keys, ``credentials`` their own names.
+    ``parties_members``: the parties as members of the index, which ``all_parties`` reads at its first use."""
 
     state_dir: Path
     options: StackOptions
     urls: dict[str, str]
     configs: dict[str, Path]
     credentials: dict[str, Path]
-    all_parties: StackParties
+    parties_members: Mapping[str, Any]
     log_key: str
     gateway_key_config: str
     gateway_key_period: int
     policy_path: Path = field(default=Path())
+
+    @cached_property
+    def all_parties(self) -> StackParties:
+        """The parties of every model. Raises ``UsageError`` if the index does not hold them."""
+        from infra.stack_parties import StackParties
+
+        try:
+            return StackParties.read(self.parties_members)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _no_stack(self.state_dir) from error
 
     @property
     def parties(self) -> SecureAggregationParties:
@@ -93,14 +109,18 @@ def load_layout(state_dir: Path) -> Layout:
             urls=index["urls"],
             configs={name: state_dir / path for name, path in index["configs"].items()},
             credentials={name: state_dir / path for name, path in index["credentials"].items()},
-            all_parties=StackParties.read(index),
+            parties_members={name: index[name] for name in PARTIES_MEMBERS if name in index},
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
             gateway_key_period=index["gateway_key_period"],
             policy_path=state_dir / "policy.json",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{state_dir}: no stack here; start one with: tacit up --state-dir {state_dir}") from error
+        raise _no_stack(state_dir) from error
+
+
+def _no_stack(state_dir: Path) -> UsageError:
+    return UsageError(f"{state_dir}: no stack here; start one with: tacit up --state-dir {state_dir}")
 
 
 def write_index(layout: Layout) -> None:
@@ -114,7 +134,7 @@ def write_index(layout: Layout) -> None:
         "urls": layout.urls,
         "configs": relative(layout.configs),
         "credentials": relative(layout.credentials),
-        **layout.all_parties.members(),
+        **layout.parties_members,
         "log_key": layout.log_key,
         "gateway_key_config": layout.gateway_key_config,
         "gateway_key_period": layout.gateway_key_period,

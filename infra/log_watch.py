@@ -19,7 +19,7 @@ from tacit.monitor.reading import Tick, WholeLog
 from tacit.monitor.state import MonitorState
 from tacit.ports import Clock, Transport
 from tacit.recipe.policy import Policy
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 from tacit.tlog.checkpoint import Note, NoteKey
 from tacit.tlog.tiles import tiles_of
 

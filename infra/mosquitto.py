@@ -15,10 +15,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.certificates import CERTIFICATE, KEY
+from infra.certificate_files import CERTIFICATE, KEY
 from infra.child import PrivateServer, require_program
 from tacit.ports import Entropy
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 
 ANSWER_SECONDS = 1.0
 TOPICS = "tacit/v1/#"

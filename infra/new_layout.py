@@ -14,6 +14,7 @@ from infra.free_ports import free_ports
 from infra.layout import Layout, write_index
 from infra.service_configs import ServiceConfigs
 from infra.service_names import SERVICES, witness_name
+from infra.stack_certificates import certify_services
 from infra.stack_metrics import metrics_place
 from infra.stack_options import (
     ACCOUNT,
@@ -29,12 +30,12 @@ from infra.stack_options import (
 )
 from infra.stack_parties import StackParties, make_parties
 from infra.stack_people import ADMIN, make_people, write_admin_files
-from infra.stack_tls import OPERATOR, certify_services, client_files, listen_files
+from infra.stack_tls import OPERATOR, client_files, listen_files
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url
 from tacit.ports import Entropy
-from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
+from tacit.service.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
@@ -98,7 +99,7 @@ class _Builder:
             urls=self._urls,
             configs=configs,
             credentials=self._credentials,
-            all_parties=parties,
+            parties_members=parties.members(),
             log_key=log_key,
             gateway_key_config=b64url(ring.active.config.encode()),
             gateway_key_period=ring.period,

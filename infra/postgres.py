@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify, is_certified
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
+from infra.certificates import CertificateAuthority, certify
 from infra.child import LOG_NAME, Child
 from infra.postgres_programs import find_binaries
 from tacit.errors import UsageError
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 
 SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import typer
 
 from infra.command_options import layout_of, read_file, server_of, transport_of
 from infra.layout import Layout
-from infra.publishing_time import Insisted, ready_recipe, ready_series, require_open
+from infra.publishing_time import ready_recipe, ready_series, require_open
+from infra.recipe_options import Insisted
 from infra.recipe_outlook import asked_words
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.files import replace_file
@@ -31,22 +32,6 @@ from tacit.service.keys import read_signing_key
 from tacit.signing import Signer
 from tacit.tlog.leaves import SignedLeaf
 
-AnalystKey = Annotated[Path | None, typer.Option("--key", help="The analyst's signing key (with --server).")]
-SigningKey = Annotated[
-    str,
-    typer.Option(
-        "--key", help="File with the analyst's signing key; with --pkcs11, its label in the token.", show_default=False
-    ),
-]
-KnownHash = Annotated[
-    str | None,
-    typer.Option(
-        "--hash", help="Sign only the document with this hash. Without it, a person at a terminal is asked to confirm."
-    ),
-]
-LeafFile = Annotated[Path, typer.Option("--out", help="Write the signed leaf here.", show_default=False)]
-Now = Annotated[bool, typer.Option("--now", help="Publish even if not every device can decide in time.")]
-Anyway = Annotated[bool, typer.Option("--anyway", help="Publish even if too few agents are at work to reach B.")]
 LOCK = "publish.lock"
 """Held while a draft is placed and published, so that two at the same time take different slots."""
 
@@ -103,7 +88,7 @@ def publish_file(
     """Publish the document of type ``kind`` in ``file``, signing it first unless the file is a signed leaf: in the
     local stack's log with its analyst's key, or in that of ``server`` with ``key``. A draft's time may be moved before
     (``infra.publishing_time``); its file is then rewritten. Returns the document, the server's URL and the index of the
-    entry. Raises ``UsageError``, ``Refusal``, and what ``tacit.operations.services.call`` raises."""
+    entry. Raises ``UsageError``, ``Refusal``, and what ``tacit.operations.calls.call`` raises."""
     data = read_file(file)
     leaf = read_leaf(data, str(file))
     if leaf is None and (server is None) != (key is None):

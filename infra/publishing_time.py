@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from dataclasses import dataclass
 
 import typer
 
@@ -17,6 +16,7 @@ from infra.api import verified_log
 from infra.command_options import policy_of
 from infra.devices_at_work import Crowd, crowd_of
 from infra.layout import Layout
+from infra.recipe_options import Insisted
 from infra.slot_reservations import reservations
 from infra.terminal import notes, span
 from tacit.adapters.system import SystemClock
@@ -35,14 +35,6 @@ KEYS_SECONDS, LOOK_SECONDS = 30.0, 1.0
 """For how long the token keys of the wanted epoch are awaited, and the pause between two reads of the log."""
 STILL_LOOKS = 5
 """After this many looks without a new agent, no more are expected to start."""
-
-
-@dataclass(frozen=True)
-class Insisted:
-    """Consent given beforehand: publish even if devices may be late (``now``), or too few (``anyway``)."""
-
-    now: bool = False
-    anyway: bool = False
 
 
 async def log_with_keys(layout: Layout, pace: Pace, clock: Clock) -> LiveLog:

@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.audience_view import audience_lines
+from infra.claim_words import adversary_text, delta_text
 from infra.plain import visible
 from infra.rules_view import rules_text
-from infra.terminal import adversary_text, delta_text, plain_table, span
+from infra.terminal import plain_table, span
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.form import Cap

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -26,11 +25,6 @@ from tacit.operations.drafting import Drafted, drafted, watched_from
 from tacit.recipe.builder import propose
 from tacit.recipe.survey import Survey
 from tacit.tlog.canonical import parse_json, validated
-
-PartiesFile = Annotated[
-    Path | None, typer.Option("--parties", help="JSON file with the recipe's parties, instead of a local stack.")
-]
-OutFile = Annotated[Path | None, typer.Option("--out", help="Write the recipe here (default: stdout).")]
 
 
 def write_recipe(

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
 from infra.child import PrivateServer, require_program
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 
 ANSWER_SECONDS = 1.0
 SETTINGS = {

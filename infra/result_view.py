@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.answer_table import AnswerRow, answers_table
+from infra.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
 from infra.response_lines import exact_text, population_texts, response_lines, share_texts
-from infra.terminal import adversary_text, delta_text, epsilon_text, is_conditional, plain_table, span
+from infra.terminal import plain_table, span
 from tacit.methods.figures import MARGIN, form_of, margin, number
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when

@@ -10,7 +10,6 @@ from rich.console import Group
 from rich.text import Text
 
 from infra.terminal import plain_table
-from tacit.rules.privacy import NO_LOCAL_GUARANTEE
 
 
 def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
@@ -30,6 +29,8 @@ def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
 
 def for_authors(detail: str) -> str:
     """Return a refusal's ``detail`` with the policy key behind it, for people who may write policies."""
+    from tacit.rules.privacy import NO_LOCAL_GUARANTEE
+
     return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} (its allow_unbounded_local is false)")
 
 

@@ -10,8 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from infra.claim_words import adversary_text, epsilon_text
 from infra.plain import visible
-from infra.terminal import adversary_text, epsilon_text, plain_table, span
+from infra.terminal import plain_table, span
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from infra.certificates import CA_FILE
+from infra.certificate_files import CA_FILE
 from infra.layout import Layout
 from infra.stack_options import KEY_ROTATION, StackOptions
 from infra.stack_tls import AUTHORITY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
 from infra.stack_options import LOOPBACK, OPERATORS, StackOptions, address_of, organisation_of
 from infra.stack_tls import OPERATOR, party_name
 from tacit.service.metrics_listener import READER

@@ -16,8 +16,8 @@ from infra.stack_parties import StackParties
 from tacit.codec import b64url
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
+from tacit.service.secret_files import write_secret
 from tacit.signing import SigningKey
 
 ADMIN = "admin"

@@ -7,11 +7,10 @@ they know (``tacit.service.callers``). Each start of the stack makes new certifi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from infra.certificates import AUTHORITY_LIFETIME, CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
 
 AUTHORITY = "authority"
 OPERATOR = "analyst"
@@ -60,28 +59,3 @@ def client_files(folder: str) -> dict[str, str]:
 
 def _role(credential: str) -> str:
     return "operator" if credential.startswith("operator_") else _ROLES.get(credential, credential)
-
-
-def authority_of(state_dir: Path, now: float) -> CertificateAuthority:
-    """Return the stack's authority, which is made at its first use. Raises ``UsageError``."""
-    folder = state_dir / AUTHORITY
-    if not (folder / CA_FILE).exists():
-        CertificateAuthority.create("tacit local stack", now, AUTHORITY_LIFETIME).save(folder)
-    return CertificateAuthority.load(folder)
-
-
-def certify_services(
-    state_dir: Path,
-    services: Iterable[str],
-    operators: Mapping[str, str],
-    now: float,
-    addresses: Mapping[str, str],
-    tls_folder: str = "",
-) -> None:
-    """Write a new certificate for each service, into ``tls_folder`` below its folder, and for the operator.
-    ``addresses``: the services' addresses other than loopback. Raises ``UsageError``."""
-    authority = authority_of(state_dir, now)
-    for folder in (*services, OPERATOR):
-        names = [party_name(folder, operators), "localhost"]
-        place = state_dir / folder / ("" if folder == OPERATOR else tls_folder)
-        certify(place, authority, names, now, [addresses[folder]] if folder in addresses else [])

@@ -17,7 +17,7 @@ from infra.processes import ServiceProcess
 from infra.stack_options import OPERATORS, PEOPLE, operator_credential
 from infra.workers import Part
 from tacit.recipe.sampling_plan import FILL
-from tacit.service.metrics_listener import PATH as METRICS_PATH
+from tacit.service.metric_names import PATH as METRICS_PATH
 
 SERVICE_NAMES = (
     "relay",

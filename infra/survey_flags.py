@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
 from infra.command_options import read_file
 from infra.survey_said import Said
 from tacit.errors import FieldError, UsageError
 from tacit.methods.method import plain
-from tacit.recipe.quantity import spoken
-from tacit.recipe.survey import ImportancePlan, Survey, read_survey
 
 Command = Callable[..., None]
 SurveyFile = Annotated[
@@ -41,10 +38,17 @@ def amount_of_float(number: float) -> str:
     return amount(repr(number))
 
 
+def _number(text: str) -> int | str:
+    """Parse a number that need not be whole. Raises ``ValueError``."""
+    from tacit.recipe.quantity import spoken
+
+    return spoken(text)
+
+
 def edges_of(text: str) -> list[int | str]:
     """Parse bucket edges separated by commas. Raises ``ValueError`` if one is not a number."""
     try:
-        return [spoken(part) for part in text.split(",")]
+        return [_number(part) for part in text.split(",")]
     except ValueError as error:
         raise ValueError(f"takes numbers with commas between, such as 0,1,2,4 or 0,0.25,0.5: {error}") from error
 
@@ -98,8 +102,10 @@ class Flag:
 
 def _described(field: str) -> tuple[str, Any]:
     """The document's description of a member, and its default in the command line's notation."""
+    from tacit.recipe.survey import ImportancePlan, Survey
+
     part, _, member = field.rpartition(".")
-    models: dict[str, type[BaseModel]] = {"": Survey, "importance": ImportancePlan}
+    models: dict[str, type[ImportancePlan | Survey]] = {"": Survey, "importance": ImportancePlan}
     if part not in models:
         return "", None
     info = models[part].model_fields[member]
@@ -138,13 +144,13 @@ FLAGS: Mapping[str, Flag] = {
     "randomizer": Flag("randomizer"),
     "statistic": Flag("statistic"),
     "mechanism": Flag("mechanism"),
-    "low": Flag("encoder.low", read=spoken, help="Least value of a sum, mean or vector entry."),
-    "high": Flag("encoder.high", read=spoken, help="Largest value; values outside are clipped."),
+    "low": Flag("encoder.low", read=_number, help="Least value of a sum, mean or vector entry."),
+    "high": Flag("encoder.high", read=_number, help="Largest value; values outside are clipped."),
     "unit": Flag(
-        "encoder.unit", read=spoken, help="Round values to multiples of this, such as 0.01 (default: 1)."
+        "encoder.unit", read=_number, help="Round values to multiples of this, such as 0.01 (default: 1)."
     ),
     "length": _whole("encoder.length", 1, "Entries of a vector."),
-    "norm": Flag("encoder.norm", read=spoken, help="Largest Euclidean length of a vector."),
+    "norm": Flag("encoder.norm", read=_number, help="Largest Euclidean length of a vector."),
     "aggregator_flips": _whole("aggregator_flips", 0),
     "importance_default": Flag("importance.default"),
     "importance_rate": Flag("importance.default_rate", read=amount),
@@ -173,32 +179,46 @@ def asking(*order: str, **changed: Mapping[str, Any]) -> Callable[[Command], Com
     names the flag."""
     flags = {name: replace(FLAGS[name], **changed.get(name, {})) for name in order if name in FLAGS}
 
-    def decorate(command: Command) -> Command:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own["said"]
-        placed = [flags[name].parameter(name) if name in flags else own[name] for name in order]
-        rest = [one for name, one in own.items() if name not in order]
+    return functools.partial(_Taking, flags, order)
 
-        @functools.wraps(command)
-        def taking(context: typer.Context, **given: Any) -> None:
-            said = _said(flags, context, given)
-            try:
-                command(said=said, **{name: given[name] for name in own})
-            except FieldError as error:
-                raise UsageError(said.words(error)) from error
 
+class _Taking:
+    """A command that takes ``flags`` in place of ``said``. The flags are described when the command is built, because a
+    survey's own descriptions are theirs."""
+
+    def __init__(self, flags: Mapping[str, Flag], order: tuple[str, ...], command: Command) -> None:
+        functools.update_wrapper(
+            self, command, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=()
+        )
+        self._command, self._flags, self._order = command, flags, order
+        self._own = dict(inspect.signature(command, eval_str=True).parameters)
+        del self._own["said"]
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        placed = [self._flags[name].parameter(name) if name in self._flags else self._own[name] for name in self._order]
+        rest = [one for name, one in self._own.items() if name not in self._order]
         context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (context, *placed, *rest)]
-        vars(taking)["__signature__"] = inspect.Signature(parameters)
-        taking.__annotations__ = {one.name: one.annotation for one in parameters}
-        return taking
+        parameters = (context, *placed, *rest)
+        return inspect.Signature([one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters])
 
-    return decorate
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {one.name: one.annotation for one in self.__signature__.parameters.values()}
+
+    def __call__(self, context: typer.Context, **given: Any) -> None:
+        said = _said(self._flags, context, given)
+        try:
+            self._command(said=said, **{name: given[name] for name in self._own})
+        except FieldError as error:
+            raise UsageError(said.words(error)) from error
 
 
 def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> Said:
     """The values from the command line and, if there is no file, the command's own defaults. Raises ``BadParameter``,
     and ``UsageError`` for a file that holds no survey."""
+    from tacit.recipe.survey import read_survey
+
     path: Path | None = given.get(_FILE)
     file = None if path is None else read_survey(read_file(path), str(path))
     found: dict[str, Any] = {}

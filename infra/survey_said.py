@@ -6,14 +6,16 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from tacit.errors import FieldError
 from tacit.methods.statistics import STATISTICS
-from tacit.recipe.quantity import spoken
-from tacit.recipe.survey import Survey
+
+if TYPE_CHECKING:
+    from tacit.recipe.survey import Survey
+
 
 KINDS: Final = {
     "buckets": "buckets",
@@ -46,6 +48,8 @@ class Said:
 
     def survey(self) -> Survey:
         """Return the survey. Raises ``FieldError``, and ``BadParameter`` for two flags that fill one member."""
+        from tacit.recipe.survey import Survey
+
         if {"metric", "event"} <= self.flags.keys():
             raise typer.BadParameter("give either --metric or --event")
         body: dict[str, Any] = {} if self.file is None else self.file.model_dump(mode="json", exclude_unset=True)
@@ -164,6 +168,8 @@ def _period(survey: Survey) -> dict[str, Any]:
 
 
 def _answers() -> dict[str, Any]:
+    from tacit.recipe.quantity import spoken
+
     said = _ask("Possible answers: bucket edges (0,1,2,4), categories (red,green,blue) or yes/no?")
     if said.lower() in {"yes/no", "yes,no", "boolean"}:
         return {"boolean": True}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from tacit.errors import UsageError
-from tacit.service.hsm import HsmKey, Pkcs11Key
-from tacit.service.keys import read_signing_key
-from tacit.signing import Signer
+
+if TYPE_CHECKING:
+    from tacit.service.hsm import Pkcs11Key
+    from tacit.signing import Signer
+
 
 Module = Annotated[
     Path | None, typer.Option("--pkcs11", help="Shared library of the PKCS#11 token that holds the key.")
@@ -22,6 +23,9 @@ PinFile = Annotated[Path | None, typer.Option("--pin-file", help="File (0600) wi
 
 def signer_of(key: str, module: Path | None, token: str | None, pin_file: Path | None) -> Signer:
     """Return the key in the file ``key``, or the one with the label ``key`` in a token. Raises ``UsageError``."""
+    from tacit.service.hsm import HsmKey
+    from tacit.service.keys import read_signing_key
+
     place = place_of(key, module, token, pin_file)
     return read_signing_key(Path(key)) if place is None else HsmKey(place)
 
@@ -29,6 +33,10 @@ def signer_of(key: str, module: Path | None, token: str | None, pin_file: Path |
 def place_of(key: str | None, module: Path | None, token: str | None, pin_file: Path | None) -> Pkcs11Key | None:
     """Return where in a token the key is; None if no option names a token. Raises ``UsageError``, and
     ``typer.BadParameter`` if only some of the options are given."""
+    from pydantic import ValidationError
+
+    from tacit.service.hsm import Pkcs11Key
+
     given = (module, token, pin_file)
     if given == (None, None, None):
         return None

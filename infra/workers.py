@@ -16,7 +16,7 @@ from infra.layout import Layout
 from infra.remembered_servers import amend_config
 from infra.service_names import kind_of
 from tacit.errors import UsageError
-from tacit.service.metrics_listener import PATH as METRICS_PATH
+from tacit.service.metric_names import PATH as METRICS_PATH
 
 CONFIG = "worker-{}.json"
 

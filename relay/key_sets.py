@@ -17,8 +17,8 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.ports import TransportError
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
 from tacit.service.log import get_logger
+from tacit.service.secret_files import write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY, LOOPBACK, CertificateAuthority
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.certificates import LOOPBACK, CertificateAuthority
 
 LIFETIME = 3600
 

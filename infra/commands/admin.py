@@ -7,15 +7,13 @@ from typing import Annotated
 import typer
 
 from infra.admin_access import Speaker, reaching
-from infra.admin_view import question_of, show_fleet
 from infra.command_options import AsJson, checked_name
 from infra.commands import admin_consent
 from infra.commands.admin_audit import audit
 from infra.commands.admin_people import keys
 from infra.commands.admin_question import question
-from infra.result_view import show_result
 from infra.terminal import answers, notes, print_json
-from tacit.client import Operator, Results
+from tacit.client import Operator
 
 app = typer.Typer(help="Manage questions, results, people and the audit log over an admin API.", no_args_is_help=True)
 app.add_typer(question, name="question")
@@ -38,6 +36,10 @@ def results(
 
     Example: tacit admin results --json
     """
+    from infra.admin_view import question_of
+    from infra.result_view import show_result
+    from tacit.client import Results
+
     if wait and asked is None:
         raise typer.BadParameter("--wait needs the name of a question")
     one = None if asked is None else question_of(operator, checked_name(asked))
@@ -62,6 +64,8 @@ def fleet(operator: Operator, as_json: AsJson = False) -> None:
 
     Example: tacit admin fleet --state-dir .tacit-staging
     """
+    from infra.admin_view import show_fleet
+
     found = operator.fleet()
     if as_json:
         print_json(found.document())

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from infra.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
-from infra.admin_view import acts_table
 from infra.command_options import AsJson, StateDir
 from infra.terminal import answers, print_json
 from tacit.client import Operator
@@ -35,6 +34,8 @@ def list_acts(
     as_json: AsJson = False,
 ) -> None:
     """List who did what and when, with the outcome. Example: tacit admin audit list --last 20"""
+    from infra.admin_view import acts_table
+
     found = operator.audit.newest(last)
     if as_json:
         print_json({"acts": [one.document() for one in found]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -15,9 +15,13 @@ from infra.command_options import AsJson, checked_name
 from infra.commands.admin_people import people, rule_words
 from infra.terminal import answers, plain_table, print_json
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.client import Change, Changes, Operator
+from tacit.client import Operator
 from tacit.errors import UsageError
 from tacit.moments import when
+
+if TYPE_CHECKING:
+    from tacit.client import Change, Changes
+
 
 Which = Annotated[str, typer.Argument(metavar="CHANGE", help="The change's id.", show_default=False)]
 __all__ = ["people"]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from infra.admin_access import Speaker, reaching
-from infra.admin_view import key_of, person_of
 from infra.command_options import AsJson, checked_name
 from infra.terminal import answers, plain_table, print_json
-from tacit.client import Change, ConsentRule, Operator, Person
+from tacit.client import Operator
 from tacit.errors import UsageError
 from tacit.moments import when
-from tacit.service.config import write_secret
+
+if TYPE_CHECKING:
+    from tacit.client import Change, ConsentRule, Person
+
 
 LEAST_ADMINISTRATORS = 2
 """How many administrators a change needs: one asks and another consents."""
@@ -76,6 +78,8 @@ def change(
 ) -> None:
     """Give a person another role, shut them out, or let them in again. Example: tacit admin people change carol --role
     viewer"""
+    from infra.admin_view import person_of
+
     if role is None and disabled is None:
         raise typer.BadParameter("give --role, --disable or --enable")
     found = operator.people.change(person_of(operator, checked_name(who)), role=role, disabled=disabled)
@@ -94,6 +98,10 @@ def invite(
 
     Example: tacit admin people invite carol --out carol.invitation
     """
+    from infra.admin_view import person_of
+    from tacit.client import Change
+    from tacit.service.secret_files import write_secret
+
     if out.exists():
         raise UsageError(f"{out}: exists already")
     person = person_of(operator, checked_name(who))
@@ -114,6 +122,8 @@ def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
 
     Example: tacit admin people unbind carol
     """
+    from infra.admin_view import person_of
+
     _tell(operator.people.unbind(person_of(operator, checked_name(who))), as_json=as_json)
 
 
@@ -135,6 +145,10 @@ def give(
 
     Example: tacit admin keys give carol --label laptop --out carol.key
     """
+    from infra.admin_view import person_of
+    from tacit.client import Change
+    from tacit.service.secret_files import write_secret
+
     if (out is None) == (key_sha256 is None):
         raise typer.BadParameter("give either --out or --key-sha256")
     if out is not None and out.exists():
@@ -157,6 +171,8 @@ def give(
 @reaching(Speaker.ADMINISTRATOR)
 def list_keys(operator: Operator, who: Who, as_json: AsJson = False) -> None:
     """List a person's keys, without their text. Example: tacit admin keys list carol"""
+    from infra.admin_view import person_of
+
     found = operator.people.keys(person_of(operator, checked_name(who)))
     if as_json:
         print_json({"keys": [one.document() for one in found]})
@@ -177,6 +193,8 @@ def take(
     as_json: AsJson = False,
 ) -> None:
     """Take a key away, so that it no longer works. Example: tacit admin keys take carol laptop"""
+    from infra.admin_view import key_of, person_of
+
     person = person_of(operator, checked_name(who))
     taken = key_of(operator, person, checked_name(key))
     operator.people.take_key(person, taken)
@@ -201,6 +219,8 @@ def rule_words(rule: ConsentRule) -> str:
 
 
 def _tell(person: Person | Change, *, as_json: bool) -> None:
+    from tacit.client import Change
+
     if as_json:
         print_json(person.document())
         return

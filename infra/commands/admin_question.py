@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from infra.admin_access import Speaker, reaching
-from infra.admin_view import question_of, questions_table, show_check, show_question
 from infra.command_options import AsJson, checked_name, read_file, write_file
 from infra.survey_flags import SurveyFile, asking
 from infra.survey_said import Said
 from infra.terminal import answers, notes, print_json
-from tacit.client import Operator, Question
+from tacit.client import Operator
 from tacit.errors import UsageError
-from tacit.operations.publishing import read_leaf
-from tacit.recipe.survey import Survey
+
+if TYPE_CHECKING:
+    from tacit.client import Question
+
 
 question = typer.Typer(help="Write, check, approve, publish and end questions.", no_args_is_help=True)
 
@@ -58,6 +59,9 @@ def edit(said: Said, operator: Operator, asked: Asked, file: SurveyFile = None, 
 
     Example: tacit admin question edit weekly --text 'How many visits in a week?'
     """
+    from infra.admin_view import question_of
+    from tacit.recipe.survey import Survey
+
     found = question_of(operator, checked_name(asked))
     if said.file is None and not said.flags:
         raise typer.BadParameter("say what changes: a flag of tacit admin question new, or --file")
@@ -75,6 +79,8 @@ def list_questions(
     as_json: AsJson = False,
 ) -> None:
     """List the questions of the organisation. Example: tacit admin question list"""
+    from infra.admin_view import questions_table
+
     found = list(operator.questions.all(state))
     if as_json:
         print_json({"questions": [one.document() for one in found]})
@@ -88,6 +94,8 @@ def list_questions(
 @reaching(Speaker.ANALYST)
 def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Show a question with its state and recipe. Example: tacit admin question show weekly"""
+    from infra.admin_view import question_of, show_question
+
     found = question_of(operator, checked_name(asked))
     if as_json:
         print_json(found.document())
@@ -102,6 +110,8 @@ def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 
     Example: tacit admin question check weekly
     """
+    from infra.admin_view import question_of, show_check
+
     found = operator.questions.check(question_of(operator, checked_name(asked)))
     if as_json:
         print_json(found.document())
@@ -115,6 +125,8 @@ def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @reaching(Speaker.ANALYST)
 def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Offer a complete question for approval. Example: tacit admin question submit weekly"""
+    from infra.admin_view import question_of
+
     _tell(operator.questions.submit(question_of(operator, checked_name(asked))), as_json=as_json)
 
 
@@ -122,6 +134,8 @@ def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @reaching(Speaker.APPROVER)
 def approve(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Approve another person's question as it is. Example: tacit admin question approve weekly"""
+    from infra.admin_view import question_of
+
     _tell(operator.questions.approve(question_of(operator, checked_name(asked))), as_json=as_json)
 
 
@@ -143,6 +157,9 @@ def publish(
 
     Example: tacit admin question publish weekly
     """
+    from infra.admin_view import question_of
+    from tacit.operations.publishing import read_leaf
+
     found = question_of(operator, checked_name(asked))
     if leaf is not None:
         signed = read_leaf(read_file(leaf), str(leaf))
@@ -169,6 +186,8 @@ def end(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 
     Example: tacit admin question end weekly
     """
+    from infra.admin_view import question_of
+
     _tell(operator.questions.end(question_of(operator, checked_name(asked))), as_json=as_json)
 
 

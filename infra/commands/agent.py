@@ -6,30 +6,25 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.panel import Panel
 from rich.text import Text
 
-from client_agent.agent import journal_table
-from client_agent.common import Common
-from client_agent.config import AgentConfig
-from client_agent.device_rules import spent
-from client_agent.embedding import at_work
-from client_agent.journal import Entry, Fact, Trouble
-from client_agent.runner import Watch, database_of, journal_of, opened_agent
-from infra.agent_lines import AgentLines, Fields
 from infra.commands import hosting, watching
 from infra.terminal import answers, notes, plain_table, print_json, styled
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.ledger.balance import computed_epsilon
 from tacit.moments import when
-from tacit.service.config import load_config
-from tacit.service.log import get_logger
-from tacit.tlog.client import LogState
+
+if TYPE_CHECKING:
+    from client_agent.common import Common
+    from client_agent.config import AgentConfig
+    from client_agent.journal import Entry
+    from infra.agent_lines import AgentLines, Fields
+
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
 app.command("record")(watching.record)
@@ -56,6 +51,10 @@ def run(
     With --once, exits with 1 if the log could not be read. Example:
     tacit agent run --config .tacit/agents/0/agent.json
     """
+    from client_agent.config import AgentConfig
+    from infra.agent_lines import AgentLines
+    from tacit.service.config import load_config
+
     configs = [load_config(path, AgentConfig) for path in config]
     lines = None if as_json or not sys.stderr.isatty() else AgentLines(len(configs), notes(), SystemClock())
     failed = asyncio.run(_run(configs, lines, once=once, until=until))
@@ -65,6 +64,8 @@ def run(
 
 async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bool, until: float | None) -> bool:
     """Run the agents; return whether a single step (``once``) could not read the log."""
+    from client_agent.common import Common
+
     stop = asyncio.Event()
     if not once:
         loop = asyncio.get_running_loop()
@@ -89,6 +90,11 @@ async def _run_one(
     config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, common: Common, *, once: bool
 ) -> bool:
     """Run one agent to its end, reporting to ``lines`` or the log; ``number`` is its place on the command line."""
+    from client_agent.embedding import at_work
+    from client_agent.journal import Fact
+    from client_agent.runner import Watch, opened_agent
+    from tacit.service.log import get_logger
+
     log, clock = get_logger("agent"), SystemClock()
 
     def report(event: str, told: Fields) -> None:
@@ -123,6 +129,10 @@ def journal(
 
     Example: tacit agent journal --config .tacit/agents/0/agent.json
     """
+    from client_agent.config import AgentConfig
+    from client_agent.runner import database_of
+    from tacit.service.config import load_config
+
     settings = load_config(config, AgentConfig)
     if not database_of(settings).exists():
         raise UsageError(f"{database_of(settings)}: no journal here yet; run the agent first")
@@ -134,6 +144,13 @@ def journal(
 
 
 async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
+    from client_agent.agent import journal_table
+    from client_agent.device_rules import spent
+    from client_agent.journal import Fact, Trouble
+    from client_agent.runner import journal_of
+    from tacit.ledger.balance import computed_epsilon
+    from tacit.tlog.client import LogState
+
     async with journal_of(config) as store:
         entries = await store.entries()
         state = await store.fact(Fact.LOG_STATE)
@@ -162,6 +179,8 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
 
 
 def _show(document: dict[str, Any], entries: list[Entry]) -> None:
+    from client_agent.journal import Fact
+
     console = answers()
     table = plain_table("recipe", "decided", "decision", "ε charged", "tries", "detail")
     for entry in entries:

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from infra.backups import back_up, back_up_into
-from infra.backups import restore as put_back
 from infra.flags import AsJson
 from infra.service_names import KINDS, kind_of
 from tacit.moments import when
@@ -51,6 +49,8 @@ def backup(
     --keep 7
     Example: tacit backup leader --config .tacit/leader/config.json --out backups/leader
     """
+    from infra.backups import back_up, back_up_into
+
     _require_known(name)
     if (into is None) != (keep is None) or (out is None) == (into is None):
         raise typer.BadParameter("give either --out FOLDER or --into FOLDER with --keep NUMBER")
@@ -71,6 +71,8 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
     (docs/restoring.md).
     Example: tacit restore leader backups/leader --config .tacit/leader/config.json
     """
+    from infra.backups import restore as put_back
+
     _require_known(name)
     done = put_back(name, config, folder)
     before = None if done.before is None else str(done.before)

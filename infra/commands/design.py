@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,16 +13,12 @@ from infra.command_options import AsJson, policy_of
 from infra.survey_flags import SurveyFile, amount_of_float, asking
 from infra.survey_said import Said
 from infra.terminal import answers, plain_table, print_json
-from tacit.accounting.alternatives import CENTRAL
-from tacit.accounting.planner import NO_LOCAL_GUARANTEE, alternatives, proposal
-from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
-from tacit.methods.figures import NORMAL_95, form_of_errors, margin
-from tacit.methods.flips import Flips
-from tacit.methods.statistics import STATISTICS
-from tacit.operations.design import alternative_document, requirements_of
-from tacit.recipe.quantity import in_words
+
+if TYPE_CHECKING:
+    from tacit.accounting.requirements import Alternative, Requirements
+
 
 WIDTH = 120
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
@@ -57,6 +53,9 @@ def design(
 
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
+    from tacit.accounting.planner import alternatives
+    from tacit.operations.design import alternative_document, requirements_of
+
     survey = compared(said).survey()
     if survey.population is None:
         raise typer.BadParameter("missing --population")
@@ -83,6 +82,8 @@ def design(
 
 def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
     """Return ``proposal``; its refusal for lack of a local guarantee also names this command's flag."""
+    from tacit.accounting.planner import NO_LOCAL_GUARANTEE, proposal
+
     try:
         return proposal(found, wanted)
     except Refusal as refusal:
@@ -95,6 +96,8 @@ def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
 def compared(said: Said) -> Said:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
+    from tacit.methods.statistics import STATISTICS
+
     flags = dict(said.flags)
     kind = STATISTICS.get(flags.get("statistic", "histogram"))
     if kind is None:
@@ -144,6 +147,9 @@ def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
 
 
 def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -> Any:
+    from tacit.accounting.alternatives import CENTRAL
+    from tacit.methods.figures import NORMAL_95, form_of_errors, margin
+
     best = next(one.stderr for one in found if one.model == CENTRAL)
     names = ("", "model", "randomizer", "q", "B", "chunk", "sent", "bytes", _unit(needs), "share", "× best",
              "local ε")  # fmt: skip
@@ -167,6 +173,8 @@ def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -
 
 def _asked(needs: Requirements) -> str:
     """A sentence on what is compared, and at which privacy."""
+    from tacit.methods.figures import NORMAL_95
+
     what = needs.statistic if needs.cells == 1 else f"{needs.statistic} of {needs.cells} numbers"
     return (
         f"{what} over {needs.population:,} devices, epsilon at most {needs.epsilon:g} at delta {needs.delta:g} against "
@@ -179,6 +187,8 @@ def _unit(needs: Requirements) -> str:
 
 
 def _randomizer(one: Alternative) -> str:
+    from tacit.methods.flips import Flips
+
     return (
         f"{one.randomizer} {one.method.flips}/{one.method.scale}" if isinstance(one.method, Flips) else one.randomizer
     )
@@ -186,6 +196,8 @@ def _randomizer(one: Alternative) -> str:
 
 def next_command(needs: Requirements, one: Alternative) -> str:
     """Return the beginning of the command that makes the recipe; its epsilon is that of a batch before sampling."""
+    from tacit.recipe.quantity import in_words
+
     inner = math.floor((one.inner or needs.epsilon) * 1e4 + 1e-9) / 1e4
     number = "" if needs.counts else f" --low {in_words(needs.low)} --high {in_words(needs.high)}"
     number += f" --unit {in_words(needs.unit)}" if needs.unit != 1 else ""

@@ -8,18 +8,19 @@ import dataclasses
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from client_agent.host import AgentHost, Counts
 from infra.terminal import notes
 from tacit.adapters.descriptors import raise_limit
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
 from tacit.ports import Clock
-from tacit.service.log import get_logger
+
+if TYPE_CHECKING:
+    from client_agent.host import AgentHost, Counts
 
 
 def host(
@@ -45,6 +46,8 @@ def host(
 
 
 async def _run(folder: Path, every: float, until: float | None, *, as_json: bool) -> None:
+    from client_agent.host import AgentHost
+
     stop, clock, loop = asyncio.Event(), SystemClock(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -77,6 +80,8 @@ class _JsonVoice:
     """Reports every change as one JSON line."""
 
     def __init__(self) -> None:
+        from tacit.service.log import get_logger
+
         self._log = get_logger("agent")
 
     def started(self) -> None:

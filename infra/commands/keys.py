@@ -6,34 +6,26 @@ import enum
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from infra.flags import AlwaysJson
 from infra.stack_options import BEARER_PREFIX, bearer_token
 from infra.token_options import Module, PinFile, Token, place_of
-from services.gateway.keys import read_key_ring
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.aggregator.keys import (
-    generate_hpke_key,
-    generate_peer_secrets,
-    read_hpke_key,
-    read_peer_file,
-    write_hpke_key,
-    write_peer_file,
-)
-from tacit.aggregator.state_keys import generate_state_key, read_state_key, state_key_text, write_state_key
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
-from tacit.service.config import read_secret, write_secret
-from tacit.service.hsm import HsmKey, generate_hsm_key
 from tacit.service.keys import read_signing_key, write_signing_key
+from tacit.service.secret_files import read_secret, write_secret
 from tacit.service.token_files import read_tokens
 from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
-from tacit.tokens.software_root import SoftwareRoot
+
+if TYPE_CHECKING:
+    from tacit.tokens.software_root import SoftwareRoot
+
 
 app = typer.Typer(help="Make and show key files (mode 0600).", no_args_is_help=True)
 
@@ -86,6 +78,8 @@ def generate(
 
     Example: tacit keys generate signing --out leader/signing.key
     """
+    from tacit.service.hsm import generate_hsm_key
+
     del as_json
     if config_id is not None and kind is not Kind.HPKE:
         raise typer.BadParameter("--id goes with hpke only")
@@ -123,6 +117,8 @@ def show(
 
     Example: tacit keys show leader/signing.key
     """
+    from tacit.service.hsm import HsmKey
+
     del as_json
     place = place_of(key, pkcs11, token, pin_file)
     if place is not None:
@@ -171,6 +167,10 @@ def device(
 
 def public_part(path: Path) -> dict[str, Any]:
     """Return the public part of the secret in ``path``, with its ``kind``. Raises ``UsageError``."""
+    from services.gateway.keys import read_key_ring
+    from tacit.aggregator.keys import read_hpke_key, read_peer_file
+    from tacit.aggregator.state_keys import read_state_key, state_key_text
+
     content = read_secret(path).strip()
     if content.startswith(b"-----BEGIN"):
         pem = _device_root(path).root_pem
@@ -201,6 +201,8 @@ def _public_of(key: Signer) -> dict[str, Any]:
 
 def _device_root(path: Path) -> SoftwareRoot:
     """The authority in a file. Raises ``UsageError``, also for a device's identity, which has the same format."""
+    from tacit.tokens.software_root import SoftwareRoot
+
     try:
         found = SoftwareRoot.from_pem(read_secret(path))
     except DecodeError as error:
@@ -216,6 +218,10 @@ def _require_new(out: Path) -> None:
 
 
 def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
+    from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
+    from tacit.aggregator.state_keys import generate_state_key, write_state_key
+    from tacit.tokens.software_root import SoftwareRoot
+
     if kind is Kind.SIGNING:
         write_signing_key(out, generate_signing_key(entropy))
     elif kind is Kind.HPKE:

@@ -7,15 +7,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from infra.command_options import AsJson, Server, StateDir, layout_of, policy_of
-from infra.log_service import Monitor, create_app
-from infra.log_view import Bars, show_report
-from infra.log_watch import LogReport, Place, Watch
 from infra.plain import visible
 from infra.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
@@ -27,12 +24,12 @@ from tacit.errors import DecodeError, UsageError
 from tacit.moments import when
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport, TransportError
-from tacit.recipe.policy import Policy
-from tacit.service.app import Deps
-from tacit.service.config import Listen
-from tacit.service.log import set_log_level
-from tacit.service.run import Ready, serve
 from tacit.tlog.checkpoint import NoteKey
+
+if TYPE_CHECKING:
+    from infra.log_watch import LogReport, Place
+    from tacit.service.run import Ready
+
 
 app = typer.Typer(help="Read the whole log from outside: verify it, or monitor it.", no_args_is_help=True)
 
@@ -119,6 +116,9 @@ def _place(
     policy: Path | None,
     folder: Path | None,
 ) -> Place:
+    from infra.log_watch import Place
+    from tacit.recipe.policy import Policy
+
     given = None if policy is None else policy_of(policy)
     if ca is not None and server is None:
         raise typer.BadParameter("--ca needs --server")
@@ -153,6 +153,9 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
 
 
 async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> LogReport:
+    from infra.log_view import Bars
+    from infra.log_watch import Watch
+
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
         stage = Bars(notes()).stage
@@ -163,6 +166,8 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
 
 
 def _end(report: LogReport, *, as_json: bool) -> None:
+    from infra.log_view import show_report
+
     if as_json:
         print_json(report.document())
     else:
@@ -173,6 +178,14 @@ def _end(report: LogReport, *, as_json: bool) -> None:
 
 async def _follow(place: Place, kept: Path, folder: Path | None, every: float, port: int, *, as_json: bool) -> bool:
     """Watch the log until told to stop; return whether anything was found."""
+    from infra.log_service import Monitor, create_app
+    from infra.log_view import Bars
+    from infra.log_watch import Watch
+    from tacit.service.app import Deps
+    from tacit.service.config import Listen
+    from tacit.service.log import set_log_level
+    from tacit.service.run import serve
+
     console = answers(LEAST_WIDTH)
 
     def tell(finding: Finding) -> None:

@@ -20,8 +20,8 @@ from infra.workers import service_part
 from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment
-from tacit.operations.services import call
-from tacit.service.metrics_listener import PATH
+from tacit.operations.calls import call
+from tacit.service.metric_names import PATH
 from tacit.service.token_files import first_token
 
 ANSWER_SECONDS = 10.0

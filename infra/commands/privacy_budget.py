@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.api import read_recipe, whole_log
 from infra.command_options import AsJson, StateDir, layout_of, policy_of, read_file
-from infra.ledger_view import show_burn_down, show_ledger, show_plan
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
-from tacit.operations.burn_down import burn_downs
-from tacit.operations.ledger import ledger_of, plan
-from tacit.recipe.charges import charge_of, charges_of, series_charge
-from tacit.recipe.live import LiveLog
-from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
-from tacit.recipe.series import Series
+
+if TYPE_CHECKING:
+    from tacit.recipe.live import LiveLog
+    from tacit.recipe.model import Recipe
+    from tacit.recipe.policy import Policy
+    from tacit.recipe.series import Series
+
 
 MOST_EPSILON = 64
 
@@ -38,6 +36,10 @@ def ledger(
 
     Example: tacit privacy ledger --state-dir .tacit --burn-down
     """
+    from infra.ledger_view import show_burn_down, show_ledger
+    from tacit.operations.burn_down import burn_downs
+    from tacit.operations.ledger import ledger_of
+
     log, policy = _log(state_dir)
     now = SystemClock().now()
     found, downs = ledger_of(log, policy, now), burn_downs(log, policy, now) if burn_down else []
@@ -69,6 +71,11 @@ def plan_command(
     A round counts as its series, which is charged as a whole. Exits with 1 if it does not fit. Example:
     tacit privacy plan --epsilon 0.5
     """
+    from infra.api import read_recipe
+    from infra.ledger_view import show_plan
+    from tacit.operations.ledger import plan
+    from tacit.recipe.charges import charge_of, charges_of, series_charge
+
     if (epsilon is None) == (recipe is None):
         raise typer.BadParameter("give either --epsilon or --recipe")
     asked = None if recipe is None else read_recipe(read_file(recipe), str(recipe))
@@ -123,6 +130,8 @@ def _number(text: str, flag: str, most: int) -> Decimal:
 
 
 def _log(state_dir: Path | None) -> tuple[LiveLog, Policy]:
+    from infra.api import whole_log
+
     layout = layout_of(state_dir)
     policy = policy_of(layout.policy_path)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from infra.api import hash_of, read_recipe, verified_log
-from infra.audience_view import audience_document
 from infra.command_options import (
     HASH_ARGUMENT,
     AsJson,
@@ -27,23 +25,18 @@ from infra.commands.census import census
 from infra.commands.design import design
 from infra.commands.yields import show_yield
 from infra.layout import Layout
-from infra.publishing import (
+from infra.recipe_names import hash_of
+from infra.recipe_options import (
     AnalystKey,
     Anyway,
+    Insisted,
     KnownHash,
     LeafFile,
     Now,
-    Signing,
+    OutFile,
+    PartiesFile,
     SigningKey,
-    note_asked,
-    publish_file,
-    show_published,
-    sign_file,
 )
-from infra.publishing_time import Insisted
-from infra.recipe_outlook import tell_coarse
-from infra.recipe_view import show_check, show_recipe
-from infra.recipe_writing import OutFile, PartiesFile, write_recipe
 from infra.survey_flags import SurveyFile, asking
 from infra.survey_said import Said, completed
 from infra.terminal import answers, plain_table, print_json, span, styled
@@ -51,13 +44,13 @@ from infra.token_options import Module, PinFile, Token, signer_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.models.forms import known
-from tacit.operations.checking import checked, context_at
-from tacit.operations.outlook import rounding_of
-from tacit.operations.services import logged_recipe, recipes_of
-from tacit.recipe.context import Context, Stage
-from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
+from tacit.operations.calls import recipes_of
+
+if TYPE_CHECKING:
+    from tacit.recipe.context import Context, Stage
+    from tacit.recipe.model import Recipe
+    from tacit.recipe.policy import Policy
+
 
 app = typer.Typer(help="Design, write, check, sign, publish and read recipes.", no_args_is_help=True)
 app.command("design")(design)
@@ -95,6 +88,8 @@ def new(
     afterwards (docs/pan-privacy.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
+    from infra.recipe_writing import write_recipe
+
     write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
 
 
@@ -110,6 +105,12 @@ def check(
 
     The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
     """
+    from infra.api import read_recipe
+    from infra.recipe_outlook import tell_coarse
+    from infra.recipe_view import show_check
+    from tacit.operations.checking import checked
+    from tacit.recipe.context import Context, Stage
+
     wanted = _stage(stage)
     recipe = read_recipe(read_file(file), str(file))
     asks_stack = wanted is not Stage.DRAFT or state_dir is not None
@@ -126,6 +127,8 @@ def check(
 
 
 def _stage(text: str) -> Stage:
+    from tacit.recipe.context import Stage
+
     try:
         return Stage[text.upper()]
     except KeyError as error:
@@ -134,6 +137,8 @@ def _stage(text: str) -> Stage:
 
 def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
     """The local stack's policy, or the default one if there is no stack and none is ``needed``."""
+    from tacit.recipe.policy import Policy
+
     try:
         return policy_of(layout_of(state_dir).policy_path)
     except UsageError:
@@ -143,6 +148,9 @@ def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
 
 
 async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage) -> Context:
+    from infra.api import verified_log
+    from tacit.operations.checking import context_at
+
     now = SystemClock().now()
     async with layout.transport() as transport:
         live = await verified_log(transport, layout, policy)
@@ -165,6 +173,10 @@ def sign(
 
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
+    from infra.api import read_recipe
+    from infra.publishing import Signing, sign_file
+    from infra.recipe_view import show_recipe
+
     apart = (Path(key) if pkcs11 is None else None, pin_file)
     asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
     sign_file(asked, read_recipe, lambda found: show_recipe(found, {"state": "file"}, answers()), as_json=as_json)
@@ -189,6 +201,10 @@ def publish(
 
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
+    from infra.api import read_recipe
+    from infra.publishing import note_asked, publish_file, show_published
+    from tacit.recipe.model import Recipe
+
     recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key, Insisted(now, anyway))
     where = f"{url}/v1/recipes/{recipe.hash_text}"
     note_asked(recipe)
@@ -239,6 +255,11 @@ def show(
 
     Example: tacit recipe show visits.json
     """
+    from infra.api import read_recipe
+    from infra.recipe_view import show_recipe
+    from tacit.models.forms import known
+    from tacit.operations.outlook import rounding_of
+
     path = Path(checked_name(recipe))
     if path.is_file():
         found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
@@ -274,10 +295,15 @@ def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
 
 
 async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
+    from infra.audience_view import audience_document
+    from tacit.recipe.context import Stage
+
     context = await _context(recipe, layout, policy, Stage.PUBLISH)
     return {"audience": audience_document(recipe, policy, context)}
 
 
 async def _logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+    from tacit.operations.services import logged_recipe
+
     async with client as transport:
         return await logged_recipe(transport, server, await hash_of(transport, server, name))

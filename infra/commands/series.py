@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.api import read_recipe, verified_log
 from infra.command_options import (
     HASH_ARGUMENT,
     AsJson,
@@ -21,31 +20,15 @@ from infra.command_options import (
     read_file,
     write_file,
 )
-from infra.publishing import (
-    AnalystKey,
-    KnownHash,
-    LeafFile,
-    Now,
-    Signing,
-    SigningKey,
-    publish_file,
-    show_published,
-    sign_file,
-)
-from infra.publishing_time import Insisted
-from infra.recipe_writing import tell_refusals
-from infra.series_form import read_series, shape_of, stack_if_any
-from infra.series_view import series_document, show_series
+from infra.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
 from infra.terminal import answers, notes, print_json, span
 from infra.token_options import Module, PinFile, Token, signer_of
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.operations.drafting import refusals_document
-from tacit.recipe.live import LiveSeries
-from tacit.recipe.model import MAX_ROUND_INPUT, Interval
-from tacit.recipe.series import Series
-from tacit.recipe.series_builder import propose_series
-from tacit.rules import series_table as series_rules
+
+if TYPE_CHECKING:
+    from tacit.recipe.live import LiveSeries
+
 
 app = typer.Typer(help="Ask one recipe in several rounds that are charged once.", no_args_is_help=True)
 
@@ -87,6 +70,14 @@ def new(
     The series as a whole has the recipe's delta. Example:
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
+    from infra.api import read_recipe
+    from infra.recipe_writing import tell_refusals
+    from infra.series_form import shape_of, stack_if_any
+    from infra.series_view import series_document, show_series
+    from tacit.operations.drafting import refusals_document
+    from tacit.recipe.series_builder import propose_series
+    from tacit.rules import series_table as series_rules
+
     recipe = read_recipe(read_file(source), str(source))
     layout = stack_if_any(state_dir)
     shape = shape_of(recipe, layout, rounds, donation_slots, window, slots_per_epoch)
@@ -129,6 +120,10 @@ def sign(
 
     Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
     """
+    from infra.publishing import Signing, sign_file
+    from infra.series_form import read_series
+    from infra.series_view import show_series
+
     apart = (Path(key) if pkcs11 is None else None, pin_file)
     asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
     sign_file(
@@ -153,6 +148,10 @@ def publish(
 
     Example: tacit series publish training.json --state-dir .tacit
     """
+    from infra.publishing import publish_file, show_published
+    from infra.series_form import read_series
+    from tacit.recipe.series import Series
+
     series, _, index = publish_file(file, Series, read_series, state_dir, server, key, Insisted(now=now))
     if as_json:
         print_json({"hash": series.hash_text, "name": series.name, "index": index})
@@ -182,6 +181,9 @@ def round_command(
     By default, round i gets the i-th equal part of the series' time; with donation, no other is allowed. Example:
     tacit series round training.json --index 0 --round-input-file weights.txt --out round-0.json
     """
+    from infra.series_form import read_series
+    from tacit.recipe.model import Interval
+
     if round_input is not None and round_input_file is not None:
         raise typer.BadParameter("give either --round-input or --round-input-file")
     if (start is None) != (duration is None):
@@ -212,6 +214,8 @@ def round_command(
 
 
 def _text(path: Path) -> str:
+    from tacit.recipe.model import MAX_ROUND_INPUT
+
     try:
         text = read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -231,6 +235,9 @@ def show(
 
     Example: tacit series show training.json
     """
+    from infra.series_form import read_series
+    from infra.series_view import series_document, show_series
+
     path = Path(checked_name(series))
     if path.is_file():
         found, state = read_series(read_file(path), str(path)), "a file; not published"
@@ -244,6 +251,8 @@ def show(
 
 
 async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
+    from infra.api import verified_log
+
     layout = layout_of(state_dir)
     async with layout.transport() as transport:
         log = await verified_log(transport, layout, policy_of(layout.policy_path))

@@ -12,11 +12,9 @@ from typing import Annotated
 
 import typer
 
-from infra.deployables import run_service
 from infra.loops import fastest_loop
 from infra.service_names import KINDS
 from tacit.adapters.watermark import Recovery
-from tacit.service.config import Listen
 from tacit.version import VERSIONS
 
 INGEST = "ingest"
@@ -136,6 +134,8 @@ def _deployed(
     name: str, config: Path | None, leader_config: Path | None, leader_url: str | None, recovery: Recovery
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs a service, or two in one process. Raises ``BadParameter``."""
+    from infra.deployables import run_service
+
     if config is None:
         raise typer.BadParameter(f"--config is missing: the configuration of the {name}")
     if (name == INGEST) != (leader_config is not None) or (leader_url is not None and name != INGEST):
@@ -152,6 +152,7 @@ def _interop(
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the test API, which accepts none of the ``others``. Raises ``BadParameter``."""
     from infra.interop.run import ROLES, run_interop
+    from tacit.service.config import Listen
 
     if any(other is not None for other in others):
         raise typer.BadParameter(f"{INTEROP} takes no configuration and has no database")

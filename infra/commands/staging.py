@@ -7,12 +7,11 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
 
-from infra.backends import Wanted, backends
 from infra.command_options import AsJson, layout_of
 from infra.commands.images import Base
 from infra.commands.images import images as images_command
@@ -28,39 +27,22 @@ from infra.commands.staging_options import (
     wanted_for,
 )
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
-from infra.deployment import Deployment, deploy
 from infra.how_busy import how_busy
-from infra.images.building import built
 from infra.images.context import DEFAULT_BASE
 from infra.layout import INDEX, Layout
-from infra.new_layout import renew_certificates
-from infra.staging import report as reports
-from infra.staging.agents import counted
-from infra.staging.compose import compose_document
-from infra.staging.container_files import hand_over, write_databases, write_prometheus
-from infra.staging.containers import alone, free_network
-from infra.staging.devices import Devices
-from infra.staging.fleet import let_read_fleet, tell_report
-from infra.staging.natures import Driver, Natures
-from infra.staging.networks import joined, network_of
-from infra.staging.orders import Act, Order, give_order
-from infra.staging.running import (
-    Mode,
-    Running,
-    is_held,
-    require_running,
-    run_contained,
-    run_staging,
-    stop_staging,
-)
-from infra.status import stack_status
+from infra.staging.choices import Driver, Mode
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
-from tacit.operations.pace import default_epoch_seconds
-from tacit.operations.results import released
-from tacit.operations.services import logged_recipe, recipes_of
+from tacit.operations.calls import recipes_of
+
+if TYPE_CHECKING:
+    from infra.backends import Wanted
+    from infra.staging.natures import Natures
+    from infra.staging.orders import Order
+    from infra.staging.running import Running
+
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
 DEFAULT_EPOCH_SECONDS = 600
@@ -107,6 +89,11 @@ def up(
     A new folder gets fresh keys; devices that exist already stay. Example:
     tacit staging up --agents 500 --mode processes
     """
+    from infra.images.building import built
+    from infra.staging.containers import free_network
+    from infra.staging.networks import network_of
+    from tacit.operations.pace import default_epoch_seconds
+
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
     wanted = wanted_for(kind, backends_named or [], driven_by)
     fresh = not (folder / INDEX).exists()
@@ -139,6 +126,14 @@ class Crowd(NamedTuple):
 def _up_as_processes(
     layout: Layout, crowd: Crowd, kind: Mode, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
 ) -> None:
+    from infra.backends import backends
+    from infra.deployment import Deployment, deploy
+    from infra.new_layout import renew_certificates
+    from infra.staging.devices import Devices
+    from infra.staging.fleet import let_read_fleet
+    from infra.staging.networks import joined
+    from infra.staging.running import run_staging
+
     folder, entropy, now = layout.state_dir, OsEntropy(), SystemClock().now()
     renew_certificates(layout, now)
     with contextlib.ExitStack() as stack:
@@ -156,6 +151,14 @@ def _up_as_processes(
 def _up_in_containers(
     layout: Layout, crowd: Crowd, images: Mapping[str, str], database_image: str, tell: Callable[[dict[str, Any]], None]
 ) -> None:
+    from infra.deployment import Deployment, deploy
+    from infra.new_layout import renew_certificates
+    from infra.staging.compose import compose_document
+    from infra.staging.container_files import hand_over, write_databases, write_prometheus
+    from infra.staging.containers import alone
+    from infra.staging.devices import Devices
+    from infra.staging.running import run_contained
+
     devices, entropy, now = Devices.of(layout.state_dir), OsEntropy(), SystemClock().now()
     with alone(layout.state_dir) as compose:
         renew_certificates(layout, now)
@@ -191,6 +194,8 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
     Example: tacit staging status
     """
+    from infra.staging.running import require_running
+
     folder = state_dir.absolute()
     running = require_running(folder, LOCK)
     document = {"mode": running.mode.value, **asyncio.run(_counts(layout_of(folder), running))}
@@ -216,6 +221,10 @@ def _show_counts(document: dict[str, Any]) -> None:
 
 
 async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
+    from infra.staging.agents import counted
+    from infra.staging.devices import Devices
+    from infra.status import stack_status
+
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         found = await stack_status(layout, transport)
     ready, down = sum(one.ready for one in found.processes), [one.name for one in found.processes if not one.up]
@@ -245,6 +254,8 @@ def restart(services: Services = None, state_dir: StagingDir = DEFAULT_STATE_DIR
 
     Example: tacit staging restart leader helper
     """
+    from infra.staging.orders import Act, Order
+
     _order(Order(Act.RESTART, services or ()), state_dir, as_json=as_json)
 
 
@@ -254,6 +265,8 @@ def stop(services: SomeServices, state_dir: StagingDir = DEFAULT_STATE_DIR, as_j
 
     Example: tacit staging stop helper
     """
+    from infra.staging.orders import Act, Order
+
     _order(Order(Act.STOP, services), state_dir, as_json=as_json)
 
 
@@ -268,6 +281,8 @@ def start(
 
     Example: tacit staging start helper
     """
+    from infra.staging.orders import Act, Order
+
     if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
         raise typer.BadParameter(f"--serve-with needs one service, and is one of {', '.join(RECOVERIES)}")
     also = () if serve_with is None else (f"--{serve_with}",)
@@ -275,6 +290,9 @@ def start(
 
 
 def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
+    from infra.staging.orders import give_order
+    from infra.staging.running import is_held, require_running
+
     folder = state_dir.absolute()
     require_running(folder, LOCK)
     answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
@@ -297,6 +315,9 @@ def agents(
     A device that left keeps its journal, for the report. Example:
     tacit staging agents --join 20 --leave 10 --restart 5
     """
+    from infra.staging.devices import Devices
+    from infra.staging.running import require_running
+
     folder = state_dir.absolute()
     require_running(folder, LOCK)
     devices, entropy = Devices.of(folder), OsEntropy()
@@ -317,6 +338,9 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
     Example: tacit staging report --json
     """
+    from infra.staging.fleet import tell_report
+    from infra.staging.running import require_running
+
     folder = state_dir.absolute()
     require_running(folder, LOCK)
     layout = layout_of(folder)
@@ -331,6 +355,12 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
 
 async def _report(layout: Layout) -> dict[str, Any]:
+    from infra.staging import report as reports
+    from infra.staging.devices import Devices
+    from infra.status import stack_status
+    from tacit.operations.results import released
+    from tacit.operations.services import logged_recipe
+
     journals = await reports.read_journals(Devices.of(layout.state_dir).configs)
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         server = layout.urls["recipe_server"]
@@ -373,6 +403,8 @@ def down(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> 
 
     Example: tacit staging down
     """
+    from infra.staging.running import stop_staging
+
     folder = state_dir.absolute()
     asyncio.run(stop_staging(folder, LOCK, SystemClock()))
     if as_json:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client_agent.config import MAX_CLOCK_ERROR
-from infra.backends import Wanted, parse_backends
-from infra.backing_servers import BROKER
-from infra.staging.natures import Driver, Natures
-from infra.staging.networks import require_namespaces
-from infra.staging.podman_compose import require_containers
-from infra.staging.running import Mode
+from client_agent.limits import MAX_CLOCK_ERROR
+from infra.staging.choices import Driver
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.backends import Wanted
+    from infra.staging.choices import Mode
+    from infra.staging.natures import Natures
+
 
 SKEWED = 0.25
 
@@ -60,6 +61,8 @@ DrivenBy = Annotated[
 
 def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Natures:
     """Return the natures of new devices. Raises ``UsageError`` if only one of the clock options is given."""
+    from infra.staging.natures import Natures
+
     share = (SKEWED if clock_skew else 0.0) if skewed is None else skewed
     if bool(clock_skew) != bool(share):
         raise UsageError("--skewed SHARE says how many clocks are wrong, --clock-skew SECONDS by how much; give both")
@@ -68,6 +71,12 @@ def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Na
 
 def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
     """Return the servers to start. Raises ``UsageError`` if this machine or user cannot run such a deployment."""
+    from infra.backends import parse_backends
+    from infra.backing_servers import BROKER
+    from infra.staging.choices import Mode
+    from infra.staging.networks import require_namespaces
+    from infra.staging.podman_compose import require_containers
+
     listening = driven_by is not Driver.POLLING
     if listening and kind is not Mode.PROCESSES:
         raise UsageError(f"--driven-by {driven_by} needs a broker on loopback, which {kind} do not reach; leave it out")
@@ -83,6 +92,8 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
 
 def mode_of(text: str) -> Mode:
     """Return the mode with this name. Raises ``typer.BadParameter`` if there is none."""
+    from infra.staging.choices import Mode
+
     try:
         return Mode(text)
     except ValueError as error:

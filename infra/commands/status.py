@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -14,12 +14,14 @@ from rich.text import Text
 
 from infra.command_options import AsJson, StateDir, layout_of
 from infra.layout import Layout
-from infra.status import stack_status
 from infra.terminal import answers, plain_table, print_json, styled
 from tacit.moments import when
-from tacit.operations.issuance import SlotIssuance
-from tacit.operations.servers import ServerStatus
-from tacit.operations.status import DeploymentStatus, ProcessStatus, TaskStatus
+
+if TYPE_CHECKING:
+    from tacit.operations.issuance import SlotIssuance
+    from tacit.operations.servers import ServerStatus
+    from tacit.operations.status import DeploymentStatus, ProcessStatus, TaskStatus
+
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
@@ -42,6 +44,8 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
 
 
 async def _asked(layout: Layout) -> DeploymentStatus:
+    from infra.status import stack_status
+
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         return await stack_status(layout, transport)
 

@@ -7,32 +7,23 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.agents import provision_agents
-from infra.backends import POSTGRES, backends, parse_backends
-from infra.backing_servers import BROKER, REDIS
-from infra.deployment import Deployment, Parts, deploy
 from infra.how_busy import how_busy
 from infra.layout import INDEX, Layout, load_layout
-from infra.new_layout import create_layout, renew_certificates
-from infra.processes import ServiceProcess
-from infra.running_stack import run_stack, tell_prometheus
 from infra.stack_options import StackOptions
-from infra.stack_upgrades import with_admin, with_operators
-from infra.stack_view import describe, show, where
-from infra.staging.orders import Act, Order, carry_out_orders, give_order
-from infra.staging.running import is_held
 from infra.terminal import answers, print_json
 from infra.terminal import notes as stderr_notes
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
-from tacit.operations.pace import default_epoch_seconds
-from tacit.recipe.policy import AccountLimit
-from tacit.tlog.canonical import validated
+
+if TYPE_CHECKING:
+    from infra.deployment import Parts
+    from infra.processes import ServiceProcess
+
 
 DEFAULT_SLOTS = 4
 """Recipes per epoch; every device fetches a token for each."""
@@ -161,6 +152,12 @@ def up(
     """
     if context.invoked_subcommand is not None:
         return
+    from infra.agents import provision_agents
+    from infra.backends import POSTGRES, backends, parse_backends
+    from infra.backing_servers import BROKER, REDIS
+    from infra.deployment import Deployment, deploy
+    from infra.new_layout import renew_certificates
+
     url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
     wanted = parse_backends(backends_named or [], url_files)
     with contextlib.ExitStack() as stack:
@@ -192,6 +189,9 @@ def restart(
 
     Example: tacit up restart helper --state-dir .tacit
     """
+    from infra.staging.orders import Act, Order, give_order
+    from infra.staging.running import is_held
+
     folder = state_dir.absolute()
     if not is_held(folder, LOCK):
         raise UsageError(f"{folder}: no stack runs here; start one with: tacit up --state-dir {state_dir}")
@@ -220,6 +220,10 @@ def open_stack(
     """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
     stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
     ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
+    from infra.new_layout import create_layout
+    from infra.stack_upgrades import with_admin, with_operators
+    from tacit.operations.pace import default_epoch_seconds
+
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
@@ -278,6 +282,9 @@ def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
 
 
 def _check_account(options: StackOptions) -> None:
+    from tacit.recipe.policy import AccountLimit
+    from tacit.tlog.canonical import validated
+
     limit = {
         "epsilon": options.account_epsilon,
         "delta": options.account_delta,
@@ -291,6 +298,10 @@ def _check_account(options: StackOptions) -> None:
 
 async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> int:
     """Run the stack, and return the command's exit code."""
+
+    from infra.running_stack import run_stack, tell_prometheus
+    from infra.stack_view import describe, show, where
+    from infra.staging.orders import carry_out_orders
 
     @contextlib.asynccontextmanager
     async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:

@@ -8,14 +8,10 @@ from typing import Annotated
 
 import typer
 
-from client_agent.config import AgentConfig
-from client_agent.panprivate.listening import OK, UNWATCHED, tell
-from client_agent.panprivate.watches import FOLDER, states_in
 from infra.flags import AsJson
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.methods.statistics import MAX_OCCURRENCES
-from tacit.service.config import load_config
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
 
@@ -31,6 +27,10 @@ def record(
 
     Example: tacit agent record visit --config .tacit/agents/0/agent.json
     """
+    from client_agent.config import AgentConfig
+    from client_agent.panprivate.listening import OK, UNWATCHED, tell
+    from tacit.service.config import load_config
+
     answer = tell(load_config(config, AgentConfig).state_dir, event, times)
     if answer not in {OK, UNWATCHED}:
         raise UsageError(f"{event}: {answer or 'the agent ended'}; an event has a name such as visit")
@@ -45,6 +45,10 @@ def state(config: ConfigOption, as_json: AsJson = False) -> None:
 
     Example: tacit agent state --config .tacit/agents/0/agent.json
     """
+    from client_agent.config import AgentConfig
+    from client_agent.panprivate.watches import FOLDER, states_in
+    from tacit.service.config import load_config
+
     rows = states_in(load_config(config, AgentConfig).state_dir / FOLDER)
     if as_json:
         print_json(rows)

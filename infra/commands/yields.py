@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infra.api import hash_of
 from infra.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.commands.results import RecipeName, collector_access
+from infra.recipe_names import hash_of
 from infra.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
-from tacit.operations.yields import Yield, yield_at
-from tacit.recipe.model import Recipe
+
+if TYPE_CHECKING:
+    from tacit.operations.yields import Yield
+    from tacit.recipe.model import Recipe
 
 
 def show_yield(recipe: RecipeName, state_dir: StateDir = None, as_json: AsJson = False) -> None:
@@ -29,6 +32,8 @@ def show_yield(recipe: RecipeName, state_dir: StateDir = None, as_json: AsJson =
 
 
 async def _yield(state_dir: Path | None, name: str) -> tuple[Recipe, Yield]:
+    from tacit.operations.yields import yield_at
+
     layout = layout_of(state_dir)
     access = collector_access(layout)
     async with layout.transport() as transport:

@@ -16,13 +16,13 @@ Token = Annotated[str, Field(pattern="^[!-~]+$")]
 class Strict(BaseModel):
     """Base of the documents that may hold no unknown members."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
 
 class Open(BaseModel):
     """Base of the documents that may hold additional members, which a reader ignores."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="allow", strict=True)
 
 
 class ChallengeBody(Open):

@@ -41,7 +41,7 @@ Token = Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-~]([ -
 class Document(BaseModel):
     """A request's JSON object."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
 
 
 Kind = TypeVar("Kind", bound=Document)

@@ -11,20 +11,22 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY, certify
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.certificates import certify
 from infra.databases import URL_FILE
 from infra.layout import Layout
 from infra.legs import DEVICES
 from infra.monitoring.scraping import write_scrape_config
 from infra.remembered_servers import amend_config
+from infra.stack_certificates import authority_of
 from infra.stack_metrics import prometheus_name
 from infra.stack_options import organisation_of
-from infra.stack_tls import AUTHORITY, authority_of
+from infra.stack_tls import AUTHORITY
 from infra.staging.container_places import PORT, database_address, database_user, user_of, with_database
 from infra.staging.devices import Devices
 from infra.workers import Part
 from tacit.ports import Entropy
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 
 DATABASES, SCRIPT = "databases", "database.sh"
 ROLES, SUPERUSER, PASSWD = "roles.sql", "superuser", "passwd"

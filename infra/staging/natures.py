@@ -6,31 +6,25 @@ devices, so that devices that join later are drawn in the same way.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from client_agent.config import MAX_CLOCK_ERROR, Announcements
+from client_agent.config import Announcements
+from client_agent.limits import MAX_CLOCK_ERROR
 from infra.agents import Nature
+from infra.staging.choices import Driver
 from tacit.errors import UsageError
 from tacit.pauses import uniform
 from tacit.ports import Entropy
-from tacit.service.config import Frozen, load_config, write_secret
+from tacit.service.config import Frozen, load_config
+from tacit.service.secret_files import write_secret
 
 FILE = "natures.json"
 MQTT_POLL_SECONDS = 60.0
 """Least seconds between two polls of a device that listens to a broker."""
-
-
-class Driver(enum.StrEnum):
-    """What makes devices read the log."""
-
-    POLLING = "polling"
-    MQTT = "mqtt"
-    BOTH = "both"
 
 
 class Natures(Frozen):

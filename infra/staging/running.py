@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import json
 import os
 import shlex
@@ -25,6 +24,7 @@ from infra.processes import ServiceProcess
 from infra.running_stack import run_stack, tell_prometheus, until_told
 from infra.stack_options import OPERATORS, ORGANISATIONS, organisation_of
 from infra.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
+from infra.staging.choices import Mode
 from infra.staging.containers import containers_of, devices_at_work, services_at_work
 from infra.staging.devices import Devices
 from infra.staging.fleet import tell_devices
@@ -41,14 +41,6 @@ from tacit.ports import Clock
 RUNNING = "staging.json"
 STOP_SECONDS = 120.0
 LOOK_SECONDS = 0.2
-
-
-class Mode(enum.StrEnum):
-    """How the organisations are kept apart."""
-
-    PROCESSES = "processes"
-    NAMESPACES = "namespaces"
-    CONTAINERS = "containers"
 
 
 async def run_staging(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from services.collector.ports import CollectionsTx
 from services.collector.records import Collection, CollectionState, Result
-from tacit.models.collector import Source
+from tacit.models.faces.collector import Source
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse
 from tacit.problem import read_problem

@@ -13,8 +13,8 @@ from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
-from tacit.models.collector import CollectorSide, Source
 from tacit.models.collectors import collector_side
+from tacit.models.faces.collector import CollectorSide, Source
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult

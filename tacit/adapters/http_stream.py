@@ -10,12 +10,14 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tls import ClientTls, tls_reason
 from tacit.ports import HttpResponse, TransportError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
@@ -34,6 +36,8 @@ class Stream:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield data as it arrives, until the response ends. Raises ``TransportError``."""
+        import aiohttp
+
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -61,6 +65,8 @@ class Streams:
     async def get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
         """Request ``url`` and yield the response. Raises ``UsageError`` for a URL that P7 forbids, and
         ``TransportError``."""
+        import aiohttp
+
         encrypted = require_secure_url(url, insecure_http=self._insecure_http).startswith("https://")
         context: ssl.SSLContext | bool = self._tls.current() if encrypted else True
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)

@@ -14,60 +14,16 @@ e^(``LOOKS * STEPS`` / B), whoever sends all others, so little is gained by brin
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
+from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, Filling, Look
 from tacit.aggregator.parties import Served, ServedTask
 from tacit.aggregator.ports import CountingTx, OpenTx, SharedStore
-from tacit.errors import Abort, DecodeError
+from tacit.errors import Abort
 from tacit.methods.draws import discrete_laplace
 from tacit.ports import Clock, Entropy
 from tacit.recipe.asking import DECIDING_SHARE
-
-LOOKS = 5
-"""How often a count is read."""
-STEPS = 10
-"""The number of parts of B in which a count is given."""
-MAX_BATCH = 10**10
-"""Largest B for which looks are given; the noise can be drawn exactly for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The ``number``-th look, from 1, at POSIX second ``at``: the count in ``tenths`` of B, with noise; 10 means at
-    least B."""
-
-    number: int
-    at: int
-    tenths: int
-
-
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """How far a recipe's batch of at least ``min_batch_size`` (B) is filled: the looks so far, and the POSIX second
-    from which the next one is available (None: there is no further one)."""
-
-    task_id: str
-    min_batch_size: int
-    looks: tuple[Look, ...]
-    next_at: int | None
-
-    @property
-    def epsilon(self) -> Fraction:
-        """Upper bound on what all looks together reveal about whether one device's report was counted."""
-        return Fraction(LOOKS * STEPS, self.min_batch_size)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON; ``read_filling`` is its inverse."""
-        return {
-            "task_id": self.task_id,
-            "min_batch_size": self.min_batch_size,
-            "looks": [{"number": one.number, "at": one.at, "tenths": one.tenths} for one in self.looks],
-            "next_at": self.next_at,
-        }
 
 
 class FillingTask(ServedTask, Protocol):
@@ -151,30 +107,3 @@ def tenths(count: int, batch_size: int, entropy: Entropy) -> int:
     """The count in tenths of B, 0 to 10, with two-sided geometric noise of scale B/10."""
     noisy = count + discrete_laplace(batch_size, STEPS, entropy)
     return min(STEPS, max(0, noisy * STEPS // batch_size))
-
-
-def read_filling(body: bytes) -> Filling:
-    """Parse a server's answer. Raises ``DecodeError``."""
-    try:
-        found: Any = json.loads(body)
-        looks = tuple(_read_look(one) for one in found["looks"])
-        size, following = found["min_batch_size"], found["next_at"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise DecodeError("the server's answer about the batch is malformed") from error
-    numbers = [one.number for one in looks]
-    if numbers != sorted(set(numbers)) or not _whole(size, 1, MAX_BATCH) or not isinstance(found.get("task_id"), str):
-        raise DecodeError("the server's answer about the batch is malformed")
-    if following is not None and not _whole(following, 0, 1 << 53):
-        raise DecodeError("the server's answer about the batch is malformed")
-    return Filling(found["task_id"], size, looks, following)
-
-
-def _read_look(found: Mapping[str, Any]) -> Look:
-    number, at, told = found["number"], found["at"], found["tenths"]
-    if not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(told, 0, STEPS)):
-        raise ValueError("a look is malformed")
-    return Look(number, at, told)
-
-
-def _whole(value: object, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most

@@ -25,7 +25,7 @@ from tacit.hpke import (
 )
 from tacit.messages import HpkeConfig
 from tacit.ports import Entropy
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 from tacit.service.token_files import checked_tokens
 from tacit.task import VERIFY_KEY_SEED_SIZE
 

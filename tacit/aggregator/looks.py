@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Table, select
 
-from tacit.aggregator.filling import Look
+from tacit.aggregator.filled import Look
 from tacit.aggregator.outcomes import OutcomesTx
 
 

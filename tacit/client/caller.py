@@ -19,7 +19,7 @@ from tacit.client.errors import ApiError, error_of
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.media_types import JSON
-from tacit.operations.services import NoAnswerError
+from tacit.operations.calls import NoAnswerError
 from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 

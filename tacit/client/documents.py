@@ -15,7 +15,7 @@ from tacit.errors import DecodeError
 class Document(BaseModel):
     """An answer, or part of one."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
 
     def document(self) -> dict[str, Any]:
         """The document as JSON."""

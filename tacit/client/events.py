@@ -16,7 +16,7 @@ from tacit.adapters.http_stream import Streams
 from tacit.client.caller import AGAIN, PAUSES, Caller, is_stranger
 from tacit.client.errors import error_of
 from tacit.errors import DecodeError
-from tacit.operations.services import NoAnswerError
+from tacit.operations.calls import NoAnswerError
 from tacit.ports import TransportError
 
 PATH: Final = "/v1/events"

@@ -24,7 +24,7 @@ from tacit.client.recipes import AsyncRecipes
 from tacit.client.series import AsyncSeries
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
-from tacit.service.config import read_secret
+from tacit.service.secret_files import read_secret
 
 _KEY = re.compile(r"[!-~]{1,256}")
 

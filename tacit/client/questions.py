@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tacit.client.caller import Answered, Caller, part
 from tacit.client.documents import Check, Design, Question, read
 from tacit.client.errors import ChangedError, NotFoundError
 from tacit.client.pages import items
-from tacit.recipe.survey import Survey
-from tacit.tlog.leaves import SignedLeaf
+
+if TYPE_CHECKING:
+    from tacit.recipe.survey import Survey
+    from tacit.tlog.leaves import SignedLeaf
 
 ROOT = "/v1/questions"
-Asked = Survey | Mapping[str, Any]
+Asked: TypeAlias = "Survey | Mapping[str, Any]"
 """A survey, or its JSON (``docs/schemas/survey.json``)."""
 Named = Question | str
 """A question, or its id."""
@@ -88,7 +90,7 @@ class AsyncQuestions:
     async def sign(self, question: Named, leaf: SignedLeaf | Mapping[str, Any]) -> Question:
         """Publish with a signature that was made elsewhere. ``leaf``: the signed leaf that ``tacit recipe sign``
         wrote."""
-        document = json.loads(leaf.encode()) if isinstance(leaf, SignedLeaf) else dict(leaf)
+        document = dict(leaf) if isinstance(leaf, Mapping) else json.loads(leaf.encode())
         return _question(await self._caller.send("POST", f"{path_of(question)}/signature", {"leaf": document}))
 
     async def end(self, question: Named) -> Question:
@@ -102,6 +104,8 @@ class AsyncQuestions:
 
 def body_of(survey: Asked) -> dict[str, Any]:
     """The JSON of a survey, in the form that the service stores. Raises ``FieldError``."""
+    from tacit.recipe.survey import Survey
+
     found = survey if isinstance(survey, Survey) else Survey.from_body(survey)
     return found.model_dump(mode="json", exclude_none=True)
 

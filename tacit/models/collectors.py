@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.collector import CollectorSide
+from tacit.models.faces.collector import CollectorSide
 from tacit.models.forms import unsupported
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.collector import PanPrivateSingleCollector

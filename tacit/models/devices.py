@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.device import DeviceSide
+from tacit.models.faces.device import DeviceSide
 from tacit.models.forms import unsupported
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice

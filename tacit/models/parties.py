@@ -107,7 +107,7 @@ class UnknownParties(Parties):
     """Parties of a model that this version does not know. Its further parties are kept unchanged, so that the recipe
     keeps its bytes and hash and can be refused by name."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(defer_build=True, extra="allow")
 
     analyst: Analyst
     relay: Relay

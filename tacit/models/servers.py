@@ -4,9 +4,9 @@ need none: their part follows from the DAP task (``tacit.roles``)."""
 from __future__ import annotations
 
 from tacit.errors import Refusal
+from tacit.models.faces.server import ServerSide
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.pan_private_single.server import PanPrivateSingleServer
-from tacit.models.server import ServerSide
 
 SERVERS: dict[str, ServerSide] = {PanPrivateSingle.name: PanPrivateSingleServer()}
 

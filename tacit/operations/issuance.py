@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import DecodeError
-from tacit.operations.services import call
+from tacit.operations.calls import call
 from tacit.ports import Transport
-from tacit.service.log import get_logger
 
 Place = tuple[int, int]
 """Epoch and slot."""
@@ -112,7 +111,10 @@ def compare(before: Counts, accepted: Iterable[Accepted], issued: Counts, after:
 
 def warn(slots: Iterable[SlotIssuance]) -> None:
     """Log each mismatch with its counts."""
-    log = get_logger("status")
-    for one in slots:
-        if one.mismatches:
+    wrong = [one for one in slots if one.mismatches]
+    if wrong:
+        from tacit.service.log import get_logger
+
+        log = get_logger("status")
+        for one in wrong:
             log.warning("issuance_mismatch", **{**vars(one), "mismatches": one.mismatches})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
 from tacit.models.parties import Parties
-from tacit.operations.services import call
+from tacit.operations.calls import call
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -64,7 +64,7 @@ def verified_document(leaf: SignedLeaf) -> Recipe | Series:
 
 async def send_leaf(transport: Transport, server: str, leaf: SignedLeaf) -> int:
     """Send ``leaf`` to the log at ``server``; return the index of its entry, which is the same if the log already holds
-    it. Raises as ``tacit.operations.services.call``."""
+    it. Raises as ``tacit.operations.calls.call``."""
     answer = await call(transport, "POST", f"{server}/v1/leaves", body=leaf.encode())
     index = answer.get("index") if isinstance(answer, dict) else None
     if not isinstance(index, int):

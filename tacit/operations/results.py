@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.errors import REFUSAL_PREFIX, Abort, Refusal
-from tacit.operations.services import call, logged_recipe
+from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
-from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
@@ -51,7 +50,7 @@ async def collected(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and its results (empty if it
     is not released yet). ``asked``: how many devices were asked, if that is known better than the recipe states it.
-    Raises ``Refusal`` if the collection was refused, and as ``tacit.operations.services.call``."""
+    Raises ``Refusal`` if the collection was refused, and as ``tacit.operations.calls.call``."""
     until = clock.now() + wait
     collection = await _asked(transport, at, recipe_hash, clock, until)
     while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
@@ -96,9 +95,12 @@ async def released(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
     """The results of one recipe or of all, in the order of their release. ``asked``: how many devices were asked, if
-    that is known. Raises as ``tacit.operations.services.call``."""
+    that is known. Raises as ``tacit.operations.calls.call``."""
     found = in_order(await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}"))
     if asked is None or recipe_hash is None:
         return found
+    from tacit.operations.services import logged_recipe
+    from tacit.recipe.response import stated, with_response
+
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
     return [with_response(one, recipe, stated(asked)) for one in found]

@@ -1,4 +1,7 @@
-"""Checks whether the servers that services use answer (databases, Redis, the broker), contacted as the services do."""
+"""Whether the servers behind services answer: databases, Redis, the broker, each contacted as the services would.
+
+The client of a kind of server is imported when a service uses such a server.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.engine import make_url
-
-from tacit.adapters.postgres import administer
-from tacit.adapters.redis_replay import RedisSeen
-from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.waiting import first_of
 from tacit.errors import TacitError, UsageError
-from tacit.service.announcements import LOG, parse_size
-from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
-from tacit.service.config import parse_config, read_database_url
 
 ANSWER_SECONDS = 5.0
 
@@ -66,12 +60,21 @@ async def _checked(
 
 
 async def _database(folder: Path, name: str) -> str:
+    from sqlalchemy.engine import make_url
+
+    from tacit.adapters.postgres import administer
+    from tacit.service.secret_files import read_database_url
+
     async with asyncio.timeout(ANSWER_SECONDS):
         await administer(make_url(read_database_url(folder / name)), ["SELECT 1"])
     return ""
 
 
 async def _redis(folder: Path, settings: dict[str, str]) -> str:
+    from tacit.adapters.redis_replay import RedisSeen
+    from tacit.service.backends import RedisConfig
+    from tacit.service.config import parse_config
+
     config = parse_config(settings, RedisConfig, base=folder)
     seen = RedisSeen(config.url(insecure=True), "status")
     await seen.open()
@@ -82,6 +85,12 @@ async def _redis(folder: Path, settings: dict[str, str]) -> str:
 async def _broker(folder: Path, settings: dict[str, str]) -> str:
     """Read the recipe server's announcement that the broker retains, which shows that both work. Returns the log's size
     in words."""
+    from tacit.adapters.system import OsEntropy, SystemClock
+    from tacit.adapters.waiting import first_of
+    from tacit.service.announcements import LOG, parse_size
+    from tacit.service.backends import AnnouncerConfig, make_announcer
+    from tacit.service.config import parse_config
+
     failed = asyncio.Event()
     announcer = make_announcer(
         parse_config(settings, AnnouncerConfig, base=folder),

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.errors import Abort, DecodeError, TacitError
+from tacit.operations.calls import NoAnswerError, call, readiness, recipes_of
 from tacit.operations.issuance import Accepted, Counts, SlotIssuance, compare, read_counts, warn
 from tacit.operations.servers import ServerStatus, server_status
-from tacit.operations.services import NoAnswerError, call, readiness, recipes_of
 from tacit.ports import Transport, TransportError
 from tacit.recipe.asking import asked_until
-from tacit.recipe.model import Interval
 
 AGGREGATORS = ("leader", "helper")
 ANALYZER = "analyzer"
@@ -210,6 +209,8 @@ async def _served(
 def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str, dict[str, Any]]) -> TaskStatus:
     """Make the status of one recipe. ``row``: the server's entry; ``recipe``: its summary in the log, or empty;
     ``pages``: status pages by server."""
+    from tacit.recipe.model import Interval
+
     recipe_hash = row["recipe_hash"]
     token = recipe.get("token")
     place = None if token is None else (int(token["epoch"]), int(token["slot"]))

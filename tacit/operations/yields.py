@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tacit.aggregator.filling import STEPS, Filling, Look, read_filling
+from tacit.aggregator.filled import STEPS, Filling, Look, read_filling
 from tacit.errors import REFUSAL_PREFIX, Abort
+from tacit.operations.calls import get_bytes
 from tacit.operations.results import WAITING_RULES, CollectorAccess, released
-from tacit.operations.services import get_bytes, logged_recipe
+from tacit.operations.services import logged_recipe
 from tacit.ports import Transport
 from tacit.recipe.asking import asked_until, last_start, sent_share
 from tacit.recipe.model import Recipe
@@ -84,7 +85,7 @@ async def read_yield(
     transport: Transport, at: CollectorAccess, recipe: Recipe, now: float, released: int | None = None
 ) -> Yield:
     """The yield of ``recipe`` as its operator's collector knows it. ``released``: the contributions of its released
-    batch. Raises as ``tacit.operations.services.call``."""
+    batch. Raises as ``tacit.operations.calls.call``."""
     if released is not None:
         return yield_of(recipe, None, now, released)
     try:
@@ -99,7 +100,7 @@ async def read_yield(
 
 async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, now: float) -> tuple[Recipe, Yield]:
     """A logged recipe and its yield, which is that of its newest release if there is one. Raises as
-    ``tacit.operations.services.call``."""
+    ``tacit.operations.calls.call``."""
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
     results = await released(transport, at, recipe_hash)
     count = int(results[-1]["report_count"]) if results else None

@@ -3,7 +3,10 @@ the rest."""
 
 from __future__ import annotations
 
-from tacit.recipe.model import Interval
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tacit.recipe.model import Interval
 
 DECIDING_SHARE = 0.25
 """Share of a recipe's interval in which devices decide: a round of a series can be published only after the previous

@@ -25,7 +25,7 @@ def epsilon_of(text: str) -> Decimal:
 class Epsilons(RootModel[dict[str, EpsilonText]]):
     """The claim per adversary (P16): one number for each adversary of the recipe's model."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, strict=True)
 
     def __getitem__(self, adversary: str) -> str:
         """The stated epsilon."""

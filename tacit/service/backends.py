@@ -18,8 +18,9 @@ from tacit.adapters.outage import TellOutage
 from tacit.adapters.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy, JobQueue
-from tacit.service.config import ConfigPath, Frozen, files_beside, read_secret
+from tacit.service.config import ConfigPath, Frozen
 from tacit.service.log import get_logger
+from tacit.service.secret_files import files_beside, read_secret
 
 _REDIS_FORM = "must hold one URL, redis://USER:PASSWORD@HOST:PORT/0, rediss:// or unix://PATH"
 _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:PORT"

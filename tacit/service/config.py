@@ -1,4 +1,4 @@
-"""Configuration files: one frozen model per service, safe defaults, unknown keys refused; and 0600 secret files.
+"""Configuration files: one frozen model per service, safe defaults, unknown keys refused.
 
 Relative paths in a file are taken from the file's own folder, so that a service can be started from anywhere.
 """
@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import tomllib
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-from tacit.adapters.files import is_private, read_bounded, sync_folder
+from tacit.adapters.files import read_bounded
 from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery, Watermark
 from tacit.errors import UsageError
 from tacit.ports import Clock
+from tacit.service.secret_files import read_database_url
 from tacit.tlog.canonical import shown
 
 LARGEST = (1 << 63) - 1
 MOST_OF_NAME, MOST_OF_PATH = 255, 2048
 """Most bytes of a file name and of a path."""
-LEAST_SECRET = 20
 MOST_BYTES = 4 << 20
 """Most bytes of a configuration file."""
 _BASE = "base"
-_FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
-"""Members of a database's URL that name files."""
 
 
 def _against_base(path: Path, info: ValidationInfo) -> Path:
@@ -54,7 +49,9 @@ class Frozen(BaseModel):
     """Base of every configuration model: immutable, refuses unknown keys and non-finite numbers, and keeps values out
     of error texts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 class Limits(Frozen):
@@ -258,72 +255,3 @@ def _require_storable(value: Any) -> None:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
-
-
-def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
-    """Read a secret file. Raises ``UsageError`` unless it is a regular file that is private
-    (``tacit.adapters.files.is_private``). A value that is not the name of a file is not repeated in the error, because
-    it may be the secret itself."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError as error:
-        if len(path.name) >= LEAST_SECRET and not path.suffix:
-            raise UsageError(
-                f"{path.parent}: there is no such file here; name a file that holds the secret, not the secret itself"
-            ) from error
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path}: not a regular file")
-        if not is_private(status):
-            raise UsageError(f"{path}: readable by others; run: chmod 600 {path}")
-        data = os.read(descriptor, max_size + 1)
-    finally:
-        os.close(descriptor)
-    if not data or len(data) > max_size:
-        raise UsageError(f"{path}: empty or larger than {max_size} bytes")
-    return data
-
-
-def read_database_url(path: Path) -> str:
-    """Read the PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the
-    file's folder. Raises a ``UsageError`` that does not quote it."""
-    scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
-    if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
-        raise UsageError(
-            f"{path}: must hold one URL, postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE"
-        )
-    return files_beside(path, f"postgresql+asyncpg://{rest}", _FILE_MEMBERS)
-
-
-def files_beside(path: Path, url: str, members: Collection[str]) -> str:
-    """``url`` from the file ``path``; files named by these members of its query are taken from the folder of
-    ``path``."""
-    place, mark, query = url.partition("?")
-    folder = path.absolute().parent
-    pairs = [
-        (name, str(folder / Path(value).expanduser()) if name in members else value)
-        for name, value in parse_qsl(query, keep_blank_values=True)
-    ]
-    return f"{place}?{urlencode(pairs)}" if mark else url
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """Write a secret file with mode 0600, atomically and durably; the folder is made with mode 0700."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)

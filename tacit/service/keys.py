@@ -7,7 +7,7 @@ from pathlib import Path
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 from tacit.signing import KEY_SIZE, SigningKey, generate_signing_key, signing_key_from_private
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+PATH = "/metrics"
+"""Where a service shows them."""
+
 
 class Rule(enum.StrEnum):
     """How a number is shown."""

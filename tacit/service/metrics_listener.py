@@ -15,11 +15,11 @@ from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.config import Listen
 from tacit.service.live_tokens import Accepted
+from tacit.service.metric_names import PATH
 from tacit.service.metrics import Reading
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROLE, add_operator_api
 
-PATH = "/metrics"
 READER = "metrics"
 """The role in ``client_names`` of the listener that may read where certificates are asked for."""
 

@@ -32,7 +32,7 @@ class Problem(BaseModel):
     """A refusal (RFC 9457). ``field``: the member of the body that is wrong, where it is one; ``fields``: every such
     member with what is wrong with it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
 
     type: str
     title: str

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Document(BaseModel):
     """Immutable; unknown members are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class NumberDocument(Document):

@@ -28,7 +28,8 @@ from tacit.service.config import Limits, Listen, ServiceConfig
 from tacit.service.connection import Server
 from tacit.service.listener import TlsSite
 from tacit.service.log import quiet_http_logger
-from tacit.service.metrics_listener import PATH, metrics_site, watch_certificates
+from tacit.service.metric_names import PATH
+from tacit.service.metrics_listener import metrics_site, watch_certificates
 from tacit.service.operated import let_operate
 
 GRACE_SECONDS = 10.0

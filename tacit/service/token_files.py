@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tacit.errors import UsageError
-from tacit.service.config import read_secret
+from tacit.service.secret_files import read_secret
 
 MOST_TOKENS = 4
 """Most tokens in one file: the one in force, and those being added or removed."""

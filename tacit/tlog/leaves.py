@@ -80,7 +80,7 @@ Role = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
 class Body(BaseModel):
     """Base of the leaf bodies: frozen, strict, no unknown members."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
 
     def canonical(self) -> dict[str, Any]:
         """The body as JSON values, absent members left out."""

@@ -6,11 +6,20 @@ The output is one continuous stream.
 
 from __future__ import annotations
 
-from Crypto.Hash import TurboSHAKE128
+from functools import cache
+from typing import Any
 
 from tacit.vdaf.field import Field
 
 _DOMAIN = 0x01
+
+
+@cache
+def _turbo_shake() -> Any:
+    """The module that computes the streams, loaded at its first use: it parses declarations of C for long."""
+    from Crypto.Hash import TurboSHAKE128
+
+    return TurboSHAKE128
 
 
 class XofTurboShake128:
@@ -24,7 +33,7 @@ class XofTurboShake128:
         if len(seed) > 0xFF:
             raise ValueError(f"a seed of {len(seed)} bytes is too long")
         message = len(dst).to_bytes(2, "little") + dst + bytes((len(seed),)) + seed + binder
-        self._stream = TurboSHAKE128.new(domain=_DOMAIN, data=message)
+        self._stream = _turbo_shake().new(domain=_DOMAIN, data=message)
 
     def next(self, length: int) -> bytes:
         """The next ``length`` bytes of the stream."""

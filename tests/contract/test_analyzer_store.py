@@ -12,7 +12,7 @@ from services.analyzer import schema
 from services.analyzer.records import Aggregate, packed, unpacked
 from services.analyzer.store import AnalyzerStore
 from tacit.adapters.migrate import assert_migrations_match
-from tacit.aggregator.filling import Look
+from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
 

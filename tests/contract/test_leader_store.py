@@ -32,7 +32,7 @@ from services.leader.retrying import LeaderJobs
 from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.migrate import assert_migrations_match
-from tacit.aggregator.filling import Look
+from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app

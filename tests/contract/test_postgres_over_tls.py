@@ -24,7 +24,7 @@ from tacit.adapters.postgres import administer
 from tacit.adapters.postgres_tls import protection_of
 from tacit.adapters.sql import open_database
 from tacit.errors import UsageError
-from tacit.service.config import read_database_url, write_secret
+from tacit.service.secret_files import read_database_url, write_secret
 from tests.certificates import LIFETIME, Authority
 
 MIGRATIONS = (schema.METADATA, schema.MIGRATIONS)

@@ -18,7 +18,7 @@ from tacit.errors import UsageError
 from tacit.ports import Announcement
 from tacit.service.announcements import LOG
 from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer, make_queue
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 from tests.certificates import Authority
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 

@@ -51,7 +51,7 @@ from tacit.models.secure_aggregation.device import SecureAggregationDevice
 from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tokens.issuer_key import IssuerKey
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.e2e.doomed_worker import STAGES

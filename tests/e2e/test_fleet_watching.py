@@ -130,7 +130,7 @@ async def test_what_a_fleet_of_watching_devices_cannot_do_is_said_at_once(
         opened(TWO)
     with pytest.raises(UsageError, match="bad-proof is not for recipes that watch an event"):
         opened(faults="bad-proof=0.1")
-    with pytest.raises(UsageError, match="answers as one without any"):
+    with pytest.raises(UsageError, match="answers as one without events"):
         opened(data=Data(missing=0.5))
     with pytest.raises(UsageError, match=r"takes events\[:RATE\]"):
         opened(data=Data("events:2"))

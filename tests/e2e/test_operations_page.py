@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from infra.certificates import CA_FILE
+from infra.certificate_files import CA_FILE
 from infra.cli import run
 from infra.documents.configuration import configurations
 from infra.free_ports import free_ports
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
-from tacit.service.config import load_config, write_secret
+from tacit.service.config import load_config
+from tacit.service.secret_files import write_secret
 from tests.conftest import ROOT, skip_or_fail
 from tests.printed import Walk
 

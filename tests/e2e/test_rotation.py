@@ -14,19 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from infra.certificates import CA_FILE, LIFETIME, CertificateAuthority
+from infra.certificate_files import CA_FILE
+from infra.certificates import LIFETIME, CertificateAuthority
 from infra.commands.up import open_stack
 from infra.layout import INDEX, Layout
 from infra.new_layout import renew_certificates
 from infra.processes import read_pids
 from infra.remembered_servers import amend_config
+from infra.stack_certificates import authority_of
 from infra.stack_options import OPERATORS, PEOPLE, bearer_token, credentials_of
-from infra.stack_tls import AUTHORITY, OPERATOR, authority_of, party_name
+from infra.stack_tls import AUTHORITY, OPERATOR, party_name
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, read_peer_tokens, write_hpke_key
 from tacit.codec import b64url
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.service.token_files import first_token
 from tests.e2e.staged import all_at_work, published, row_of, staging
 from tests.e2e.test_staging_operations import Site, until

@@ -16,7 +16,7 @@ from infra.free_ports import free_ports
 from infra.layout import Layout
 from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tests.kit.processes import ReadyProcess
 
 Serve = Callable[..., ReadyProcess]

@@ -43,8 +43,9 @@ from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.service.config import load_config, read_secret
+from tacit.service.config import load_config
 from tacit.service.metric_names import METRICS, Rule
+from tacit.service.secret_files import read_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tests.kit.processes import ReadyProcess

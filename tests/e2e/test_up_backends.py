@@ -35,7 +35,7 @@ from infra.workers import further_parts, known_parts
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.service.config import read_secret, write_secret
+from tacit.service.secret_files import read_secret, write_secret
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.kit.processes import ReadyProcess
 

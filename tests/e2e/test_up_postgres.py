@@ -36,7 +36,8 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import install_command
-from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
+from tacit.service.config import ServiceConfig, load_config
+from tacit.service.secret_files import read_secret, write_secret
 from tests.kit.processes import ReadyProcess
 
 WITH_DATABASE = [name for name in SERVICES if name != "relay"]

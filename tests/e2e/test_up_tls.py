@@ -43,7 +43,8 @@ from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
-from tacit.service.config import load_config, read_database_url
+from tacit.service.config import load_config
+from tacit.service.secret_files import read_database_url
 from tests.e2e.test_up import Operator, Stack, collected, fetch_tokens, take_part
 from tests.kit.processes import ReadyProcess
 

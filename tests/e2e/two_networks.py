@@ -45,10 +45,10 @@ from services.leader.schema import COMMON
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
-from tacit.operations.services import call
+from tacit.operations.calls import call
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
-from tacit.service.config import read_database_url, read_secret, write_secret
+from tacit.service.secret_files import read_database_url, read_secret, write_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.kit.processes import ReadyProcess
 

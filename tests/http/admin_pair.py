@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.codec import b64url
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tests.http.admin_stage import Stage, key_of
 
 DELAY = 86400

@@ -18,8 +18,9 @@ from services.admin.app import create_app
 from tacit.codec import unb64url
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
-from tacit.service.config import Listen, write_secret
+from tacit.service.config import Listen
 from tacit.service.run import started
+from tacit.service.secret_files import write_secret
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_stage import KIT, LOG_URL, ROLES, Stage, key_of

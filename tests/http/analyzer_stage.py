@@ -32,13 +32,13 @@ from tacit import media_types
 from tacit.aggregator.keys import generate_hpke_key, write_hpke_key
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.state_keys import write_state_key
-from tacit.models.device import Verdict
 from tacit.models.devices import device_side
+from tacit.models.faces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
+from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.stubs import Remembering, ShownLog

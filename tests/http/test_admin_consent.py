@@ -19,8 +19,9 @@ from tacit.adapters.watermark import Recovery
 from tacit.client import AsyncOperator, Change, ConflictError, ForbiddenError, Person
 from tacit.errors import UsageError
 from tacit.service.app import Deps
-from tacit.service.config import Listen, write_secret
+from tacit.service.config import Listen
 from tacit.service.run import started
+from tacit.service.secret_files import write_secret
 from tests.http.admin_pair import (
     DELAY,
     FIRST,

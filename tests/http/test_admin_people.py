@@ -26,7 +26,7 @@ from services.admin.handlers.routes import ROUTES
 from tacit.errors import UsageError
 from tacit.service.app import Deps
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of, serving
 
 PASSWORD = "correct horse battery staple"

@@ -240,7 +240,7 @@ async def test_what_another_service_does_wrong_does_not_look_like_the_callers_fa
             raise Abort("about:blank", "no", status=status, title="no")
 
         with monkeypatch.context() as patch:
-            patch.setattr("tacit.operations.services.call", fails)
+            patch.setattr("tacit.operations.calls.call", fails)
             assert (await stage.call("GET", "/v1/collections"))[0].status == seen
 
 

@@ -16,7 +16,7 @@ from services.admin.core import audit
 from services.admin.core.store import SqlAdminStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of, serving
 
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}

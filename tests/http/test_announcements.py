@@ -37,7 +37,7 @@ from tacit.ports import MAX_ANNOUNCEMENT, Announcement, HttpResponse, Subscripti
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size, parse_size, wake_on_announcements
 from tacit.service.app import Deps, make_app
 from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer, make_queue
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.attestation import Evidence
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD

@@ -22,9 +22,9 @@ from tacit.errors import DecodeError, Refusal
 from tacit.hpke import KeyPair
 from tacit.ledger.account import ChargeState
 from tacit.messages import Interval
-from tacit.models.collector import CollectorSide, Source
-from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.devices import DEVICES, device_side
+from tacit.models.faces.collector import CollectorSide, Source
+from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.form import Adversary, Cap, Form
 from tacit.models.forms import FORMS
 from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Parties, Relay, Server, UnknownParties

@@ -29,7 +29,7 @@ from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tokens.attestation import (
     Evidence,
     SoftwareDevice,

@@ -15,7 +15,7 @@ from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe
 

@@ -25,10 +25,11 @@ from tacit.adapters.watermark import Recovery
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import Listen, write_secret
+from tacit.service.config import Listen
 from tacit.service.driver import Driver
 from tacit.service.keys import write_signing_key
 from tacit.service.run import started
+from tacit.service.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SignedLeaf

@@ -18,7 +18,8 @@ from services.leader.app import UPLOAD
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
-from tacit.aggregator.filling import LOOKS, MAX_BATCH, STEPS, look_at, read_filling
+from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, read_filling
+from tacit.aggregator.filling import look_at
 from tacit.codec import b64url
 from tacit.errors import ReportError
 from tacit.messages import (

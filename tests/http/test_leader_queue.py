@@ -23,7 +23,7 @@ from tacit.adapters.redis_streams import GROUP, RedisJobQueue, connect
 from tacit.adapters.system import SystemClock
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.task import BatchClose
 from tests.conftest import REDIS_USER
 

@@ -19,7 +19,7 @@ from tacit.errors import Refusal
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.series_builder import Shape, propose_series
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.pages import MAX_PAGES, Head
 from tests.http.agent_world import ENTROPY, KIT, LOG_URL, NEVER_SAMPLED, World, trouble
 

@@ -14,7 +14,8 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
-from infra.certificates import CA_FILE, CERTIFICATE, KEY, CertificateAuthority, certify
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.certificates import CertificateAuthority, certify
 from infra.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy

@@ -24,7 +24,7 @@ from infra.new_layout import create_layout
 from infra.stack_options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app
-from tacit.service.config import Listen, read_secret
+from tacit.service.config import Listen
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import Rule
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
@@ -33,6 +33,7 @@ from tacit.service.operated import OPERATED, HeldKey, Job
 from tacit.service.operator_api import ROUTES
 from tacit.service.operator_documents import JobPage, NumberDocument
 from tacit.service.run import Site
+from tacit.service.secret_files import read_secret
 from tests.kit.tokens import GivenTokens
 
 BASE, OTHER = "http://operators.example", "http://service.example"

@@ -20,10 +20,11 @@ from infra.new_layout import create_layout
 from infra.stack_options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps
-from tacit.service.config import Listen, read_secret, write_secret
+from tacit.service.config import Listen
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operator_api import ROUTES
+from tacit.service.secret_files import read_secret, write_secret
 
 BASE, OTHER = "http://operators.example", "http://service.example"
 SERVICES = ("leader", "collector", "issuer")

@@ -40,7 +40,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.rules.table import check
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.client import Bundle, LogView
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf

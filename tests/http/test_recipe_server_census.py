@@ -12,7 +12,7 @@ from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from tacit.codec import b64url
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.live import LeafSigners, LiveLog
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.pages import Head

@@ -27,7 +27,7 @@ from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.app import METRICS
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server

@@ -17,7 +17,7 @@ from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.service.app import Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.client import LogView
 from tests.http.test_recipe_server import COLLECTOR, KIT, URL, Server
 

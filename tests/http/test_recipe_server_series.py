@@ -16,7 +16,7 @@ from tacit.ledger.account import ChargeState
 from tacit.recipe.charges import charges_of, series_charge
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server

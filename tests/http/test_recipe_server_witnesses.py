@@ -23,7 +23,7 @@ from tacit.errors import Refusal
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum

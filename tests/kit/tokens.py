@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
+from tacit.service.secret_files import write_secret
 
 
 class GivenTokens:

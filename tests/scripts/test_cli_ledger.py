@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from infra.api import hash_of, verified_log
+from infra.api import verified_log
 from infra.cli import run
 from infra.command_options import policy_of
 from infra.commands.privacy_budget import _log
@@ -24,13 +24,14 @@ from infra.lab.kit.recipes import VISITS, survey_from
 from infra.layout import Layout, load_layout, signing_key_of
 from infra.ledger_view import show_ledger, show_plan
 from infra.new_layout import create_layout
+from infra.recipe_names import hash_of
 from infra.stack import LocalStack
 from infra.stack_options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
+from tacit.operations.calls import call
 from tacit.operations.ledger import ledger_of, plan
-from tacit.operations.services import call
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
 from tacit.tlog.leaves import LeafType, sign_leaf

@@ -98,18 +98,6 @@ def test_a_list_of_commands_imports_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_commands_that_ask_a_service_import_no_database_and_no_service() -> None:
-    asking = ("admin", "collect", "log", "operator", "privacy", "recipe", "results", "series")
-    program = (
-        "import json, sys; from infra.cli import build\n"
-        f"for name in {asking!r}: build(name)\n"
-        "held = {name.partition('.')[0] for name in sys.modules}\n"
-        "print(json.dumps(sorted(held & {'alembic', 'asyncpg', 'redis', 'sqlalchemy', 'services', 'infra'})))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == ["infra"]
-
-
 def test_the_version_is_told(capsys: Capture) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"tacit {__version__}\n"

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
 from tacit.service.live_tokens import AcceptedTokens
+from tacit.service.secret_files import write_secret
 from tacit.service.token_files import first_token
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()

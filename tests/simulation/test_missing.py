@@ -20,7 +20,7 @@ from tacit.methods.estimate import Estimate
 from tacit.methods.krr import Krr
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.encoder import encoder_of

@@ -22,7 +22,7 @@ from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
 from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated, with_response

@@ -25,7 +25,7 @@ from infra.lab.kit.recipes import changed, with_sampling
 from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
 from tacit.roles.collector import AggregateResult

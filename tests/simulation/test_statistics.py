@@ -36,7 +36,7 @@ from tacit.messages import CollectionJobResp, Interval, Report, Role
 from tacit.methods.design import SampleDesign
 from tacit.methods.krr import Krr
 from tacit.methods.method import Measurement, Method
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
 from tacit.roles.aggregator import Party, Tally, merge

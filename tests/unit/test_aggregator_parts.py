@@ -34,8 +34,9 @@ from tacit.errors import DapAbort, UsageError
 from tacit.messages import Role
 from tacit.service.app import Deps
 from tacit.service.auth import token_digest
-from tacit.service.config import parse_config, write_secret
+from tacit.service.config import parse_config
 from tacit.service.keys import read_signing_key, write_signing_key
+from tacit.service.secret_files import write_secret
 from tacit.signing import generate_signing_key
 
 ENTROPY = SeededEntropy(1)

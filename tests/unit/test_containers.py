@@ -30,7 +30,8 @@ from infra.staging.networks import SPEAK, network_of
 from infra.staging.podman_compose import Compose
 from infra.workers import service_part
 from tacit.errors import UsageError
-from tacit.service.config import Listen, read_database_url
+from tacit.service.config import Listen
+from tacit.service.secret_files import read_database_url
 
 NOW = 1_790_000_000.0
 IMAGES = {domain.name: f"localhost/tacit-{domain.name}:1" for domain in DOMAINS}

@@ -18,7 +18,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
 from infra.layout import Layout
 from infra.new_layout import create_layout
-from infra.publishing_time import Insisted, crowd_words, is_asked_here, over_words, require_open, too_few
+from infra.publishing_time import crowd_words, is_asked_here, over_words, require_open, too_few
+from infra.recipe_options import Insisted
 from infra.slot_reservations import HELD_SECONDS, reservations
 from infra.stack_options import StackOptions
 from tacit.adapters.folder_lock import alone_in

@@ -28,7 +28,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
 from tacit.messages import Interval
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult

@@ -12,7 +12,8 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
-from tacit.aggregator.filling import LOOKS, STEPS, Filling, Look, look_at, looks_due, read_filling, tenths
+from tacit.aggregator.filled import LOOKS, STEPS, Filling, Look, read_filling
+from tacit.aggregator.filling import look_at, looks_due, tenths
 from tacit.errors import DecodeError
 from tacit.methods.draws import discrete_laplace
 from tacit.operations.yields import forecast, yield_of

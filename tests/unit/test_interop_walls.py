@@ -130,9 +130,9 @@ def test_nothing_but_its_command_imports_the_test_api() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["leader", "--profile", "janus-main"], "--profile is for interop alone"),
-        (["helper", "--role", "helper"], "--role is for interop alone"),
-        (["leader", "--insecure-http", "--config", "x"], "--insecure-http is for interop alone"),
+        (["leader", "--profile", "janus-main"], "--profile is only for interop"),
+        (["helper", "--role", "helper"], "--role is only for interop"),
+        (["leader", "--insecure-http", "--config", "x"], "--insecure-http is only for interop"),
         (["leader"], "--config is missing"),
         (["interop"], "--role must be one of client, leader, helper, collector"),
         (["interop", "--role", "leader", "--profile", "dap-09"], "--profile must be one of dap-18, janus-main"),

@@ -56,11 +56,12 @@ from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
 from tacit.models.forms import FORMS
+from tacit.operations.calls import call
 from tacit.operations.issuance import read_counts
-from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.sampling_plan import FILL
-from tacit.service.config import load_config, read_secret
+from tacit.service.config import load_config
+from tacit.service.secret_files import read_secret
 from tests.conftest import ROOT
 
 NOW = 1_800_000_000.0

@@ -20,7 +20,7 @@ from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of

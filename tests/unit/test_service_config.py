@@ -14,7 +14,8 @@ from tacit.adapters.files import is_private
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import ServiceConfig, load_config, read_secret, write_secret
+from tacit.service.config import ServiceConfig, load_config
+from tacit.service.secret_files import read_secret, write_secret
 
 
 class _Config(ServiceConfig):

@@ -30,18 +30,20 @@ from infra.new_layout import create_layout
 from infra.remembered_servers import remember
 from infra.stack_options import ORGANISATIONS, StackOptions, organisation_of
 from infra.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
+from infra.staging.choices import Driver, Mode
 from infra.staging.devices import LEFT, Devices
-from infra.staging.natures import Driver, Natures, natures_in
+from infra.staging.natures import Natures, natures_in
 from infra.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
 from infra.staging.report import Ends, Served, mismatches, read_journals, report
-from infra.staging.running import Mode, describe
+from infra.staging.running import describe
 from infra.workers import service_part
 from tacit.errors import UsageError
 from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import load_config, write_secret
+from tacit.service.config import load_config
+from tacit.service.secret_files import write_secret
 
 NOW = 1_790_000_000.0
 AGENTS = 7

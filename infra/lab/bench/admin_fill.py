@@ -35,8 +35,8 @@ from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.service.auth import token_digest
-from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key
+from tacit.service.secret_files import write_secret
 from tacit.signing import SIGNATURE_SIZE, SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, leaf_label

@@ -31,7 +31,7 @@ from infra.stack_options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal
-from tacit.operations.services import call
+from tacit.operations.calls import call
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,25 +12,14 @@ from rich.text import Text
 
 from infra.command_options import AsJson
 from infra.lab.bench import history
-from infra.lab.bench.kernels import STAGES, kernel_rows
-from infra.lab.bench.rows import Row, document, machine
-from infra.lab.bench.targets import (
-    ACCOUNTING,
-    ADMIN_MEMORY,
-    AGENTS,
-    CHOICE_TIMES,
-    MOST_GROWTH,
-    MOST_T,
-    MOST_UNDER_ATTACK,
-    UNDER_ATTACK,
-    UPDATE_TIMES,
-    WEIGHT,
-    target_of,
-)
 from infra.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.vdaf.native import level
+
+if TYPE_CHECKING:
+    from infra.lab.bench.rows import Row
+
 
 WIDTH = 120
 """Cells that the tables need."""
@@ -57,6 +46,8 @@ def kernels(as_json: AsJson = False, repetitions: Repetitions = KERNEL_REPETITIO
     Medians; a floor is what the stage's Keccak permutations and field products alone would cost. Path "off" is pure
     Python. Example: tacit bench kernels --json
     """
+    from infra.lab.bench.kernels import kernel_rows
+
     _deliver(kernel_rows(repetitions), as_json=as_json, save=save)
 
 
@@ -188,6 +179,8 @@ def admin(
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Run kernels, stages, accounting, ingest and pipeline, in a few minutes. Example: tacit bench all --json --save"""
 
+    from infra.lab.bench.kernels import kernel_rows
+
     def rows() -> Iterator[Row]:
         yield from kernel_rows(KERNEL_REPETITIONS)
         yield from _stages(STAGE_REPETITIONS)
@@ -287,6 +280,8 @@ def _names(servers: list[str] | None) -> frozenset[str] | None:
 
 
 def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
+    from infra.lab.bench.rows import document
+
     found = []
     for row in rows:
         found.append(row)
@@ -301,6 +296,8 @@ def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
 
 
 def _show(rows: list[Row]) -> None:
+    from infra.lab.bench.rows import machine
+
     facts = machine()
     console = answers(WIDTH)
     console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
@@ -314,6 +311,9 @@ def _show(rows: list[Row]) -> None:
 
 def _table_of(row: Row) -> str:
     """Return the table of a row: each table has rows of one kind, so that none needs every column."""
+    from infra.lab.bench.kernels import STAGES
+    from infra.lab.bench.targets import ACCOUNTING, AGENTS
+
     if row.stage == "primitive":
         return "primitives"
     if row.stage in STAGES:
@@ -365,6 +365,8 @@ def _cells(row: Row) -> list[str | Text]:
 
 
 def _figure(row: Row, value: float) -> str:
+    from infra.lab.bench.targets import ACCOUNTING, ADMIN_MEMORY, AGENTS, WEIGHT
+
     if row.stage == WEIGHT:
         return f"{value / 1024:,.0f} KiB"
     if row.stage in AGENTS:
@@ -379,6 +381,16 @@ def _figure(row: Row, value: float) -> str:
 
 
 def _verdict(row: Row) -> Text:
+    from infra.lab.bench.targets import (
+        CHOICE_TIMES,
+        MOST_GROWTH,
+        MOST_T,
+        MOST_UNDER_ATTACK,
+        UNDER_ATTACK,
+        UPDATE_TIMES,
+        target_of,
+    )
+
     if row.stage.startswith("memory"):
         return _met(f"{MOST_GROWTH:.2f}", row.ratio or 0.0, MOST_GROWTH)
     if row.stage == UNDER_ATTACK and row.role.startswith("p99"):

@@ -8,22 +8,22 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
-from infra.lab.demo.dataset import Dataset, load_csv, load_randhie
-from infra.lab.demo.report import prepare_report, write_report
-from infra.lab.demo.run import AGENTS_OF_A_CROWD, MOST_AGENTS, DemoRun, rate_of
-from infra.lab.demo.view import Stages, show
 from infra.survey_flags import edges_of
 from infra.terminal import answers, notes
 from tacit.errors import UsageError
-from tacit.recipe.quantity import exact
-from tacit.recipe.survey import CATEGORY, MISSING, NO_VALUE
 
+if TYPE_CHECKING:
+    from infra.lab.demo.dataset import Dataset
+
+
+AS_CATEGORY = "category"
+"""How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
@@ -49,7 +49,7 @@ def demo(
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
-    ] = CATEGORY,
+    ] = AS_CATEGORY,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -57,6 +57,10 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    from infra.lab.demo.report import prepare_report, write_report
+    from infra.lab.demo.run import DemoRun
+    from infra.lab.demo.view import Stages, show
+
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
@@ -78,6 +82,8 @@ def demo(
 
 
 def _say_of(dataset: Dataset, progress: Console) -> None:
+    from infra.lab.demo.run import MOST_AGENTS
+
     if dataset.question.proposed:
         say_proposed(dataset, progress)
     if dataset.missing:
@@ -89,6 +95,8 @@ def _say_of(dataset: Dataset, progress: Console) -> None:
 def _dataset(
     input_file: Path | None, column: str | None, buckets: str | None, categories: str | None, devices: int | None
 ) -> Dataset:
+    from infra.lab.demo.dataset import load_csv, load_randhie
+
     if input_file is None:
         if column or buckets or categories:
             raise typer.BadParameter("--column, --buckets and --categories go with --input")
@@ -108,12 +116,16 @@ def _dataset(
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
     """Return the data with ``missing`` as the treatment of empty cells. Raises ``BadParameter``."""
+    from tacit.recipe.survey import MISSING
+
     if missing not in MISSING:
         raise typer.BadParameter(f"--missing is {' or '.join(MISSING)}")
     return replace(dataset, question=replace(dataset.question, missing=missing))
 
 
 def _edges(text: str) -> list[int | str]:
+    from tacit.recipe.quantity import exact
+
     try:
         edges = edges_of(text)
     except ValueError as error:
@@ -148,6 +160,8 @@ def say_proposed(dataset: Dataset, progress: Console) -> None:
 
 
 def _say_crowd(devices: int, progress: Console) -> None:
+    from infra.lab.demo.run import AGENTS_OF_A_CROWD, rate_of
+
     taking_part = round(rate_of(devices) * devices)
     seconds = 10 * math.ceil((AGENTS_SECONDS + CONTRIBUTION_SECONDS * taking_part) / 10)
     progress.print(
@@ -160,7 +174,9 @@ def _say_crowd(devices: int, progress: Console) -> None:
 
 
 def _say_missing(dataset: Dataset, progress: Console) -> None:
-    counted = f"counted as {NO_VALUE!r}" if dataset.question.missing == CATEGORY else "spread over the answers"
+    from tacit.recipe.survey import NO_VALUE
+
+    counted = f"counted as {NO_VALUE!r}" if dataset.question.missing == AS_CATEGORY else "spread over the answers"
     progress.print(
         f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: these devices take part, {counted}",
         highlight=False,

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from infra.lab.demo.patience import in_a_line
-from infra.lab.demo.report import prepare_report, write_report
-from infra.lab.demo.view import Stages, show_watched
-from infra.lab.demo.visits import MAX_STEPS, SYNTHETIC, Visits, load_visits, made_up
-from infra.lab.kit.scratch import scratch_folder
 from infra.loops import fastest_loop
 from infra.terminal import answers, notes
 from tacit.extras import require_extra
-from tacit.models.forms import FORMS, form_of
-from tacit.models.pan_private.form import PanPrivate
-from tacit.service.log import set_log_level
+
+if TYPE_CHECKING:
+    from infra.lab.demo.view import Stages
+    from infra.lab.demo.visits import Visits
+
 
 if TYPE_CHECKING:
     from infra.lab.demo.watched_run import Watching
@@ -39,6 +37,10 @@ MOST = 4
 def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answers: bool) -> Watching:
     """Return what the flags ask for; ``of_answers``: whether --buckets or --categories was given. Raises
     ``BadParameter``."""
+    from infra.lab.demo.visits import MAX_STEPS
+    from tacit.models.forms import FORMS, form_of
+    from tacit.models.pan_private.form import PanPrivate
+
     names = [name for name, form in FORMS.items() if form.watched]
     if model not in names:
         raise typer.BadParameter(f"--model takes {' or '.join(names)}; without it the demo uses the main model")
@@ -59,6 +61,8 @@ def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answ
 
 def visits_of(asked: Watching, input_file: Path | None, column: str | None, devices: int | None) -> Visits:
     """Return the events on the devices, made up or read from ``input_file``. Raises ``UsageError``."""
+    from infra.lab.demo.visits import load_visits, made_up
+
     if input_file is None:
         if column:
             raise typer.BadParameter("--column goes with --input")
@@ -70,6 +74,10 @@ def visits_of(asked: Watching, input_file: Path | None, column: str | None, devi
 
 def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) -> None:
     """Run the demo of a watched event; print its result as JSON, or show it and write a report to ``out``."""
+    from infra.lab.demo.report import prepare_report, write_report
+    from infra.lab.demo.view import Stages, show_watched
+    from infra.lab.demo.visits import SYNTHETIC
+
     if not json_output:
         prepare_report(out)
     progress = notes()
@@ -91,6 +99,9 @@ def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) ->
 def in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, T]]) -> T:
     """Return what ``run`` returns; show its progress, and remove its folder, which holds keys. Raises a single error of
     ours for whatever goes wrong."""
+    from infra.lab.kit.scratch import scratch_folder
+    from tacit.service.log import set_log_level
+
     set_log_level("error")
     # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -13,13 +13,15 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from infra.command_options import AsJson
-from infra.lab.measure.experiments import experiments, require_feasible
-from infra.lab.measure.figures import Figure, draw_up, write
 from infra.terminal import answers, notes, print_json
-from tacit.accounting.curves import Budget
 from tacit.dp import parameters
 from tacit.errors import UsageError
 from tacit.extras import require_extra
+
+if TYPE_CHECKING:
+    from infra.lab.measure.figures import Figure
+    from tacit.accounting.curves import Budget
+
 
 if TYPE_CHECKING:
     from infra.lab.measure.comparison import Measured
@@ -54,6 +56,9 @@ def figures(
     """
     if context.invoked_subcommand is not None:
         return
+    from infra.lab.measure.experiments import require_feasible
+    from infra.lab.measure.figures import draw_up, write
+
     if out is None:
         raise typer.BadParameter("--out is needed")
     require_extra("the figures", "accounting,figures", "dp_accounting", "matplotlib", "scipy")
@@ -123,6 +128,7 @@ def _progress(what: str) -> Iterator[Callable[[float], None]]:
 
 def _measure(drawn: Sequence[Figure], runs: int) -> list[Measured]:
     """Measure both models at every point of the panels that have measurements."""
+    from infra.lab.measure.experiments import experiments
     from infra.lab.measure.runs import measure
 
     asked = [
@@ -172,6 +178,8 @@ def _make(folder: Path) -> None:
 
 
 def _budget(epsilon: float, delta: float) -> Budget:
+    from tacit.accounting.curves import Budget
+
     try:
         parameters.probability(delta, "delta")
         if parameters.epsilon("epsilon", epsilon) == 0:

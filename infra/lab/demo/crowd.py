@@ -30,7 +30,7 @@ from tacit.methods.method import Answer
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.service.config import read_secret
+from tacit.service.secret_files import read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from infra.lab.devices.population import Data, Population
 from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
 from tacit.models.devices import device_side
-from tacit.models.watched import RandomisedCells
+from tacit.models.faces.watched import RandomisedCells
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import Sampling

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from infra.lab.devices.population import Data
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
+from tacit.models.faces.watched import RandomisedCells, Stored
 from tacit.models.servers import server_side
-from tacit.models.watched import RandomisedCells, Stored
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
 from tacit.ports import Entropy

@@ -35,7 +35,7 @@ from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
 from tacit.methods.method import Method
 from tacit.models.devices import device_side
-from tacit.models.watched import is_watched
+from tacit.models.faces.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive

@@ -23,7 +23,7 @@ from infra.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
 from tacit.models.pan_private_single.form import ANALYZER
-from tacit.operations.services import call
+from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels

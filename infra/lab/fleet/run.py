@@ -34,7 +34,7 @@ from infra.lab.fleet.result import FleetResult
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.models.watched import is_watched
+from tacit.models.faces.watched import is_watched
 from tacit.ports import Transport
 
 T = TypeVar("T")

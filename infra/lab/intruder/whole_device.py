@@ -20,7 +20,7 @@ from client_agent.panprivate.watches import FOLDER
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
-from tacit.models.watched import is_watched
+from tacit.models.faces.watched import is_watched
 from tacit.recipe.model import Occurrences, Recipe
 
 

@@ -15,7 +15,7 @@ PosixSeconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="POSIX secon
 class Document(BaseModel):
     """An immutable document; unknown members are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class Nothing(Document):
@@ -51,7 +51,7 @@ class QuestionPage(Document):
 class Told(BaseModel):
     """A document that another part of the system makes; it may have further members."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
 
 
 class Refused(Told):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from services.admin.core.documents import Document, PosixSeconds
 from services.admin.core.events import Event, Events
 from tacit.errors import DecodeError, UsageError
-from tacit.service.config import read_secret
+from tacit.service.secret_files import read_secret
 from tacit.tlog.canonical import parse_json, validated
 
 DEVICES_FILE: Final = "devices.json"
@@ -35,7 +35,7 @@ Told = TypeVar("Told", bound=BaseModel)
 class FleetPart(Document):
     """Part of the counts. Unknown members are refused, so that nothing about a single device slips in."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class FleetDevices(FleetPart):

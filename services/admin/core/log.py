@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from services.admin.core.config import AdminConfig
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
-from tacit.operations.services import NoAnswerError, get_bytes
+from tacit.operations.calls import NoAnswerError, get_bytes
 from tacit.ports import TransportError
 from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.app import Deps, refused

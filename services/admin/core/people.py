@@ -20,7 +20,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError, FieldError, UsageError
 from tacit.ports import Entropy
 from tacit.service.auth import token_digest
-from tacit.service.config import read_secret
+from tacit.service.secret_files import read_secret
 
 LEAST_PASSWORD, MOST_PASSWORD = 12, 256
 MOST_NAME: Final = 64

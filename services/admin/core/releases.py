@@ -18,8 +18,8 @@ from typing import Any, Final
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import Abort
+from tacit.operations.calls import call
 from tacit.operations.results import CollectorAccess
-from tacit.operations.services import call
 from tacit.ports import Transport
 
 MOST_BYTES: Final = 16 << 20

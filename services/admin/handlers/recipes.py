@@ -21,7 +21,7 @@ from services.admin.core.shared import SHARED_SECONDS
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.operations import services
+from tacit.operations import calls, services
 from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
 from tacit.recipe.logged import RecipeState
@@ -56,7 +56,7 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
         if newer is not None or all(one["state"] != RecipeState.PENDING for one in found):
             return found, following
     url = f"{admin.log.url}/v1/recipes?limit={limit}" + (f"&after={first - 1}" if first else "")
-    page = await admin.shared.get(url, lambda: services.call(admin.log.transport, "GET", url))
+    page = await admin.shared.get(url, lambda: calls.call(admin.log.transport, "GET", url))
     found, rest = page["recipes"][:limit], page["recipes"][limit:]
     more = rest or page["next"] is not None
     return found, found[-1]["index"] + 1 if more and found else None
@@ -192,7 +192,7 @@ async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") 
     at = admin.own_collector
     async with told("collector"):
         transport = admin.log.transport
-        return await services.call(transport, method, f"{at.url}{path}", body=body, bearer=at.bearer)
+        return await calls.call(transport, method, f"{at.url}{path}", body=body, bearer=at.bearer)
 
 
 def _hash(text: str) -> str:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from tacit.errors import Refusal
 from tacit.messages import Role
+from tacit.models.faces.watched import asks_whether, most_of, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
-from tacit.models.watched import asks_whether, most_of, public_key
 from tacit.panprivate.stored import TwoServers
 from tacit.panprivate.two_servers import (
     SharedCell,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
 from tacit.messages import HpkeConfig, Interval
-from tacit.models.collector import CollectorSide
+from tacit.models.faces.collector import CollectorSide
 from tacit.models.pan_private_single.form import ANALYZER
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.recipe.model import Recipe

@@ -11,10 +11,10 @@ from tacit import bhttp, media_types
 from tacit.errors import REFUSAL_PREFIX
 from tacit.messages import REPORT_ID_SIZE
 from tacit.methods.flips import Flips
-from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.faces.watched import asks_whether, most_of, public_key
 from tacit.models.pan_private_single.form import PanPrivateSingle, analyzer_of
 from tacit.models.pan_private_single.task import one_server_task
-from tacit.models.watched import asks_whether, most_of, public_key
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.single_server import NonZero, Occurrences
 from tacit.panprivate.stored import OneServer

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
 from tacit.methods.flips import Flips
+from tacit.models.faces.server import ServerSide
 from tacit.models.pan_private_single.task import one_server_task
-from tacit.models.server import ServerSide
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
 from tacit.recipe.derive import labels, randomizer_of

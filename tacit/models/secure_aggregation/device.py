@@ -9,7 +9,7 @@ from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadErrors, UploadRequest
-from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type

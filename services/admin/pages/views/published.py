@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
-from tacit.models.forms.registry import adversary
 
 from services.admin.core.calls import Admin
 from services.admin.core.releases import Release
@@ -17,6 +16,7 @@ from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
+from tacit.models.forms import adversary
 from tacit.recipe.model import Recipe
 
 RUNNING = 8

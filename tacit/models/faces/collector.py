@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from tacit.hpke import KeyPair
 from tacit.messages import HpkeConfig, Interval
-from tacit.models.release import release_document
+from tacit.models.faces.release import release_document
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 

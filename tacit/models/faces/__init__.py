@@ -1,0 +1,1 @@
+"""What the faces of all models have in common: device, server and collector side, results, watched events."""
