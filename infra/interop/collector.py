@@ -47,7 +47,7 @@ class BareSubject:
 
     @property
     def name(self) -> str:
-        """The task id."""
+        """The task's id as text, by which the collection is known."""
         return self.task.task_id_text
 
     def active(self) -> tuple[Task, KeyPair]:
@@ -66,7 +66,7 @@ class BareSubject:
 
 
 class BareSubjects:
-    """The tasks by id."""
+    """The tasks that the collector knows, by task id."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, BareSubject] = {}

@@ -28,7 +28,7 @@ from tacit.ports import Clock, Entropy
 from tacit.recipe.asking import DECIDING_SHARE
 
 LOOKS = 5
-"""How often a count is read."""
+"""How often the count of a task is looked at."""
 STEPS = 10
 """The number of parts of B in which a count is given."""
 MAX_BATCH = 10**10
@@ -75,7 +75,7 @@ class FillingTask(ServedTask, Protocol):
 
     @property
     def min_batch_size(self) -> int:
-        """B."""
+        """The fewest reports (B) that may be released as one batch."""
         ...
 
 
@@ -84,7 +84,7 @@ class FillingParty(Served, Protocol):
 
     @property
     def task(self) -> FillingTask:
-        """The task."""
+        """The task that this party serves."""
         ...
 
 

@@ -65,7 +65,7 @@ class RuleError(ApiError):
 
     @property
     def rule(self) -> str:
-        """The rule's stable name."""
+        """The stable name of the rule that refused, without its prefix."""
         return self.type.removeprefix(REFUSAL_PREFIX)
 
 

@@ -29,7 +29,7 @@ from tacit.ports import Transport
 from tacit.service.log import get_logger
 
 Place = tuple[int, int]
-"""Epoch and slot."""
+"""An epoch and a slot within it."""
 
 Counts = Mapping[Place, Mapping[str, int]]
 _PATH = "/v1/issuance"

@@ -34,7 +34,7 @@ _NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
 
 
 class Reading(Protocol):
-    """Reads a model's payload."""
+    """Reads the payload of one model's reports."""
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
         """The randomised answer, cell by cell. Raises ``ReportRejected``."""

@@ -60,7 +60,7 @@ class Preimages:
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Preimages:
-        """Two fresh secrets."""
+        """Draw two fresh secrets."""
         return cls(entropy(PREIMAGE_SIZE), entropy(PREIMAGE_SIZE))
 
     @property
