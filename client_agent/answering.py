@@ -14,10 +14,12 @@ from typing import Any, Protocol
 from client_agent import audience
 from client_agent.coin import coin
 from client_agent.journal import AgentStore, Fact, note
-from client_agent.panprivate.recipes import is_watched, plan_of, randomised, stored_of
+from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watches import Watches
 from client_agent.sources import READ_SECONDS, DataSource, Reading, Value, read
 from tacit.methods.method import Answer, Measurement
+from tacit.models.devices import device_side
+from tacit.models.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of
@@ -159,7 +161,7 @@ class StateReply:
         """The randomizer applied to the encrypted state, if the coin (or ``chosen``) says so."""
         if not (coin(self.recipe.sampling.rate_of(MISSING), entropy) if chosen is None else chosen):
             return None, ""
-        return randomised(self.recipe, stored_of(self.recipe), self.state, entropy), ""
+        return device_side(self.recipe.model).randomised(self.recipe, self.state, entropy), ""
 
 
 def drawn(

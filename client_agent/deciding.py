@@ -29,8 +29,8 @@ from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import unb64url
 from tacit.errors import Refusal
-from tacit.models.model import Channel
-from tacit.models.registry import model_of
+from tacit.models.device import Channel
+from tacit.models.devices import device_side
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive
@@ -183,7 +183,7 @@ class Decider:
             if await self._wallet.may_come(slot, first_start(recipe)):
                 return None
             return Decision(self._entry(live, State.INELIGIBLE, "no token for the recipe's slot"))
-        channel = model_of(recipe.model).channel(recipe, slot_key(log, live, held))
+        channel = device_side(recipe.model).channel(recipe, slot_key(log, live, held))
         self._origins.of(recipe).check(recipe)
         chosen, draw = part.choice(self._deps.entropy, self._deps.clock.now())
         if draw is not None:

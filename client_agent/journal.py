@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from tacit.errors import Fatal, Unavailable
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.states import Move, States
 from tacit.tokens.slots import Slot
 

@@ -19,8 +19,8 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit import bhttp
 from tacit.errors import Refusal
-from tacit.models.model import Fate, Model
-from tacit.models.registry import model_of
+from tacit.models.device import DeviceSide, Fate
+from tacit.models.devices import device_side
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 
@@ -49,7 +49,7 @@ class Requester(Protocol):
 STATE_OF = {Fate.STORED: State.SENT, Fate.LATER: State.SCHEDULED, Fate.REFUSED: State.FAILED}
 
 
-async def offer(client: Requester, model: Model, url: str, report: bytes) -> AttemptResult:
+async def offer(client: Requester, model: DeviceSide, url: str, report: bytes) -> AttemptResult:
     """Try once to send ``report``, the encoded submission of ``model``."""
     try:
         response = await client.request("POST", url, media_type=model.media_type, content=report)
@@ -91,7 +91,7 @@ class Uploader:
             last = f"; at the last attempt: {entry.detail}" if entry.attempts else ""
             result = AttemptResult(State.EXPIRED, f"its deadline passed before the report could be stored{last}")
         else:
-            result = await offer(self._client, model_of(entry.model), entry.url, entry.report)
+            result = await offer(self._client, device_side(entry.model), entry.url, entry.report)
         done = result.state is not State.SCHEDULED
         pause = 0.0 if done else self._timing.backoff.pause(entry.attempts, self._entropy)
         after = replace(

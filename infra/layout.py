@@ -16,8 +16,8 @@ from infra.stack_tls import CLIENT_FILES, OPERATOR
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
-from tacit.models.forms.parties import Parties
-from tacit.models.forms.secure_aggregation import SecureAggregationParties
+from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregationParties
 from tacit.service.keys import read_signing_key
 from tacit.service.token_files import first_token
 from tacit.signing import SigningKey

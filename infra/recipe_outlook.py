@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from infra.terminal import notes, span
-from tacit.models.forms.form import Cap
-from tacit.models.forms.registry import form_of
+from tacit.models.form import Cap
+from tacit.models.forms import form_of
 from tacit.moments import when
 from tacit.operations.outlook import Hiding, Outlook, SharesOutlook, rounding_of
 from tacit.operations.watched_outlook import WatchedOutlook

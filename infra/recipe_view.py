@@ -16,8 +16,8 @@ from infra.rules_view import rules_text
 from infra.terminal import adversary_text, delta_text, plain_table, span
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
-from tacit.models.forms.form import Cap
-from tacit.models.forms.registry import form_of, known
+from tacit.models.form import Cap
+from tacit.models.forms import form_of, known
 from tacit.moments import when
 from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until

@@ -20,8 +20,8 @@ from infra.slot_reservations import reservations
 from infra.terminal import notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.models.forms.form import Form
-from tacit.models.forms.parties import Parties
+from tacit.models.form import Form
+from tacit.models.parties import Parties
 from tacit.operations.drafting import Drafted, drafted, watched_from
 from tacit.recipe.builder import propose
 from tacit.recipe.survey import Survey

@@ -15,7 +15,7 @@ from infra.terminal import adversary_text, epsilon_text, plain_table, span
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
 from tacit.methods.flips import Flips
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.charges import with_relay_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.series import Series

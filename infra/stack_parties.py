@@ -12,11 +12,11 @@ from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, writ
 from tacit.aggregator.state_keys import generate_state_key, state_key_text, write_state_key
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.models.forms.pan_private import PanPrivate
-from tacit.models.forms.pan_private_single import ANALYZER, PanPrivateSingle
-from tacit.models.forms.parties import Parties
-from tacit.models.forms.registry import form_of
-from tacit.models.forms.secure_aggregation import SecureAggregation, SecureAggregationParties
+from tacit.models.forms import form_of
+from tacit.models.pan_private.form import PanPrivate
+from tacit.models.pan_private_single.form import ANALYZER, PanPrivateSingle
+from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
 from tacit.ports import Entropy
 
 AGGREGATORS = ("leader", "helper")

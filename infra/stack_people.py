@@ -14,7 +14,7 @@ from pathlib import Path
 from infra.stack_options import PEOPLE
 from infra.stack_parties import StackParties
 from tacit.codec import b64url
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.service.auth import token_digest
 from tacit.service.config import write_secret
 from tacit.service.keys import write_signing_key

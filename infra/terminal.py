@@ -16,7 +16,7 @@ from rich.text import Text
 from infra.plain import escaped, harmless
 from tacit.dp.claim import UNBOUNDED
 from tacit.methods.figures import delta_form, interval
-from tacit.models.forms.registry import adversary
+from tacit.models.forms import adversary
 from tacit.moments import when
 
 BAR_WIDTH = 34

@@ -27,7 +27,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from recipe_server.records import LoggedSeries
 from recipe_server.schema import OPT_INS, RECIPES, SERIES, SERIES_ROUNDS, VOIDS
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series

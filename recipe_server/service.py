@@ -21,7 +21,7 @@ from recipe_server.results import Result
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.ports import Announcer, Clock
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size

@@ -35,7 +35,7 @@ from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.charges import charge_of, is_refundable
 from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 
 FORM = form_of("secure-aggregation")
 

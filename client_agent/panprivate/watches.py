@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from client_agent.panprivate.recipes import most_of, plan_of
+from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import OS_DISK, Disk, erase_file
 from client_agent.panprivate.watch import ASIDE, SUFFIX, DamagedStateError, EventWatch, Plan, kept_step
 from tacit.codec import b64url
 from tacit.errors import DecodeError, TacitError, UsageError
+from tacit.models.watched import most_of
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.watch_work import MAX_WORK, work_per_second

@@ -51,7 +51,7 @@ from infra.token_options import Module, PinFile, Token, signer_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.models.forms.registry import known
+from tacit.models.forms import known
 from tacit.operations.checking import checked, context_at
 from tacit.operations.outlook import rounding_of
 from tacit.operations.services import logged_recipe, recipes_of

@@ -23,7 +23,7 @@ from tacit.messages import (
     TaskConfiguration,
     UploadRequest,
 )
-from tacit.models.secure_aggregation import SecureAggregationModel
+from tacit.models.secure_aggregation.device import SecureAggregationDevice
 from tacit.ports import Transport, TransportError
 from tacit.roles.client import AGGREGATORS, seal_report, shard
 from tacit.service.app import Deps, make_app
@@ -67,7 +67,7 @@ class Uploading:
         task = bare_task(asked.id, configuration, self._version, configs)
         body = self._report(task, asked)
         answer = await offer(
-            _Direct(self._deps.transport), SecureAggregationModel(), task.url(Role.LEADER, "reports"), body
+            _Direct(self._deps.transport), SecureAggregationDevice(), task.url(Role.LEADER, "reports"), body
         )
         if answer.state is not State.SENT:
             raise UsageError(f"the report was not accepted: {answer.detail}")

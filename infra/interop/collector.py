@@ -20,6 +20,7 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, Interval, Role
+from tacit.models.secure_aggregation.collector import DapSource
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps, add_driver, add_store, make_app
 from tacit.service.live_tokens import NO_TOKEN
@@ -50,9 +51,9 @@ class BareSubject:
         """The task's id as text, by which the collection is known."""
         return self.task.task_id_text
 
-    def active(self) -> tuple[Task, KeyPair]:
+    def active(self) -> DapSource:
         """The task and its key pair."""
-        return self.task, self.key_pair
+        return DapSource(self.task, self.key_pair)
 
     def document(self, _row: Collection, aggregate: AggregateResult, _now: float) -> dict[str, Any]:
         """The members that ``collection_poll`` returns for a batch; the interval in seconds."""

@@ -41,9 +41,9 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
-from tacit.models.forms.parties import Parties
-from tacit.models.forms.registry import FORMS
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.forms import FORMS
+from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, make_app, refuse_expect
@@ -60,17 +60,17 @@ from tacit.tlog.canonical import parse_json, validated
 
 NAME = "admin"
 MOST_ANSWER = 1 << 18
-"""Bytes of an answer of the sign-in provider."""
+"""The largest answer, in bytes, that is accepted from the sign-in provider."""
 MOST_CONNECTIONS = 8
 RETRY_SECONDS = LOOK_SECONDS = 5.0
 COMPUTED_OF_ONE, COMPUTED_TOGETHER = 6, 64
-"""Comparisons, checks and tables that may wait for the one thread that makes them: of one person, and of all."""
+"""How many comparisons, checks and tables may wait for the one thread that computes them: per person, and in all."""
 REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
 
 
 def create_app(config: AdminConfig, deps: Deps) -> web.Application:
-    """The admin service of ``config``. Raises ``UsageError`` for an unsafe or unreadable setting."""
+    """Make the admin service that ``config`` describes. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.log.url, insecure_http=config.insecure_http)
     app = make_app(
         NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, {}), middlewares=[_remember_id]
@@ -115,7 +115,8 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
 
 
 def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], token: ShownToken) -> Admin:
-    """Everything that handlers use, over ``store``. ``token`` is shown to the collector. Raises ``UsageError``."""
+    """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
+    ``UsageError``."""
     consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)
     people = People(deps.entropy)
     questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
@@ -163,14 +164,15 @@ def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], to
 
 
 def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
-    """This service as a client of the sign-in provider, over a transport of its own. Raises ``UsageError``."""
+    """Make the client of the sign-in provider, with its own transport; None if no provider is configured. Raises
+    ``UsageError``."""
     wanted = config.openid
     if wanted is None or config.public_url is None:
         return None
     insecure = config.insecure_http
     require_secure_url(wanted.issuer, insecure_http=insecure)
     if urlsplit(wanted.issuer).query or urlsplit(wanted.issuer).fragment:
-        raise UsageError("openid.issuer is a URL without query and fragment")
+        raise UsageError("openid.issuer must be a URL without query and fragment")
     require_secure_url(config.public_url, insecure_http=insecure)
     redirect = f"{config.public_url.rstrip('/')}{RETURN_PATH}"
     secret = (
@@ -184,15 +186,16 @@ def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
 
 
 def analyst_key(config: AdminConfig) -> Signer | None:
-    """The key that signs recipes, from a file or in a token; None where it is elsewhere. Raises ``UsageError``."""
+    """The key that signs recipes, from a file or in a PKCS#11 token; None if this service does not hold it. Raises
+    ``UsageError``."""
     if config.analyst_token is not None:
         return HsmKey(config.analyst_token)
     return None if config.analyst_key is None else read_signing_key(config.analyst_key)
 
 
 def read_parties(path: Path) -> Mapping[str, Parties]:
-    """The parties of recipes by model, from a JSON file ``{model: parties}``, or ``parties`` alone of the usual model,
-    as ``tacit recipe new --parties`` takes them. Raises ``UsageError``."""
+    """Read the parties of recipes, by model, from a JSON file: either ``{model: parties}``, or only the parties of
+    secure aggregation, as ``tacit recipe new --parties`` reads them. Raises ``UsageError``."""
     try:
         found = parse_json(path.read_bytes(), str(path))
         if isinstance(found, dict) and "analyst" in found:
@@ -207,19 +210,19 @@ def read_parties(path: Path) -> Mapping[str, Parties]:
 
 
 def make_transport(config: AdminConfig) -> HttpTransport:
-    """The transport for ``Deps`` of an admin service that runs on its own."""
+    """Make the transport of an admin service that runs in a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
 
 
 async def _settle_rule(admin: Admin) -> None:
-    """Keep how many persons a change needs; what the operator made of it is an act."""
+    """Store the configured consent rule. If the operator has changed it, the audit log says so."""
     async with admin.store.transaction() as tx:
         if words := await admin.consent.settle(tx):
             await audit.record(tx, Act("", "consent.rule", "", admin.now, "operator", "done", words))
 
 
 async def _let_in_the_first(admin: Admin) -> None:
-    """Read the file of the first people into an empty store."""
+    """If the store has no people yet, add those in the file of first people."""
     if admin.config.people is None:
         return
     async with admin.store.transaction() as tx:
@@ -241,6 +244,6 @@ async def _remember_id(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 async def _show_id(request: web.Request, response: web.StreamResponse) -> None:
-    """People may quote it: the lines of the log that the request gave rise to have it too."""
+    """Add the request's id to the response, so that people can quote it; the request's log lines have it too."""
     if (found := request.get(ID)) is not None:
         response.headers[REQUEST_ID] = found.text()

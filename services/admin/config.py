@@ -1,4 +1,4 @@
-"""The configuration, where every service has it."""
+"""The configuration, in the module where every service has it."""
 
 from __future__ import annotations
 

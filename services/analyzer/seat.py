@@ -12,14 +12,14 @@ from tacit.aggregator.records import TaskRow
 from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key, read_state_keys
 from tacit.errors import Fatal, Refusal
-from tacit.models.forms.pan_private_single import ANALYZER, Analyzer, analyzer_of
-from tacit.models.forms.parties import Server
+from tacit.models.pan_private_single.form import ANALYZER, state_key_of
+from tacit.models.parties import Server
+from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import one_server_task
-from tacit.roles.analyzer import AnalyzerParty, reading_of
+from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.keys import read_signing_key
 from tacit.signing import SigningKey
 from tacit.tlog.leaves import OptIn
@@ -59,19 +59,19 @@ class AnalyzerSeat:
 
     def check_keys(self, own: Server) -> None:
         """Raises ``Refusal`` ``model-unsupported``, ``own-hpke-key`` or ``own-state-key``."""
-        if not isinstance(own, Analyzer):
-            raise Refusal("model-unsupported", "the recipe's analyzer has no key for states")
+        state_key = state_key_of(own)
         if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
             raise Refusal("own-hpke-key", NOT_OURS)
-        if find_state_key(self.identity.state_keys, own.state_key) is None:
+        if find_state_key(self.identity.state_keys, state_key) is None:
             raise Refusal("own-state-key", "the recipe's devices encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
         """The recipe's hash (32 bytes), if its reports can be read. Raises ``Refusal`` otherwise, so that the recipe is
         refused before a device answers, not after."""
-        task = one_server_task(recipe, token_key_spki)
+        side = server_side(recipe.model)
+        task = side.task(recipe, token_key_spki)
         TokenVerifier(token_key_spki, task.slot)
-        reading_of(recipe, self.identity.state_keys[0])
+        side.reading(recipe, self.identity.state_keys[0])
         return task.task_id
 
     def opt_in(self, item: LiveRecipe, _task_id: bytes) -> OptIn:
@@ -80,11 +80,12 @@ class AnalyzerSeat:
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> AnalyzerParty:
         """The party of a recipe, with the private keys to the public keys that the recipe names."""
-        task, own = one_server_task(recipe, row.token_key_spki), analyzer_of(recipe.parties)
+        side, own = server_side(recipe.model), recipe.parties.servers()[ANALYZER]
+        task = side.task(recipe, row.token_key_spki)
         key = find_key(self.identity.hpke_keys, task.hpke_config)
-        state_key = find_state_key(self.identity.state_keys, own.state_key)
+        state_key = find_state_key(self.identity.state_keys, state_key_of(own))
         if key is None or state_key is None:
             raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
         verifier = TokenVerifier(row.token_key_spki, task.slot)
-        reading = reading_of(recipe, state_key)
+        reading = side.reading(recipe, state_key)
         return AnalyzerParty(task, key.key_pair, verifier, reading, task.end_seconds + retention)

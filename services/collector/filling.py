@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from services.collector.service import ANALYZER, LEADER, Subjects
+from services.collector.service import Subjects
 from tacit.aggregator.filling import Filling, read_filling
 from tacit.errors import Abort, DecodeError
-from tacit.messages import Role
+from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import Transport
 from tacit.service.live_tokens import ShownToken
-from tacit.task.one_server import OneServerTask
 
 
 class Fillings:
@@ -31,12 +31,9 @@ class Fillings:
             known = self._recipes.find(recipe_hash)
         if known is None:
             raise _abort(HTTPStatus.NOT_FOUND, "the log shows no recipe with this hash")
-        active = known.active()
-        if isinstance(active, OneServerTask):
-            party, url = ANALYZER, active.url("yield")
-        else:
-            party, url = LEADER, active[0].url(Role.LEADER, "yield")
-        answer = await self._transport.request("GET", url, headers=self._tokens[party].headers())
+        source = known.active()
+        party = source.party
+        answer = await self._transport.request("GET", source.yield_url, headers=self._tokens[party].headers())
         if answer.status == HTTPStatus.NOT_FOUND:
             raise _abort(HTTPStatus.NOT_FOUND, f"the {party} does not serve this recipe: not yet, or no longer")
         if answer.status != HTTPStatus.OK:

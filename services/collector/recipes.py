@@ -9,16 +9,14 @@ from typing import Any
 from services.collector.config import CollectorConfig
 from services.collector.ports import LogTx
 from services.collector.records import Collection
-from services.collector.service import Active
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
-from tacit.models.forms.secure_aggregation import aggregators_of
-from tacit.models.registry import model_of
-from tacit.recipe import derive
+from tacit.hpke import KeyPair
+from tacit.models.collector import CollectorSide, Source
+from tacit.models.collectors import collector_side
 from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import has_one_server, one_server_task
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
@@ -38,7 +36,7 @@ class Known:
     state: str
     rule: str = ""
     detail: str = ""
-    source: Active | None = field(default=None, repr=False)
+    source: Source | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -47,9 +45,9 @@ class Known:
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
         """The result document of a batch, in the form of the recipe's model."""
-        return model_of(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
+        return collector_side(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
 
-    def active(self) -> Active:
+    def active(self) -> Source:
         """What can be collected. Raises the recipe's ``Refusal`` if it is not active."""
         if self.source is None:
             raise Refusal(self.rule, self.detail)
@@ -100,33 +98,28 @@ class Recipes:
         recipe = item.recipe
         context = live.context(item, float(recipe.interval.start))
         try:
-            self._check_own(recipe)
+            side = collector_side(recipe.model)
+            key_pair = self._own_key(side, recipe)
             rules.require(recipe, self._config.policy, context)
-            source = self._source(recipe, live.slot_key(recipe))
+            source = side.source(recipe, live.slot_key(recipe), key_pair)
         except Refusal as refusal:
             return Known(recipe, REFUSED, refusal.rule, refusal.detail)
         except Exception as error:  # an error in one recipe must not keep the others from being collected
             return Known(recipe, REFUSED, "recipe-unusable", f"unexpected {type(error).__name__}")
         return Known(recipe, ACTIVE, source=source)
 
-    def _check_own(self, recipe: Recipe) -> None:
-        """Check that this collector can ask for the recipe's result. Raises ``Refusal`` ``own-hpke-key`` or
-        ``own-credential``."""
-        if not has_one_server(recipe):
-            self._own_key(recipe)
-        elif self._config.analyzer_token is None:
-            raise Refusal("own-credential", "this collector has no analyzer_token, with which the sum is asked for")
-
-    def _source(self, recipe: Recipe, token_key_spki: bytes) -> Active:
-        if has_one_server(recipe):
-            return one_server_task(recipe, token_key_spki)
-        return derive.task_of(recipe, token_key_spki), self._own_key(recipe).key_pair
-
-    def _own_key(self, recipe: Recipe) -> HpkeKey:
-        key = find_key(self._keys, derive.hpke_config(aggregators_of(recipe.parties).collector.hpke_config))
+    def _own_key(self, side: CollectorSide, recipe: Recipe) -> KeyPair | None:
+        """What this collector needs to ask for the recipe's result: the key pair to which it is sealed, or a credential
+        if it is not sealed. Raises ``Refusal`` ``own-hpke-key`` or ``own-credential``."""
+        config = side.sealed_to(recipe)
+        if config is None:
+            if self._config.analyzer_token is None:
+                raise Refusal("own-credential", "this collector has no analyzer_token, with which the sum is asked for")
+            return None
+        key = find_key(self._keys, config)
         if key is None:
             raise Refusal("own-hpke-key", "the recipe's shares are sealed to a key that we do not hold")
-        return key
+        return key.key_pair
 
     async def _fetch(self) -> int:
         async with self._store.read() as tx:

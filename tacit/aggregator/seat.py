@@ -15,8 +15,8 @@ from tacit.aggregator.records import TaskRow
 from tacit.aggregator.state_keys import find_state_key
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
-from tacit.models.forms.pan_private import StateAggregator
-from tacit.models.forms.parties import Server
+from tacit.models.pan_private.form import StateAggregator
+from tacit.models.parties import Server
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe

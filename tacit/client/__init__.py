@@ -1,11 +1,11 @@
-"""A client of the admin API of the analyst's organisation, for programs, notebooks and commands (``docs/client.md``).
+"""A client of the admin API, for programs, notebooks and commands of the analyst's organisation (``docs/client.md``).
 
     from tacit.client import Operator
 
     with Operator("https://admin.example", key_file="analyst.key") as operator:
         draft = operator.questions.create({"name": "visits", ...})
 
-``Operator`` blocks; ``AsyncOperator`` has the same methods for ``await``. Refusals are errors below ``ApiError``.
+``Operator`` blocks; ``AsyncOperator`` has the same methods for ``await``. Refusals are subclasses of ``ApiError``.
 """
 
 from tacit.client.documents import (

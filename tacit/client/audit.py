@@ -1,4 +1,4 @@
-"""The audit log, and a check of it from outside: every hash is recomputed from the acts that the service shows."""
+"""Reads the audit log, and checks it from outside: every hash is recomputed from the acts that the service shows."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ ROOT = "/v1/audit"
 
 
 class AsyncAudit:
-    """All acts of all people, in order."""
+    """The audit log: all acts of all people, in order."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def all(self) -> AsyncIterator[Act]:
-        """Acts from the first one on, page by page."""
+        """Every act from the first one on, fetched page by page."""
         return items(self._caller, ROOT, "acts", Act)
 
     async def newest(self, count: int) -> list[Act]:
-        """The newest ``count`` acts, the oldest of them first, whatever the log's length."""
+        """The newest ``count`` acts, the oldest of them first. Older acts are not read."""
         page = await self._caller.get(ROOT, limit=1)
         last = page.get("newest") if isinstance(page, dict) else None
         if not isinstance(last, int) or last < 0:
@@ -34,10 +34,10 @@ class AsyncAudit:
         return [act async for act in items(self._caller, ROOT, "acts", Act, behind)][-count:]
 
     async def verify(self, holds: str | None = None) -> AuditChain:
-        """Read the whole log and follow its chain. ``holds``: the hash of a row that was noted elsewhere (base64url),
-        so that a log that lost rows at its end, or was written anew, is noticed. Raises ``DecodeError`` for a hash that
-        is none."""
-        wanted = None if holds is None else unb64url(holds, length=32, what="the hash that was kept")
+        """Read the whole log and recompute its chain. ``holds``: the hash (base64url) of a row that was noted
+        elsewhere; with it, a log that lost rows at its end or was rewritten is detected. Raises ``DecodeError`` if
+        ``holds`` is not a hash."""
+        wanted = None if holds is None else unb64url(holds, length=32, what="the noted hash")
         rows, newest, found = 0, FIRST, wanted == FIRST
         async for act in self.all():
             if not follows(act, rows, newest):

@@ -1,7 +1,7 @@
-"""Methods that block, made of methods that await: an event loop in a thread of its own runs them.
+"""Makes blocking methods from asynchronous ones, which an event loop in a separate thread runs.
 
-It is a thread's, not ``asyncio.run``'s, so that connections are kept from call to call and a notebook, which runs a
-loop of its own, may call them too.
+A separate thread is used instead of ``asyncio.run`` so that connections are kept from call to call, and so that a
+notebook, which already runs an event loop, can call the methods, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class Loop:
-    """An event loop that runs until ``close``, or until there is no reference to it any more."""
+    """An event loop in a thread. It runs until ``close``, or until the object is garbage-collected."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -36,7 +36,8 @@ class Loop:
         return self._end.alive
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``; an interrupt here cancels it. Raises ``UsageError`` once it is closed."""
+        """Run ``work`` and return its result; a keyboard interrupt cancels it. Raises ``UsageError`` if the loop is
+        closed."""
         if not self.open:
             work.close()
             raise UsageError("this operator is closed")
@@ -44,18 +45,18 @@ class Loop:
         try:
             return future.result()
         except CancelledError as error:
-            raise UsageError("this operator was closed meanwhile") from error
+            raise UsageError("this operator was closed during the call") from error
         except KeyboardInterrupt:
             future.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop; closing it again changes nothing."""
+        """Stop the loop. Closing it again has no effect."""
         self._end()
 
 
 class Blocking:
-    """An object whose methods run those of ``awaited`` in ``loop`` and wait for them."""
+    """An object whose methods run the methods of ``awaited`` in ``loop`` and wait for their results."""
 
     def __init__(self, awaited: Any, loop: Loop) -> None:
         self._awaited = awaited
@@ -63,7 +64,7 @@ class Blocking:
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method of a ``Blocking`` that runs ``method`` and waits for it."""
+    """Make a method of a ``Blocking`` that runs ``method`` and waits for its result."""
 
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         loop: Loop = self._loop
@@ -76,7 +77,8 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> C
 def iterating(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
-    """The method of a ``Blocking`` that runs a generator; only what is asked for is fetched, and ``close`` ends it."""
+    """Make a method of a ``Blocking`` that is a generator over ``method``. It fetches only the items that are read, and
+    ``close`` ends it."""
 
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
         found = method(self._awaited, *args, **kwargs)
@@ -104,7 +106,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """Cancel what runs, and end the thread."""
+    """Cancel all tasks, and end the thread."""
 
     async def cancelled() -> None:
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -1,8 +1,8 @@
-"""One request to the admin API: sent again after a pause while the answer may come, and read.
+"""Sends a request to the admin API, repeats it after pauses as long as that may help, and reads the answer.
 
-Everything may be sent again. A POST has an ``Idempotency-Key``, made once and kept over all attempts, so that it is
-done once; what is edited or deleted has the ETag that was read. The key of a person goes to the origin of the URL and
-to no other: no redirect is followed, and no address in an answer is used.
+Every request may be repeated safely. All attempts of a POST have the same ``Idempotency-Key``, so that it is carried
+out once; an edit or a deletion has the ETag that was read. The person's key is sent only to the origin of the URL: no
+redirect is followed, and no address in an answer is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer of success: its JSON (None without a body), its entity tag, and how many attempts came before."""
+    """A successful answer: its JSON (None without a body), entity tag and status."""
 
     document: Any
     etag: str
@@ -41,8 +41,8 @@ class Answered:
 
 @dataclass(frozen=True)
 class Caller:
-    """Speaks for one person. ``patience``: seconds for which a request is sent again, pauses included; each attempt is
-    bounded by the transport's own timeout."""
+    """Sends requests with the ``key`` of one person. ``patience``: for how many seconds a request is repeated, pauses
+    included; the transport's own timeout limits each attempt."""
 
     url: str
     transport: Transport
@@ -52,7 +52,7 @@ class Caller:
     key: str = field(repr=False)
 
     async def get(self, path: str, **query: str | int | None) -> Any:
-        """The JSON at ``path``. Raises ``ApiError``, ``TransportError`` and ``DecodeError``."""
+        """Get the JSON at ``path``. Raises ``ApiError``, ``TransportError`` and ``DecodeError``."""
         return (await self.send("GET", path, query=query)).document
 
     async def send(
@@ -64,7 +64,8 @@ class Caller:
         tag: str | None = None,
         query: Mapping[str, str | int | None] | None = None,
     ) -> Answered:
-        """One request, done once. ``tag``: goes as ``If-Match``. Raises as ``get``."""
+        """Send a request that is carried out once, even if it is repeated. ``tag``: the value of ``If-Match``. Raises
+        as ``get``."""
         asked = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
         raw = b"" if body is None else _encoded(body)
@@ -72,7 +73,7 @@ class Caller:
         return Answered(_document(answer), answer.headers.get("etag", ""), answer.status)
 
     async def raw(self, path: str, accept: str, **query: str | int | None) -> bytes:
-        """The content at ``path`` in the media type ``accept``. Raises as ``get``."""
+        """Get the content at ``path`` in the media type ``accept``. Raises as ``get``."""
         asked = {name: str(value) for name, value in query.items() if value is not None}
         url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
         return (await self._answer("GET", url, {**self.authority, "Accept": accept}, b"")).body
@@ -93,8 +94,8 @@ class Caller:
         return headers
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        """The first answer that another attempt would not change. Raises what the last one met that there is patience
-        for; a server that is another one than the URL names is not asked twice."""
+        """Repeat the request until there is an answer that another attempt would not change. Raises the last attempt's
+        error when there is no time for another one. A server with a wrong certificate is not asked again."""
         until, failures = self.clock.now() + self.patience, 0
         while True:
             least = 0.0
@@ -119,7 +120,8 @@ class Caller:
             failures += 1
 
     def _retry_after(self, answer: HttpResponse) -> float:
-        """Seconds that the service asks to be left alone for (RFC 9110 section 10.2.3); 0 where it does not say."""
+        """How many seconds the service asks to wait (``Retry-After``, RFC 9110 section 10.2.3); 0 if it does not
+        say."""
         said = answer.headers.get("retry-after", "").strip()
         if said.isascii() and said.isdigit():
             return float(said) if len(said) < 6 else LONGEST_RETRY_AFTER
@@ -131,12 +133,12 @@ class Caller:
 
 
 def is_stranger(error: TransportError) -> bool:
-    """Whether the server's certificate is for another name, or is not trusted."""
+    """Whether the server's certificate is for another name or is not trusted."""
     return isinstance(error.__cause__, ssl.SSLCertVerificationError)
 
 
 def part(text: str) -> str:
-    """``text`` as one part of a path."""
+    """Encode ``text`` as one segment of a path."""
     return quote(text, safe="-_.~") if text not in {".", ".."} else quote(text).replace(".", "%2E")
 
 
@@ -144,7 +146,7 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise DecodeError("what is to be sent has no JSON form") from error
+        raise DecodeError("the body cannot be written as JSON") from error
 
 
 def _document(answer: HttpResponse) -> Any:

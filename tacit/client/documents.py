@@ -1,6 +1,6 @@
-"""What the admin API answers, as immutable documents. Members that this version does not know are kept.
+"""The answers of the admin API as immutable documents. Members that this version does not know are kept.
 
-Times are POSIX seconds. ``document()`` is the JSON of each.
+Times are POSIX seconds. ``document()`` returns the JSON of a document.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Document(BaseModel):
 
 class Question(Document):
     """A question. ``state``: draft, submitted, approved, published, ended or missed. ``survey``: what is asked;
-    ``authors`` and ``approver``: names. ``hash`` and ``recipe``: the recipe that is fixed for it, if there is one,
-    which waits for a signature while ``signed`` is false; ``position``: its place in the log. ``etag`` says which
-    text this is."""
+    ``authors`` and ``approver``: names. ``hash`` and ``recipe``: the recipe that is fixed for it, if there is one; the
+    recipe waits for a signature while ``signed`` is false. ``position``: its index in the log. ``etag`` identifies this
+    revision."""
 
     id: str
     state: str
@@ -44,8 +44,8 @@ class Question(Document):
 
 
 class Check(Document):
-    """What every rule says of the recipe that a question would become now. ``rules``: each with its numbers;
-    ``refusals``: ``{"rule", "detail"}`` of those that refuse."""
+    """The verdict of every rule on the recipe that a question would become now. ``rules``: each rule with its numbers;
+    ``refusals``: ``{"rule", "detail"}`` of each rule that refuses."""
 
     hash: str
     stage: str
@@ -56,8 +56,8 @@ class Check(Document):
 
 
 class Design(Document):
-    """Ways to ask a question, the most accurate one first, each as ``tacit recipe design --json`` has it, and the one
-    that is proposed; where none is allowed ``refusals`` (``{"rule", "detail"}``) say why."""
+    """Ways to ask a question, the most accurate one first, each in the form of ``tacit recipe design --json``, and the
+    one that is proposed. If none is allowed, ``refusals`` (``{"rule", "detail"}``) says why."""
 
     proposal: dict[str, Any] | None = None
     refusals: tuple[dict[str, Any], ...]
@@ -65,7 +65,7 @@ class Design(Document):
 
 
 class Person(Document):
-    """Somebody with a ``role``: viewer, analyst, approver or administrator."""
+    """A person. ``role``: viewer, analyst, approver or administrator."""
 
     id: str
     name: str
@@ -75,7 +75,7 @@ class Person(Document):
     has_identity: bool = False
     created: int
     counts_from: int | None = None
-    """From when approvals and consents count; None: from the beginning."""
+    """When approvals and consents begin to count; None: they always did."""
 
 
 class Key(Document):
@@ -89,14 +89,15 @@ class Key(Document):
 
 
 class NewKey(Key):
-    """A new key. ``key`` is its text, which is shown this once and stands in no repr; None where the person made it."""
+    """A new key. ``key``: its text, which is shown only once and is not in the repr; None if the person made the
+    key."""
 
     key: str | None = Field(repr=False)
 
 
 class Invitation(Document):
-    """By which a person binds an account of the sign-in provider, once. ``invitation`` is its text, which is shown
-    this once and stands in no repr; ``expires``: POSIX second."""
+    """An invitation with which a person binds an account of the sign-in provider or registers a passkey, once.
+    ``invitation``: its text, which is shown only once and is not in the repr; ``expires``: POSIX seconds."""
 
     person: str
     expires: int
@@ -104,11 +105,10 @@ class Invitation(Document):
 
 
 class Change(Document):
-    """A change of an approver or administrator. ``state``: waiting for a second administrator's consent until
-    ``expires``, or done, and then the person's approvals and consents count from ``counts_from`` on. ``words``: what
-    changes; ``asked_by`` and ``consented_by`` (ids, with names beside them) are empty where no person did.
-    ``invitation``: of one that was asked for just now, its text, which is worth something after the consent; it stands
-    in no repr."""
+    """A change of an approver or administrator. ``state``: waiting (for a second administrator's consent, until
+    ``expires``) or done (the person's approvals and consents count from ``counts_from`` on). ``words``: what changes;
+    ``asked_by`` and ``consented_by``: ids of people, or empty if nobody did. ``invitation``: the text of an invitation
+    that was asked for just now, which becomes valid with the consent; it is not in the repr."""
 
     id: str
     kind: str
@@ -130,7 +130,7 @@ class Change(Document):
 
 class ConsentRule(Document):
     """How many administrators a change of an approver or administrator needs (``persons``), and after how many seconds
-    it counts. ``until``: when a weaker configuration holds instead. ``administrators``: how many can ask and consent
+    it counts. ``until``: when a weaker configuration takes effect. ``administrators``: how many can ask and consent
     now."""
 
     persons: int
@@ -140,22 +140,22 @@ class ConsentRule(Document):
 
 
 class Changes(Document):
-    """The rule, and the changes that wait or do not count yet."""
+    """The consent rule, and the changes that wait or do not count yet."""
 
     rule: ConsentRule
     changes: tuple[Change, ...]
 
 
 class Session(Document):
-    """The person who is signed in, and the permissions."""
+    """The person who is signed in, and their permissions."""
 
     person: Person
     permissions: tuple[str, ...]
 
 
 class Act(Document):
-    """A row of the audit log. ``who``: a name; ``person``: the id, which the hash covers; ``previous`` and ``hash``:
-    32 bytes in base64url."""
+    """A row of the audit log. ``who``: the person's name; ``person``: their id, which the hash covers; ``previous`` and
+    ``hash``: 32 bytes in base64url."""
 
     number: int
     at: int
@@ -171,9 +171,9 @@ class Act(Document):
 
 
 class AuditChain(Document):
-    """What checking the audit log found. ``newest``: the hash of its last row (base64url), to be kept elsewhere;
-    ``broken``: the number of the first row that does not follow; ``holds``: whether the log still has the hash that
-    was kept, where one was given."""
+    """The result of checking the audit log. ``newest``: the hash of its last row (base64url), to be noted elsewhere;
+    ``broken``: the number of the first row that does not match the rows before it, or None; ``holds``: whether the log
+    still has the noted hash, None if none was given."""
 
     rows: int
     newest: str
@@ -182,13 +182,13 @@ class AuditChain(Document):
 
     @property
     def whole(self) -> bool:
-        """Whether every row follows from those before it, and the hash that was kept is still there."""
+        """Whether every row matches those before it, and the noted hash is still there."""
         return self.broken is None and self.holds is not False
 
 
 class RecipeSummary(Document):
-    """A recipe of the log. ``state``: pending, active or over; ``question``: its words; ``question_id``: the question
-    that it came from, where that is this organisation's."""
+    """A recipe in the log. ``state``: pending, active or over; ``question``: its wording; ``question_id``: the question
+    of this organisation that it came from, or None."""
 
     hash: str
     name: str
@@ -201,7 +201,8 @@ class RecipeSummary(Document):
 
 class LoggedRecipe(RecipeSummary):
     """A recipe with its body. ``filled``: its yield against B (``contributions``, ``min_batch_size``, ``reached``,
-    ``exact``), None while the collector tells none; ``rejections``: by cause, None where nobody tells them."""
+    ``exact``), None while the collector tells none; ``rejections``: rejected reports by cause, None if they are not
+    known."""
 
     recipe: dict[str, Any]
     opt_ins: dict[str, Any]
@@ -210,7 +211,7 @@ class LoggedRecipe(RecipeSummary):
 
 
 class Collection(Document):
-    """A batch that was asked for. ``rule`` and ``detail``: why its last attempt failed, if it did."""
+    """The collection of a batch. ``rule`` and ``detail``: why its last attempt failed, if it did."""
 
     id: str
     recipe_hash: str
@@ -221,8 +222,9 @@ class Collection(Document):
 
 
 class Job(Document):
-    """Work that does not end by itself, of ``kind``, ``about`` something (of a collection: its recipe's hash).
-    ``stuck``: it failed last time, or was refused, and ``detail`` says why; ``next_attempt``: POSIX second."""
+    """Unfinished or continuing work of ``kind``. ``about``: what it is about (for a collection, its recipe's hash);
+    ``stuck``: whether the last attempt failed or was refused, for the reason in ``detail``; ``next_attempt``: POSIX
+    seconds."""
 
     id: str
     kind: str
@@ -234,9 +236,9 @@ class Job(Document):
 
 
 class Fleet(Document):
-    """The devices of a staging deployment, in counts. ``devices``: those that there are and that work, as told last
-    (``at``); ``report``: whether what they journalled is what was released, once ``tacit staging report`` was given;
-    ``troubles``: what of it cannot be read."""
+    """Counts of a staging deployment's devices. ``devices``: how many exist and work, at the time ``at``; ``report``: a
+    comparison of the answers that they journalled with those that were released, None until ``tacit staging report``
+    was run; ``troubles``: one message for each part that cannot be read."""
 
     devices: dict[str, Any] | None
     report: dict[str, Any] | None
@@ -244,15 +246,15 @@ class Fleet(Document):
 
 
 class SeriesRound(Document):
-    """A round that the log has: its number from 0, and its recipe's hash."""
+    """A round of a series in the log: its number from 0, and its recipe's hash."""
 
     index: int
     recipe: str
 
 
 class LoggedSeries(Document):
-    """A series of the log, of at most ``rounds`` rounds from ``start`` until ``end``. ``claim``: what all of them
-    together cost; ``published``: those that the log has; ``series``: its body."""
+    """A series in the log, with at most ``rounds`` rounds from ``start`` until ``end``. ``claim``: the privacy claim of
+    all rounds together; ``published``: the rounds that are in the log; ``series``: its body."""
 
     hash: str
     name: str
@@ -266,8 +268,8 @@ class LoggedSeries(Document):
 
 
 class Census(Document):
-    """A census: its recipe's hash, and how many reports it sums. ``index``: of its last share in the log; ``end``: of
-    its interval (POSIX second), from which its age counts."""
+    """A census: its recipe's hash, and how many reports it sums. ``index``: the log index of its last share; ``end``:
+    the end of its interval, from which its age counts."""
 
     recipe: str
     name: str
@@ -277,8 +279,8 @@ class Census(Document):
 
 
 class Checkpoint(Document):
-    """The log's newest checkpoint, verified with every entry behind it. ``root``: base64url; ``checkpoint``: the signed
-    note."""
+    """The log's newest checkpoint, verified together with every entry that it covers. ``root``: base64url;
+    ``checkpoint``: the signed note."""
 
     origin: str
     size: int
@@ -297,7 +299,8 @@ class Entry(Document):
 
 
 class Proof(Document):
-    """The proof that an entry is in the tree of ``size`` entries with ``root``: hashes from its leaf up, base64url."""
+    """The proof that an entry is in the tree of ``size`` entries with ``root``. ``path``: the hashes from its leaf up,
+    in base64url."""
 
     index: int
     size: int
@@ -308,8 +311,8 @@ class Proof(Document):
 
 
 class Ledger(Document):
-    """Every account: what is spent and left (decimal text), and by which recipes; as of ``at``. ``burn_down``: the same
-    day by day, and when it would be used up at the pace of late, with bounds."""
+    """Every account as of ``at``: what is spent and left (decimal text), and which recipes spent it. ``burn_down``: the
+    same day by day, with a forecast (and its bounds) of when the account is used up at the recent pace."""
 
     at: int
     accounts: tuple[dict[str, Any], ...]
@@ -317,7 +320,7 @@ class Ledger(Document):
 
 
 class AnalystKey(Document):
-    """The key that signs recipes of ``model`` (base64url); ``held``: the service signs with it."""
+    """The key that signs recipes of ``model`` (base64url). ``held``: whether the service holds it and signs."""
 
     model: str
     operator: str
@@ -326,8 +329,8 @@ class AnalystKey(Document):
 
 
 class KeySet(Document):
-    """``keys`` keys of ``owner``'s in the log, from ``start`` until ``end`` (POSIX seconds); ``number``: its period or
-    epoch; ``state``: next, current or over."""
+    """A key set of ``owner`` in the log, with ``keys`` keys, used from ``start`` until ``end``. ``number``: its period
+    or epoch; ``state``: next, current or over."""
 
     owner: str
     number: int
@@ -338,14 +341,14 @@ class KeySet(Document):
 
 
 class Certificate(Document):
-    """A certificate of the service's own, by its ``use``; ``end`` (POSIX second) is None where it cannot be read."""
+    """One of the service's own certificates, by its ``use``. ``end``: None if the file cannot be read."""
 
     use: str
     end: int | None
 
 
 class Keys(Document):
-    """Keys that the organisation's questions depend on, and when they end; as of ``at``."""
+    """The keys that the organisation's questions depend on, and when they end, as of ``at``."""
 
     at: int
     analyst: tuple[AnalystKey, ...]
@@ -358,12 +361,12 @@ D = TypeVar("D", bound=Document)
 
 
 def read(kind: type[D], document: Any, **members: Any) -> D:
-    """``document`` as one of these; ``members`` are further ones. Raises ``DecodeError``, which quotes no value."""
+    """Read ``document`` as a ``kind``, with further ``members``. Raises ``DecodeError``, which quotes no value."""
     if not isinstance(document, dict):
-        raise DecodeError("the answer is no JSON object")
+        raise DecodeError("the answer is not a JSON object")
     try:
         return kind.model_validate({**document, **members})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise DecodeError(f"the answer is no {kind.__name__}: {place}: {first['msg']}") from None
+        raise DecodeError(f"the answer is not a valid {kind.__name__}: {place}: {first['msg']}") from None

@@ -1,7 +1,7 @@
 """Refusals of the admin API, as error types that a program can tell apart.
 
-Each is an ``Abort`` with the problem's ``type``, ``title``, ``detail``, ``status`` and ``extensions``. Where nobody
-answers it is a ``tacit.ports.TransportError``, and where an answer is not what it must be a ``DecodeError``.
+Each is an ``Abort`` with the problem's ``type``, ``title``, ``detail``, ``status`` and ``extensions``. If nothing
+answers, the error is a ``tacit.ports.TransportError``; if an answer cannot be read, it is a ``DecodeError``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _OWN_MEMBERS: Final = frozenset({"type", "title", "detail", "status", "instance"
 
 
 class ApiError(Abort):
-    """The request was refused. Raised itself for refusals that have no class below."""
+    """The request was refused. This class itself is raised for refusals that have no subclass."""
 
 
 class RedirectError(ApiError):
-    """The address answers with a redirect, which is never followed: the key is only for the origin that was named."""
+    """The address answers with a redirect, which is never followed, because the key is only for the given origin."""
 
 
 class UnauthorizedError(ApiError):
-    """401: the key is not valid (any more)."""
+    """401: the key is not valid, or is no longer valid."""
 
 
 class ForbiddenError(ApiError):
@@ -40,11 +40,11 @@ class OwnDraftError(ForbiddenError):
 
 
 class NotFoundError(ApiError):
-    """404: there is nothing with this id."""
+    """404: nothing has this id."""
 
 
 class ConflictError(ApiError):
-    """409: the state does not allow it. Of a question it stands in ``extensions["state"]``."""
+    """409: the present state does not allow it. For a question, ``extensions["state"]`` holds the state."""
 
 
 class ChangedError(ApiError):
@@ -52,16 +52,16 @@ class ChangedError(ApiError):
 
 
 class InvalidError(ApiError):
-    """400, 413, 415, 422: the request cannot be used. ``field``: the member that is wrong, where it is one."""
+    """400, 413, 415, 422: the request cannot be used. ``field``: the wrong member, if a single one is wrong."""
 
     @property
     def field(self) -> str:
-        """The member's path, or an empty text."""
+        """The path of the wrong member, or an empty text."""
         return str(self.extensions.get("field", ""))
 
 
 class RuleError(ApiError):
-    """A rule refuses the recipe. ``rule``: its name; all that refuse stand in ``extensions["refusals"]``."""
+    """A rule refuses the recipe. ``rule``: its name; ``extensions["refusals"]`` holds all rules that refuse."""
 
     @property
     def rule(self) -> str:

@@ -1,7 +1,7 @@
-"""Changes as they happen: server-sent events (WHATWG HTML section 9.2) of the admin service.
+"""Receives changes as they happen: server-sent events (WHATWG HTML section 9.2) of the admin service.
 
-Nothing is kept for a listener that is away. A listener that reconnects gets an event ``listening`` and should read
-again what it needs.
+No events are kept for a listener that is away. A listener that reconnects gets an event ``listening`` and should then
+read again what it needs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ PATH: Final = "/v1/events"
 EVENT_STREAM: Final = "text/event-stream"
 LISTENING: Final = "listening"
 MOST_LINE: Final = 1 << 20
-"""The most bytes of an event."""
+"""The largest size of an event in bytes."""
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``kind``: ``listening`` (from now on nothing is missed), ``question`` (``id``, ``state``, ``revision``) or
-    ``recipe`` (``hash``, ``contributions``, ``min_batch_size``, ``reached``, ``exact``), or of a staging deployment
-    ``fleet`` (without members)."""
+    """An event. ``kind``: ``listening`` (no event is missed from now on), ``question`` (``id``, ``state``,
+    ``revision``), ``recipe`` (``hash``, ``contributions``, ``min_batch_size``, ``reached``, ``exact``) or, in a staging
+    deployment, ``fleet`` (no members)."""
 
     kind: str
     document: dict[str, Any] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class Event:
 
 @dataclass(slots=True)
 class EventParser:
-    """Takes a stream apart as it comes, however it is cut into pieces. ``feed`` gives ``(kind, data)``: ``message``
-    where an event has no name; comments, and fields that nobody here knows, are skipped. An event that does not end
-    with an empty line is none. Raises ``DecodeError`` for text that is not UTF-8 and for one event that is too long."""
+    """Parses a stream that arrives in chunks of any size. ``feed`` returns ``(kind, data)`` for each event; the kind of
+    an event without a name is ``message``. Comments and unknown fields are skipped, and an event that does not end with
+    an empty line is dropped. Raises ``DecodeError`` for text that is not UTF-8 and for an event that is too long."""
 
     _buffer: bytearray = field(default_factory=bytearray)
     _kind: str = ""
@@ -61,7 +61,7 @@ class EventParser:
         return found
 
     def _lines(self, chunk: bytes) -> list[bytes]:
-        """Lines that are complete: they end with LF, CR or both."""
+        """The lines that ``chunk`` completes; a line ends with LF, CR or both."""
         lines = []
         for byte in chunk:
             if byte == 0x0A and self._after_return:
@@ -103,8 +103,8 @@ class EventParser:
 
 
 async def listened(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
-    """Events from now on, for as long as somebody asks for them. A stream that ends is begun anew after a pause. Raises
-    ``ApiError`` and ``TransportError`` where none can be begun for the caller's ``patience``."""
+    """The events from now on, without end. A stream that ends is opened again after a pause. Raises ``ApiError`` and
+    ``TransportError`` if none can be opened within the caller's ``patience``."""
     failures, until = 0, caller.clock.now() + caller.patience
     while True:
         try:
@@ -128,7 +128,7 @@ async def _once(caller: Caller, streams: Streams) -> AsyncGenerator[Event, None]
         if stream.status != 200:
             raise error_of(await stream.whole())
         if not stream.headers.get("content-type", "").startswith(EVENT_STREAM):
-            raise DecodeError("the answer is no stream of events; is this the URL of an admin service?")
+            raise DecodeError("the answer is not a stream of events; is this the URL of an admin service?")
         yield Event(LISTENING)
         parser = EventParser()
         async for chunk in stream.chunks():
@@ -140,7 +140,7 @@ def _document(data: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DecodeError("an event holds no JSON") from error
+        raise DecodeError("an event is not JSON") from error
     if not isinstance(found, dict):
-        raise DecodeError("an event holds no JSON object")
+        raise DecodeError("an event is not a JSON object")
     return found

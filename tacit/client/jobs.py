@@ -12,14 +12,14 @@ ROOT = "/v1/jobs"
 
 
 class AsyncJobs:
-    """Jobs: which are stuck, why, and when they are tried again."""
+    """The jobs: which are stuck, why, and when they are tried again."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def all(self) -> AsyncIterator[Job]:
-        """The service's own, then collections that have released nothing, page by page. Raises ``AwayError`` while the
-        collector is away."""
+        """The service's own jobs, then the collections that have not released a result, fetched page by page. Raises
+        ``AwayError`` while the collector cannot be reached."""
         return items(self._caller, ROOT, "jobs", Job)
 
     async def retry(self, job: Job | str) -> Job:

@@ -1,4 +1,4 @@
-"""The log as the organisation's service has verified it, and the accounts after its recipes."""
+"""The log as the organisation's service has verified it, and the accounts that its recipes charge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.tlog.merkle import verify_inclusion
 
 
 class AsyncLog:
-    """Checkpoint, entries and accounts."""
+    """The log's checkpoint, entries and proofs, and the accounts and keys."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -27,13 +27,13 @@ class AsyncLog:
         return items(self._caller, "/v1/log/entries", "entries", Entry)
 
     async def proof(self, index: int) -> Proof:
-        """That the entry at ``index`` is in the tree of the newest checkpoint; the path is followed here. Raises
-        ``CryptoError`` where it does not lead to the root."""
+        """The proof that the entry at ``index`` is in the tree of the newest checkpoint, verified by this client.
+        Raises ``CryptoError`` if it does not lead to the root."""
         found = read(Proof, await self._caller.get(f"/v1/log/entries/{index}/proof"))
         path = [unb64url(one) for one in found.path]
         verify_inclusion(unb64url(found.leaf_hash), found.index, found.size, path, unb64url(found.root))
         if found.index != index:
-            raise CryptoError("the proof is of another entry")
+            raise CryptoError("the proof is for another entry")
         return found
 
     async def ledger(self) -> Ledger:
@@ -41,5 +41,5 @@ class AsyncLog:
         return read(Ledger, await self._caller.get("/v1/ledger"))
 
     async def keys(self) -> Keys:
-        """Which keys the organisation's questions depend on, and when they end."""
+        """The keys that the organisation's questions depend on, and when they end."""
         return read(Keys, await self._caller.get("/v1/keys"))

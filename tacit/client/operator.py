@@ -1,4 +1,4 @@
-"""The client for asynchronous programs."""
+"""The client of the admin API for asynchronous programs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _KEY = re.compile(r"[!-~]{1,256}")
 
 
 class AsyncOperator:
-    """Speaks to the admin service at ``url`` for the person whose key is in the 0600 file ``key_file`` (or is ``key``).
-    Close it, or use ``async with``.
+    """A client of the admin service at ``url``, for the person whose API key is in the 0600 file ``key_file`` or is
+    ``key``. Close it, or use ``async with``.
 
-    * ``timeout``: seconds of one exchange; ``patience``: seconds for which a request is sent again while nobody answers
-      or the service asks for a pause. No call takes longer than both together, but those that wait for something.
-    * ``tls``: whom it trusts, beside the system's authorities, and what it shows; ``insecure_http``: plain HTTP off
-      loopback is allowed.
-    * ``transport``: another way to send, which is then not closed; ``clock`` and ``entropy``: of pauses and keys.
+    * ``timeout``: seconds for one exchange; ``patience``: for how many seconds a request is repeated while nothing
+      answers or the service asks for a pause. A call takes no longer than both together, unless it waits for a result.
+    * ``tls``: further authorities to trust beside the system's, and the client certificate to show; ``insecure_http``:
+      allow plain HTTP to other hosts than loopback.
+    * ``transport``: another transport, which is then not closed here; ``clock`` and ``entropy``: for pauses and for
+      ``Idempotency-Key``.
 
     Raises ``UsageError`` for a URL, key or file that cannot be used.
     """
@@ -58,7 +59,7 @@ class AsyncOperator:
     ) -> None:
         require_secure_url(url, insecure_http=insecure_http)
         if "?" in url or "#" in url:
-            raise UsageError("the URL of an admin service has no query and no fragment")
+            raise UsageError("the URL of an admin service must not have a query or a fragment")
         self.url = url.rstrip("/")
         self._own = None
         if transport is None:
@@ -99,16 +100,16 @@ class AsyncOperator:
             await self._own.close()
 
     async def session(self) -> Session:
-        """The person who owns the key, and the permissions."""
+        """The person who owns the key, and their permissions."""
         return read(Session, await self._caller.get("/v1/session"))
 
     async def fleet(self) -> Fleet:
-        """The devices of a staging deployment, in counts. Raises ``NotFoundError`` for any other."""
+        """Counts of a staging deployment's devices. Raises ``NotFoundError`` for any other deployment."""
         return read(Fleet, await self._caller.get("/v1/fleet"))
 
     def events(self) -> AsyncIterator[Event]:
-        """What changes from now on, for as long as one goes on reading: states of questions, yields of recipes. The
-        first event, and the first after a stream that broke off, is ``listening``: read then what you follow."""
+        """Changes from now on, without end: states of questions, and yields of recipes. The first event, also after a
+        stream that broke off, is ``listening``: then read the present state of what you follow."""
         return listened(self._caller, self._streams)
 
     async def description(self) -> dict[str, Any]:
@@ -121,5 +122,5 @@ def _key(key_file: Path | str | None, key: str | None) -> str:
         raise UsageError("give either a key or a key file")
     text = key if key_file is None else read_secret(Path(key_file)).decode("ascii", "replace").strip()
     if text is None or not _KEY.fullmatch(text):
-        raise UsageError("a key is one line of visible ASCII characters")
+        raise UsageError("a key must be one line of visible ASCII characters")
     return text

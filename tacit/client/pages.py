@@ -1,4 +1,4 @@
-"""Lists of the admin API, which come in pages: ``{NAME: [...], "next": cursor or null}``."""
+"""Reads the lists of the admin API, which come in pages: ``{NAME: [...], "next": cursor or null}``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LIMIT = 100
 async def items(
     caller: Caller, path: str, name: str, kind: type[D], cursor: str | None = None, **query: str | None
 ) -> AsyncIterator[D]:
-    """Every item of every page after ``cursor`` (default: of all pages), fetched only as far as is read. Raises
-    ``DecodeError`` where pages go in a circle, and as ``Caller.get``."""
+    """Every item of every page after ``cursor`` (default: of all pages). A page is fetched only when it is needed.
+    Raises ``DecodeError`` if pages repeat without end, and as ``Caller.get``."""
     async for page in pages(caller, path, name, cursor, **query):
         for one in page:
             yield read(kind, one)
@@ -26,12 +26,12 @@ async def items(
 async def pages(
     caller: Caller, path: str, name: str, cursor: str | None = None, **query: str | None
 ) -> AsyncIterator[list[Any]]:
-    """The items a page at a time, as they come."""
+    """The items, one page at a time. Raises as ``items``."""
     seen: set[str] = set()
     while True:
         page = await caller.get(path, limit=LIMIT, cursor=cursor, **query)
         if not isinstance(page, dict) or not isinstance(page.get(name), list):
-            raise DecodeError(f"the answer is no page of {name}")
+            raise DecodeError(f"the answer is not a page of {name}")
         yield page[name]
         following = page.get("next")
         if following is None:

@@ -1,4 +1,4 @@
-"""People, their roles and their keys; for administrators."""
+"""People, their roles and their keys, for administrators."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ D = TypeVar("D", Person, NewKey, Invitation)
 
 
 class AsyncPeople:
-    """Who may do what. A person is given as such, by a change of theirs, or by id. Where two persons are demanded, what
-    makes or changes an approver or administrator returns a ``Change`` that waits for a second administrator's
-    consent."""
+    """The people and what they may do. A person can be given as a ``Person``, by a ``Change`` of theirs, or by id. If
+    the service requires two administrators, an act that makes or changes an approver or administrator returns a
+    ``Change`` that waits for a second administrator's consent."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def all(self) -> AsyncIterator[Person]:
-        """People, in the order in which they were added, page by page."""
+        """People, in the order in which they were added, fetched page by page."""
         return items(self._caller, ROOT, "people", Person)
 
     async def add(
         self, name: str, role: str, password: str | None = None, key_sha256: str | None = None
     ) -> Person | Change:
-        """A new person with ``role`` (viewer, analyst, approver, administrator), with a local account where there is a
-        password, and with a key that they made where its SHA-256 is given (hexadecimal). Raises ``ConflictError`` where
-        the name is taken."""
+        """Add a person with ``role`` (viewer, analyst, approver, administrator). ``password``: makes a local account;
+        ``key_sha256``: the SHA-256 (hexadecimal) of a key that the person made. Raises ``ConflictError`` if the name is
+        taken."""
         said = {"name": name, "role": role, "password": password, "key_sha256": key_sha256}
         body = {member: value for member, value in said.items() if value is not None}
         return _done_or_waiting(Person, (await self._caller.send("POST", ROOT, body)).document)
@@ -46,7 +46,8 @@ class AsyncPeople:
         disabled: bool | None = None,
         password: str | None = None,
     ) -> Person | Change:
-        """Change what is given; the rest stays. Raises ``ConflictError`` where no administrator would be left."""
+        """Change the given members of a person; the others stay. Raises ``ConflictError`` if no administrator would be
+        left."""
         said = {"role": role, "disabled": disabled, "password": password}
         body = {name: value for name, value in said.items() if value is not None}
         return _done_or_waiting(Person, (await self._caller.send("PATCH", _path(person), body)).document)
@@ -55,32 +56,34 @@ class AsyncPeople:
         """A person's keys without their texts, the oldest first."""
         document = await self._caller.get(f"{_path(person)}/keys")
         if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
-            raise DecodeError("the answer is no list of keys")
+            raise DecodeError("the answer is not a list of keys")
         return [read(Key, one) for one in document["keys"]]
 
     async def give_key(
         self, person: Person | Change | str, label: str = "", expires: int | None = None, sha256: str | None = None
     ) -> NewKey | Change:
-        """A new key, whose text nobody can read again. ``expires``: POSIX second; never, without. ``sha256``: of a key
-        that the person made (hexadecimal), in the place of one that the service makes. Raises ``ConflictError``
-        (``shown-once``) where it was made and the answer was lost: take that key, and ask anew."""
+        """Give a person a new key, whose text nobody can read again. ``expires``: POSIX seconds (default: never);
+        ``sha256``: the SHA-256 (hexadecimal) of a key that the person made, instead of one that the service makes.
+        Raises ``ConflictError`` (``shown-once``) if the key was made but the answer was lost: then revoke it and ask
+        again."""
         said = {"label": label, "expires": expires, "sha256": sha256}
         body = {member: value for member, value in said.items() if value is not None}
         return _done_or_waiting(NewKey, (await self._caller.send("POST", f"{_path(person)}/keys", body)).document)
 
     async def invite(self, person: Person | Change | str) -> Invitation | Change:
-        """An invitation to bind an account of the sign-in provider, in the place of an earlier one; nobody can read
-        its text again. Raises ``NotFoundError`` where the service has no provider."""
+        """Invite a person to bind an account of the sign-in provider or register a passkey. The invitation replaces an
+        earlier one, and nobody can read its text again. Raises ``NotFoundError`` if the service has neither."""
         document = (await self._caller.send("POST", f"{_path(person)}/invitation", {})).document
         return _done_or_waiting(Invitation, document)
 
     async def changes(self) -> Changes:
-        """Changes that wait for consent or do not count yet, and the rule; for everybody."""
+        """The changes that wait for consent or do not count yet, and the rule. Everybody may read them."""
         return read(Changes, await self._caller.get(CHANGES))
 
     async def consent(self, change: Change) -> Change:
-        """Do what another administrator asked for, as ``change`` was read. Raises ``ForbiddenError`` for whoever asked,
-        ``ConflictError`` where the person has changed since, and ``ChangedError`` where this is not what waits."""
+        """Consent to ``change``, which another administrator asked for; it is then done. Raises ``ForbiddenError`` for
+        the administrator who asked, ``ConflictError`` if the person has changed since, and ``ChangedError`` if the
+        waiting change is a different one."""
         path = f"{CHANGES}/{part(change.id)}/consent"
         return read(Change, (await self._caller.send("POST", path, {"digest": change.digest})).document)
 
@@ -90,11 +93,11 @@ class AsyncPeople:
         await self._caller.send("POST", f"{CHANGES}/{part(found)}/refuse", {})
 
     async def unbind(self, person: Person | Change | str) -> Person:
-        """Unbind the account and revoke any invitation of a person, who is signed out."""
+        """Unbind a person's account, revoke their invitation, and sign them out."""
         return read(Person, (await self._caller.send("DELETE", f"{_path(person)}/identity")).document)
 
     async def take_key(self, person: Person | Change | str, key: Key | str) -> None:
-        """Revoke a key. A key that does not exist counts as already revoked."""
+        """Revoke a key. A key that does not exist counts as revoked."""
         try:
             await self._caller.send("DELETE", f"{_path(person)}/keys/{part(key.id if isinstance(key, Key) else key)}")
         except NotFoundError:
@@ -102,7 +105,7 @@ class AsyncPeople:
 
 
 def _done_or_waiting(kind: type[D], document: Any) -> D | Change:
-    """The document of what was done, or of the change that waits for consent."""
+    """Read the answer: a ``kind`` if the act was done, or the change that waits for consent."""
     if isinstance(document, dict) and "digest" in document:
         return read(Change, document)
     return read(kind, document)

@@ -21,18 +21,18 @@ Named = Question | str
 
 
 class AsyncQuestions:
-    """The questions of an organisation. Where a method takes a ``Question`` it acts on the text that was read, and
-    raises ``ChangedError`` if there is a newer one; where it takes an id, on whatever the text is now."""
+    """The questions of an organisation. A method that gets a ``Question`` acts on the revision that was read, and
+    raises ``ChangedError`` if there is a newer one; a method that gets an id acts on the present revision."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     async def create(self, survey: Asked) -> Question:
-        """Write a draft. Raises ``FieldError`` for what is no survey, before anything is sent."""
+        """Write a draft. Raises ``FieldError`` before anything is sent if ``survey`` is not a valid survey."""
         return _question(await self._caller.send("POST", ROOT, body_of(survey)))
 
     def all(self, state: str | None = None) -> AsyncIterator[Question]:
-        """Questions in the order in which they were written, of one state or all, page by page."""
+        """Questions in one state or in all, in the order in which they were written, fetched page by page."""
         return items(self._caller, ROOT, "questions", Question, state=state)
 
     async def get(self, question: Named) -> Question:
@@ -40,12 +40,12 @@ class AsyncQuestions:
         return _question(await self._caller.send("GET", path_of(question)))
 
     async def edit(self, question: Question, survey: Asked) -> Question:
-        """Another text for the question that was read; it is a draft again, and every approval is void. What already
-        has this very text is left as it is."""
+        """Replace the text of the question that was read. It becomes a draft again, and its approval is void. If an
+        earlier attempt has already stored this text, nothing changes."""
         body = body_of(survey)
         try:
             return _question(await self._caller.send("PUT", path_of(question), body, tag=tag_of(question)))
-        except ChangedError:  # by an attempt of this call whose answer was lost, perhaps
+        except ChangedError:  # perhaps by an earlier attempt of this call, whose answer was lost
             found = await self.get(question)
             if found.survey != body or found.state != "draft" or found.revision != question.revision + 1:
                 raise
@@ -55,11 +55,11 @@ class AsyncQuestions:
         """Delete a draft; does nothing if it is already gone."""
         try:
             await self._caller.send("DELETE", path_of(question), tag=tag_of(question))
-        except NotFoundError:  # as it is to be
+        except NotFoundError:  # it is already deleted
             return
 
     async def check(self, question: Named) -> Check:
-        """The verdict of every rule on the recipe that it would become now, with numbers and what would pass."""
+        """The verdict of every rule on the recipe that it would become now, with the numbers that would pass."""
         return read(Check, (await self._act(question, "check")).document)
 
     async def check_text(self, survey: Asked) -> Check:
@@ -67,8 +67,8 @@ class AsyncQuestions:
         return read(Check, (await self._caller.send("POST", "/v1/check", body_of(survey))).document)
 
     async def design(self, survey: Asked) -> Design:
-        """Ways to ask it compared: what each costs in privacy and gives in accuracy. ``population`` and the answers are
-        needed; a name is not."""
+        """Compare the ways to ask a question: the privacy cost and accuracy of each. The survey needs ``population``
+        and the answers, but no name."""
         return read(Design, (await self._caller.send("POST", "/v1/design", body_of(survey))).document)
 
     async def submit(self, question: Named) -> Question:
@@ -80,18 +80,19 @@ class AsyncQuestions:
         return _question(await self._act(question, "approve"))
 
     async def publish(self, question: Named) -> Question:
-        """Put its recipe into the log. Where the analyst's key is elsewhere it is approved still, and ``recipe`` is
-        what has to be signed: then ``sign``. Raises ``RuleError``, ``AwayError`` while the log is away (ask again:
-        nothing is done twice), and ``ConflictError``."""
+        """Put the question's recipe into the log. If the service does not hold the analyst's key, the question stays
+        approved, and ``recipe`` has to be signed elsewhere; then call ``sign``. Raises ``RuleError``, ``AwayError``
+        while the log cannot be reached (call again: nothing is done twice), and ``ConflictError``."""
         return _question(await self._act(question, "publish"))
 
     async def sign(self, question: Named, leaf: SignedLeaf | Mapping[str, Any]) -> Question:
-        """Publish with a signature that was made elsewhere (``tacit recipe sign``). ``leaf``: what that wrote."""
+        """Publish with a signature that was made elsewhere. ``leaf``: the signed leaf that ``tacit recipe sign``
+        wrote."""
         document = json.loads(leaf.encode()) if isinstance(leaf, SignedLeaf) else dict(leaf)
         return _question(await self._caller.send("POST", f"{path_of(question)}/signature", {"leaf": document}))
 
     async def end(self, question: Named) -> Question:
-        """End the question: nobody waits for it any more, and what the log holds stays."""
+        """End the question: nobody waits for its results any more. Its entries in the log stay."""
         return _question(await self._act(question, "end"))
 
     async def _act(self, question: Named, what: str) -> Answered:
@@ -100,7 +101,7 @@ class AsyncQuestions:
 
 
 def body_of(survey: Asked) -> dict[str, Any]:
-    """The JSON of a survey, as the service keeps it. Raises ``FieldError``."""
+    """The JSON of a survey, in the form that the service stores. Raises ``FieldError``."""
     found = survey if isinstance(survey, Survey) else Survey.from_body(survey)
     return found.model_dump(mode="json", exclude_none=True)
 
@@ -111,7 +112,7 @@ def path_of(question: Named) -> str:
 
 
 def tag_of(question: Question) -> str:
-    """The entity tag of a question that was read, alone or in a list, which shows the revision alone."""
+    """The entity tag of a question that was read; one from a list has only its revision, from which the tag is made."""
     return question.etag or f'"{question.revision}"'
 
 

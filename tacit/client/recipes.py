@@ -1,4 +1,4 @@
-"""Recipes of the log, and their batches: how far they are filled, asked for, and released."""
+"""The log's recipes and their batches: how far they are filled, how to collect them, and their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLLECTIONS = "/v1/collections"
 Hashed = Question | RecipeSummary | str
 """A published question, a recipe, or a recipe's hash."""
 LOOKS: Final = Backoff(1.0, 10.0)
-"""Seconds between two checks whether a batch was released."""
+"""The pauses, in seconds, between two checks whether a batch was released."""
 PENDING: Final = "pending"
 
 
@@ -30,7 +30,7 @@ class AsyncRecipes:
         self._caller = caller
 
     def all(self) -> AsyncIterator[RecipeSummary]:
-        """Recipes in the order of the log, page by page."""
+        """Recipes in the order of the log, fetched page by page."""
         return items(self._caller, ROOT, "recipes", RecipeSummary)
 
     async def get(self, recipe: Hashed) -> LoggedRecipe:
@@ -38,15 +38,15 @@ class AsyncRecipes:
         return read(LoggedRecipe, await self._caller.get(f"{ROOT}/{part(hash_of(recipe))}"))
 
     async def collect(self, recipe: Hashed) -> Collection:
-        """Ask for a recipe's batch; the same collection where it was asked for before. Raises ``RuleError``, also while
-        the servers that have to opt in have not."""
+        """Ask for a recipe's batch. Asking again returns the same collection. Raises ``RuleError``, also while servers
+        that have to opt in have not done so."""
         return read(Collection, (await self._caller.send("POST", COLLECTIONS, {"recipe": hash_of(recipe)})).document)
 
     async def collections(self) -> list[Collection]:
         """Fetch all collections."""
         document = await self._caller.get(COLLECTIONS)
         if not isinstance(document, dict) or not isinstance(document.get("collections"), list):
-            raise DecodeError("the answer is no list of collections")
+            raise DecodeError("the answer is not a list of collections")
         return [read(Collection, one) for one in document["collections"]]
 
     async def collection(self, collection: Collection | str) -> Collection:
@@ -55,14 +55,15 @@ class AsyncRecipes:
         return read(Collection, await self._caller.get(f"{COLLECTIONS}/{part(name)}"))
 
     async def results(self, recipe: Hashed | None = None) -> Results:
-        """The results that were released, of one recipe or all, in the order of release."""
+        """The released results of one recipe or of all, in the order of their release."""
         asked = None if recipe is None else hash_of(recipe)
         found = [page async for page in pages(self._caller, "/v1/results", "results", recipe=asked)]
         return Results.read({"results": [one for page in found for one in page]})
 
     async def wait_for_release(self, recipe: Hashed, seconds: float) -> Results:
-        """Ask for a recipe's batch and wait until it is released, ``seconds`` at most. Raises ``NotYetError`` where it
-        is not by then, and ``RuleError`` where the collection is refused (fewer than B contributions, say)."""
+        """Ask for a recipe's batch and wait until it is released, at most ``seconds``. Raises ``NotYetError`` if it is
+        not released by then, and ``RuleError`` if the collection is refused (with fewer than B contributions, for
+        example)."""
         until, looks = self._caller.clock.now() + seconds, 0
         collection: Collection | None = None
         while True:
@@ -84,7 +85,7 @@ class AsyncRecipes:
             looks += 1
 
     async def _asked(self, recipe: Hashed) -> Collection | None:
-        """The collection; None while it would be refused for what is still to come."""
+        """Ask for the collection; None while it is refused because something is still missing."""
         try:
             if (await self.get(recipe)).state == PENDING:
                 return None
@@ -106,6 +107,6 @@ def hash_of(recipe: Hashed) -> str:
 
 
 def _refused(collection: Collection) -> RuleError:
-    """The refusal that the last attempt of the collection met."""
+    """The refusal of the collection's last attempt."""
     rule = collection.rule.rsplit(":", 1)[-1] or "collection"
     return RuleError(f"{REFUSAL_PREFIX}{rule}", collection.detail, status=409, title=f"refused by rule {rule}:")

@@ -9,8 +9,8 @@ from tacit.operations.tables import arrow_table, csv_bytes, data_frame, parquet_
 
 
 class Results(tuple[dict[str, Any], ...]):
-    """Released results in the order of their release, each a document as ``tacit results --json`` has it. As a table
-    they have one row for each answer of each batch (``tacit.operations.tables``)."""
+    """Released results in the order of their release, each a document in the form of ``tacit results --json``. As a
+    table, they have one row for each answer of each batch (``tacit.operations.tables``)."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class Results(tuple[dict[str, Any], ...]):
         """Make the results from the service's answer. Raises ``DecodeError``."""
         found = document.get("results") if isinstance(document, dict) else None
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-            raise DecodeError("the answer is no list of results")
+            raise DecodeError("the answer is not a list of results")
         return cls(found)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Series and censuses of the log, as the organisation's service has verified them."""
+"""The series and censuses in the log, as the organisation's service has verified them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class AsyncSeries:
         self._caller = caller
 
     def all(self) -> AsyncIterator[LoggedSeries]:
-        """Series in the order of the log, page by page."""
+        """Series in the order of the log, fetched page by page."""
         return items(self._caller, ROOT, "series", LoggedSeries)
 
     async def get(self, series: LoggedSeries | str) -> LoggedSeries:
-        """One, given as such or by hash, as it is now. ``recipes.results`` has what was released of its rounds."""
+        """The present state of a series, given as such or by hash. ``recipes.results`` has its rounds' results."""
         wanted = series.hash if isinstance(series, LoggedSeries) else series
         return read(LoggedSeries, await self._caller.get(f"{ROOT}/{part(wanted)}"))
 
     def censuses(self) -> AsyncIterator[Census]:
-        """Censuses of which the log has all shares, in its order, page by page."""
+        """Censuses whose shares are all in the log, in the order of the log, fetched page by page."""
         return items(self._caller, "/v1/censuses", "censuses", Census)

@@ -1,4 +1,4 @@
-"""The client for synchronous programs, notebooks and commands: the same methods, each of which waits for its answer."""
+"""The client of the admin API for synchronous programs, notebooks and commands. Every method waits for its answer."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Operator(Blocking):
         self.close()
 
     def close(self) -> None:
-        """Close the connections, and end the thread that served them."""
+        """Close the connections and stop the client's thread."""
         if self._loop.open:
             self._loop.run(self._awaited.close())
             self._loop.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of

@@ -1,5 +1,5 @@
-"""What an operator can query, as typed results that a command prints and an interface can serve.
+"""Everything that an operator can query, as typed results that a command can print and an interface can serve.
 
-Nothing here depends on a terminal, a command or the folder of a stack: the caller says where the services are and which
-tokens open their status pages. Every result has ``document()``, its JSON.
+Nothing here depends on a terminal, a command or the folder of a stack: the caller gives the services' addresses and the
+tokens for their status pages. ``document()`` returns the JSON of a result.
 """

@@ -1,5 +1,5 @@
-"""The hash chain of an audit log: how each row's hash follows from the act and the previous hash. Used by the service
-that keeps the log and by those that check it from outside.
+"""The hash chain of an audit log: how each row's hash is computed from its act and the previous hash. The service that
+keeps the log and the clients that check it use the same code.
 
 The hash of a row is SHA-256 over a label, the previous hash and the act with its number as canonical JSON (RFC 8785). A
 chain from which the last rows were cut off is still valid: to detect that, keep the newest hash elsewhere.
@@ -15,14 +15,14 @@ from typing import Final
 from tacit.tlog.canonical import canonical_bytes
 
 FIRST: Final = bytes(32)
-"""Stands in place of the previous hash for the first row."""
+"""The previous hash of the first row."""
 _LABEL: Final = b"tacit audit v1\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The result of reading a chain of ``rows`` whose last hash is ``newest``; ``broken``: the number of the first row
-    that does not follow from those before it."""
+    """The result of checking a chain of ``rows`` rows whose last hash is ``newest``. ``broken``: the number of the
+    first row that does not match those before it, or None."""
 
     rows: int = 0
     newest: bytes = FIRST

@@ -1,13 +1,13 @@
 """How an account was spent, day by day, and when it would be used up if recipes kept coming at the same pace.
 
 The figure of a day is the composed cost of the recipes in the account's period at the end of that day; the last figure
-is the present one and also includes recipes that are logged but have yet to begin. Recipes that leave the period give
-their budget back, so an account may last for ever: the forecast looks one whole period ahead, after which everything of
-today has left it, and what fits then always fits.
+is the present one and also includes logged recipes that have not begun yet. Recipes that leave the period give their
+budget back, so an account may last for ever: the forecast looks one whole period ahead. By then every recipe of today
+has left the period, and if the recipes fit until then, they always fit.
 
 The pace is that of the last 30 days (or of the period, or of the time since the first recipe, if that is shorter), at
 the mean cost of their recipes; its bounds are the 95 % interval of a Poisson count. There is no forecast until a day
-has passed since the first recipe. The forecast does not know what an analyst will ask next.
+has passed since the first recipe. The forecast cannot know what an analyst will ask next.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tacit.recipe.policy import Policy
 
 DAY = 86_400
 MOST_POINTS = 122
-"""Most moments that are shown: for a longer time every second day, or every third and so on."""
+"""The most points that are shown; for a longer time there is one for every second day, or every third, and so on."""
 RECENT_SECONDS = 30 * DAY
 SHORTEST_SECONDS = 3_600
-"""Shortest time from which a pace is computed."""
+"""The shortest time, in seconds, from which a pace is computed."""
 LEAST_HISTORY = DAY
-"""Seconds since the first recipe below which there is no forecast: it would extrapolate the first hours."""
+"""How many seconds must have passed since the first recipe for a forecast: fewer would extrapolate the first hours."""
 CHECKPOINTS = 48
-"""Number of moments in the coming period at which it is tested whether everything fits."""
+"""At how many moments in the coming period it is tested whether all recipes fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The epsilon spent at POSIX second ``at``, at the account's delta, and what was left of the account's epsilon."""
+    """The epsilon that was spent at POSIX second ``at``, at the account's delta, and the epsilon that was left."""
 
     at: int
     spent: float
@@ -54,8 +54,8 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``recipes`` began within ``seconds`` (0: the first one is still to begin), of ``epsilon``, ``epsilon_with_relay``
-    and ``delta`` each on average."""
+    """The pace of an account: ``recipes`` recipes began within ``seconds`` (0: the first one has not begun yet), with a
+    mean cost of ``epsilon``, ``epsilon_with_relay`` and ``delta``."""
 
     recipes: int
     seconds: int
@@ -76,9 +76,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class BurnDown:
-    """An account's ``days`` in their order (midnights, UTC), the last one now; its ``pace`` (None: nothing was charged
-    of late); and the POSIX second at which it would be used up at that pace, between ``earliest`` and ``latest`` (None:
-    it would never be, or there is no forecast)."""
+    """The burn-down of an account: its ``days`` in order (at midnight UTC; the last one is now), its ``pace`` (None:
+    nothing was charged recently), and the POSIX second at which it would be used up at that pace, with the bounds
+    ``earliest`` and ``latest`` (None: never, or there is no forecast)."""
 
     account: Account
     days: tuple[Day, ...]
@@ -89,7 +89,7 @@ class BurnDown:
 
     @property
     def has_forecast(self) -> bool:
-        """Whether recipes have come for long enough to say how they may go on."""
+        """Whether there have been recipes for long enough to make a forecast."""
         return self.pace is not None and self.pace.seconds >= LEAST_HISTORY
 
     def document(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class BurnDown:
 
 
 def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
-    """The burn-downs of every account of ``policy``, from what ``log`` charges to it, at ``now`` (POSIX seconds)."""
+    """The burn-down of every account of ``policy``, from the recipes in ``log``, at ``now`` (POSIX seconds)."""
     charges = charges_of(log, now)
     found = (policy.account(name) for name in sorted(policy.accounts or {}))
     return [burn_down(charges, account, now) for account in found if account is not None]
@@ -118,8 +118,8 @@ def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
 def burn_down(
     charges: Sequence[Charge], account: Account, now: float, accountant: Accountant = conservative
 ) -> BurnDown:
-    """The burn-down of one account. By default costs are computed as aggregators and devices do, by a light bound that
-    is never too small."""
+    """The burn-down of one account. By default costs are computed as aggregators and devices compute them, with a fast
+    bound that is never too small."""
     own = sorted((one for one in charges if one.account == account.name and one.counts), key=lambda one: one.start)
     pace = _pace(own, account, now)
     found = BurnDown(account, _days(own, account, int(now), accountant), pace, None, None, None)
@@ -163,8 +163,8 @@ def _pace(own: Sequence[Charge], account: Account, now: float) -> Pace | None:
 def _used_up(
     own: Sequence[Charge], account: Account, pace: Pace, rate: float, now: float, accountant: Accountant
 ) -> int | None:
-    """The time at which a recipe of the pace's mean cost no longer fits, if ``rate`` recipes come per second; None: all
-    fit."""
+    """The POSIX second at which a recipe with the pace's mean cost no longer fits, if there are ``rate`` recipes per
+    second; None if all fit."""
     whole = math.ceil(rate * account.window_seconds)
 
     def fitting(count: int) -> bool:

@@ -1,4 +1,4 @@
-"""A recipe checked by the table of rules: the verdict of each rule at a stage."""
+"""Checks a recipe with the table of rules: the verdict of each rule at a stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.rules.detail import needed_of
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """The verdict of one rule. ``detail`` holds its reason where it refuses, None where it accepts."""
+    """The verdict of one rule. ``detail``: the reason if it refuses, None if it accepts."""
 
     rule: str
     detail: str | None
@@ -28,9 +28,9 @@ class RuleVerdict:
         return self.detail is None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{rule, passed, detail}``. Where changed numbers would pass, ``needed`` lists the ways to pass:
-        each is a mapping from members of the recipe to their allowed values (``at_least``, ``above``, ``at_most``,
-        ``exactly``, ``one_of``)."""
+        """As JSON: ``{rule, passed, detail}``. If other numbers would pass, ``needed`` lists the ways to pass: each
+        maps members of the recipe to their allowed values (``at_least``, ``above``, ``at_most``, ``exactly``,
+        ``one_of``)."""
         needed = needed_of(self.detail)
         return {
             "rule": self.rule,
@@ -71,8 +71,8 @@ def checked(recipe: Recipe, policy: Policy, context: Context) -> Checked:
 
 
 def context_at(recipe: Recipe, live: LiveLog, now: float, stage: Stage) -> Context:
-    """The context of ``recipe`` at ``stage`` from a verified log: as a reader of the recipe sees it where the log holds
-    it, else as a draft beside the log's recipes. ``now``: POSIX seconds."""
+    """The context of ``recipe`` at ``stage`` from a verified log: as a reader sees it if the log holds the recipe,
+    otherwise as a draft beside the log's recipes. ``now``: POSIX seconds."""
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)

@@ -1,4 +1,4 @@
-"""Ways to ask, compared before a recipe exists: a survey's requirements as input of the planner, and its answers."""
+"""Compares the ways to ask before a recipe exists: turns a survey into the planner's input, and reads its answers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tacit.recipe.survey import Survey
 def requirements_of(
     survey: Survey, policy: Policy | None = None, *, allow_unbounded_local: bool = False
 ) -> Requirements:
-    """The planner's input: the survey's question and target, and what ``policy``, if there is one, accepts.
-    ``allow_unbounded_local``: noise shares may be proposed whatever the policy says. Raises FieldError and UsageError.
-    """
+    """The planner's input: the survey's question and target, and the limits of ``policy``, if there is one.
+    ``allow_unbounded_local``: noise shares may be proposed even if the policy does not allow them. Raises
+    ``FieldError`` and ``UsageError``."""
     if survey.form.watched:
         raise FieldError(
             "model",
@@ -73,9 +73,9 @@ def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[
 
 @dataclass(frozen=True)
 class Ways:
-    """Ways to ask what a survey asks, the most accurate one first, at its own epsilon, rate and least batch. ``used``:
-    the one that its recipe will have (None: none is allowed). ``refusal``: why there is none, or why it is not as
-    accurate as was wanted."""
+    """The ways to ask a survey's question, the most accurate one first, at the survey's epsilon, rate and minimum batch
+    size. ``used``: the one that its recipe will use (None: none is allowed). ``refusal``: why there is none, or why it
+    is less accurate than was wanted."""
 
     needs: Requirements
     found: tuple[Alternative, ...]
@@ -84,9 +84,9 @@ class Ways:
 
 
 def ways_of(survey: Survey, policy: Policy) -> Ways:
-    """Every method that answers the survey's question, as its recipe would state it, and for comparison what is not run
-    here. Among those that the survey and ``policy`` allow, the one that keeps the wanted error with the least noise is
-    used, else the most accurate one. Raises FieldError and UsageError."""
+    """Every method that answers the survey's question, as its recipe would state it, and for comparison methods that
+    Tacit does not run. Of the methods that the survey and ``policy`` allow, the one that reaches the wanted error with
+    the least noise is used; if none reaches it, the most accurate one. Raises ``FieldError`` and ``UsageError``."""
     needs = requirements_of(survey, policy)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     here = list(_stated(survey, needs))
@@ -99,8 +99,9 @@ def ways_of(survey: Survey, policy: Policy) -> Ways:
 
 
 def decided(survey: Survey, policy: Policy) -> Survey:
-    """The survey with the way to ask that ``ways_of`` says is used, where it leaves that open: what is compared before
-    is what is published. Under importance sampling, and where devices watch an event, ways are not compared."""
+    """Fill in the way to ask that ``ways_of`` chooses, if the survey leaves it open, so that what was compared is what
+    is published. With importance sampling, or if devices watch an event, ways are not compared and the survey stays as
+    it is."""
     if survey.form.watched or survey.importance is not None or survey.randomizer is not None:
         return survey
     try:
@@ -111,7 +112,8 @@ def decided(survey: Survey, policy: Policy) -> Survey:
 
 
 def _stated(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
-    """Each method as the recipe would have it; nothing of one for which no noise of bounded size does."""
+    """Each method as the recipe would state it. Methods that cannot reach the target with noise of bounded size are
+    left out."""
     plan = plan_of(survey.having(importance=None))
     batch = survey.min_batch_size or plan.batch_size()
     design = sample_design(Sampling.model_validate(plan.body()))

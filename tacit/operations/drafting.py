@@ -1,4 +1,5 @@
-"""A recipe from a survey, placed among a log's token keys and checked as a draft: nothing is written or sent."""
+"""Makes a recipe from a survey, places it in an epoch and slot of a log's token keys, and checks it as a draft. Nothing
+is written or sent."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.errors import Refusal, UsageError
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
@@ -23,20 +24,19 @@ from tacit.rules.detail import needed_of
 from tacit.tlog.leaves import IssuerDirectory
 
 Reserved = Sequence[tuple[int, int]]
-"""Epoch and slot of tokens that other drafts are to spend, the earliest first."""
+"""The epochs and slots whose tokens other drafts will spend, the one that was reserved first comes first."""
 
 
 @dataclass(frozen=True)
 class Drafted:
-    """A recipe that is in no log yet, its expected cost and errors, and why a policy will refuse it (empty: it will
-    not)."""
+    """A recipe that is in no log yet, and the reasons for which a policy will refuse it (empty: it will accept it)."""
 
     recipe: Recipe
     refusals: tuple[Refusal, ...] = ()
 
     @property
     def outlook(self) -> Outlook:
-        """The expected cost and errors."""
+        """The expected cost and errors of the recipe."""
         return outlook(self.recipe)
 
     def document(self) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def drafted(
     pace: Pace = USUAL_PACE,
     reserved: Reserved = (),
 ) -> Drafted:
-    """The survey's recipe among what ``live`` holds, with whatever ``policy`` will refuse of it by the time it is
-    published. ``epoch_seconds``: of the issuer's tokens; ``pace`` and ``reserved`` as in ``placed``. Raises
-    ``FieldError`` and ``UsageError``."""
+    """Make the survey's recipe, placed in the log ``live``, with the refusals of ``policy`` that it will meet when it
+    is published. ``epoch_seconds``: the length of the issuer's token epochs; ``pace`` and ``reserved`` as in
+    ``placed``. Raises ``FieldError`` and ``UsageError``."""
     recipe = propose(placed(survey, live, parties.issuer.name, epoch_seconds, now, pace, reserved), parties)
     context = draft_context(recipe, live, now)
     refusals = rules.check(recipe, policy, context)
@@ -70,7 +70,7 @@ def drafted(
 
 
 def refusals_document(refusals: Iterable[Refusal]) -> list[dict[str, Any]]:
-    """As JSON; with ``needed`` where changed numbers would pass."""
+    """Refusals as JSON; ``needed`` holds the numbers that would pass, if there are any."""
     found = ((one, needed_of(one.detail)) for one in refusals)
     return [{"rule": one.rule, "detail": one.detail, **({"needed": ways} if ways else {})} for one, ways in found]
 
@@ -82,7 +82,7 @@ def draft_context(recipe: Recipe, live: LiveLog, now: float) -> Context:
 
 
 def watched_from(survey: Survey, now: float) -> Survey:
-    """The survey with the period in which devices watch an event filled in, where it asks for one."""
+    """Fill in the period in which devices watch an event, if the survey has one."""
     encoder = survey.encoder
     return survey.having(encoder=encoder.from_now(now)) if isinstance(encoder, Watched) else survey
 
@@ -96,12 +96,14 @@ def placed(
     pace: Pace = USUAL_PACE,
     reserved: Reserved = (),
 ) -> Survey:
-    """The survey in the next epoch (whose tokens devices fetch now; the one after, where the next begins before devices
-    of this ``pace`` have taken the recipe up) and its first free slot that is not ``reserved`` (else the one that was
-    reserved first), where it says nothing else. Where devices watch an event, reports begin when that is over:
-    in the epoch in which it ends, if at least half of it is left, else in the one after.
+    """Fill in the survey's interval, epoch and slot, unless it states them.
 
-    Raises ``UsageError`` where the log has no directory of the epoch, or every slot is taken.
+    The epoch is the next one, whose tokens devices fetch now, or the one after it if the next one begins before devices
+    with this ``pace`` have seen the recipe. The slot is the first free one that is not ``reserved``, or else the one
+    that was reserved first. If devices watch an event, reports begin after the watched period: in the epoch in which
+    it ends if at least half of that epoch is left, otherwise in the one after.
+
+    Raises ``UsageError`` if the log has no directory for the epoch, or every slot is taken.
     """
     survey = watched_from(survey, now)
     minute = math.gcd(PRECISION_SECONDS, epoch_seconds)
@@ -121,52 +123,52 @@ def placed(
 
 
 def _watched_until(survey: Survey) -> int:
-    """The POSIX second at which a watched period ends; 0 where nothing is watched."""
+    """The POSIX second at which the watched period ends; 0 if nothing is watched."""
     return survey.encoder.asked().end if isinstance(survey.encoder, Watched) else 0
 
 
 def _other_epoch(survey: Survey, epoch_seconds: int, now: float) -> str:
-    """What to do where the log does not have the directory of an epoch yet."""
+    """Advice for when the log does not have the directory of an epoch yet."""
     over = _watched_until(survey)
     if not over:
         return "wait a moment, or choose another --epoch"
     minute = math.gcd(PRECISION_SECONDS, epoch_seconds)
     latest = ((int(now // epoch_seconds) + 2) * epoch_seconds - epoch_seconds // 2 - 1) // minute * minute
     return (
-        f"the watched period ends at {when(over)}, and to be reported in an epoch of {epoch_seconds} seconds whose "
-        f"keys the log shows, this one or the next, it would have to end by {when(latest)}: watch for fewer or shorter "
-        "steps, or use an issuer with longer epochs (tacit up --epoch-seconds, with a new --state-dir)"
+        f"the watched period ends at {when(over)}; with epochs of {epoch_seconds} seconds, of which the log shows the "
+        f"keys of this one and the next, it must end by {when(latest)}: watch for fewer or shorter steps, or use an "
+        "issuer with longer epochs (tacit up --epoch-seconds, with a new --state-dir)"
     )
 
 
 def wanted_epoch(epoch_seconds: int, now: float, pace: Pace) -> int:
-    """The next epoch; where it begins before devices of this ``pace`` have taken up what is published ``now``, the one
-    after it. Of later ones no log shows token keys."""
+    """The next epoch, or the one after it if the next one begins before devices with this ``pace`` have seen what is
+    published ``now``. No log has the token keys of later epochs."""
     following = int(now // epoch_seconds) + 1
     return following + (following * epoch_seconds - now < pace.lead_seconds(epoch_seconds))
 
 
 def next_epoch(live: LiveLog, issuer: str, epoch_seconds: int, now: float, pace: Pace) -> int:
-    """``wanted_epoch``, if the log has its directory, else the next one."""
+    """``wanted_epoch`` if the log has its directory, otherwise the next epoch."""
     wanted = wanted_epoch(epoch_seconds, now, pace)
     return int(now // epoch_seconds) + 1 if live.directory(issuer, wanted) is None else wanted
 
 
 def is_movable(recipe: Recipe, epoch_seconds: int) -> bool:
-    """Whether its time was left to whoever publishes: it begins with its epoch, which is what ``placed`` does where no
-    start is stated, and neither a series nor a watched event ties it to that."""
+    """Whether the recipe may be published for another time: it begins with its epoch, as ``placed`` chooses if no start
+    is stated, and neither a series nor a watched event fixes that time."""
     begins = recipe.token.epoch * epoch_seconds
     return recipe.interval.start == begins and not is_tied(recipe)
 
 
 def is_tied(recipe: Recipe) -> bool:
-    """Whether a series or a watched event says when it asks."""
+    """Whether a series or a watched event fixes the recipe's time."""
     return recipe.series is not None or isinstance(recipe.question.encoder, Occurrences)
 
 
 def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: Pace, reserved: Reserved = ()) -> Recipe:
-    """``recipe`` at the beginning of the epoch in which it would be placed ``now``; nothing else of it changes. Raises
-    ``UsageError`` as ``placed``."""
+    """Move ``recipe`` to the epoch in which it would be placed ``now``, from that epoch's beginning, with a free slot.
+    Nothing else changes. Raises ``UsageError`` as ``placed``."""
     issuer = recipe.token.issuer
     epoch = next_epoch(live, issuer, epoch_seconds, now, pace)
     directory = live.directory(issuer, epoch)
@@ -176,8 +178,8 @@ def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: P
 
 
 def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Recipe:
-    """``recipe``; with another slot of its epoch where the log gives its own to another recipe. Raises ``UsageError``
-    where all are taken."""
+    """``recipe`` with a free slot of its epoch: its own, or another one if a recipe in the log has that. Raises
+    ``UsageError`` if all slots are taken."""
     token = recipe.token
     directory = live.directory(token.issuer, token.epoch)
     places = [(one.recipe.token.issuer, one.recipe.token.epoch, one.recipe.token.slot) for one in live.recipes]
@@ -193,8 +195,8 @@ def _with(recipe: Recipe, start: int, epoch: int, slot: int) -> Recipe:
 
 
 def free_slot(directory: IssuerDirectory, live: LiveLog, reserved: Reserved = ()) -> int:
-    """The first slot of an epoch that has no recipe in the log and is not ``reserved``; where all are, the one that was
-    reserved first. Raises ``UsageError`` where every slot has a recipe."""
+    """The first slot of an epoch that has no recipe in the log and is not ``reserved``; if all free slots are reserved,
+    the one that was reserved first. Raises ``UsageError`` if every slot has a recipe."""
     taken = {
         item.recipe.token.slot
         for item in live.recipes

@@ -1,20 +1,20 @@
-"""Whether attester, issuer and aggregators report consistent counts for the tokens of a slot (P15).
+"""Checks whether attester, issuer and aggregators report consistent counts for the tokens of a slot (P15).
 
 All counts only grow, and each is durable before what it counts can have an effect elsewhere:
 
     contributions <= devices <= requested,   answered <= issued <= requested,   contributions <= issued
 
-The attester counts a device and its request in the transaction that precedes the request, the issuer a signature before
-it is sent, the attester an answer after it came. So these differences are legitimate, and no others:
+The attester counts a device and its request in the transaction that precedes the request, and an answer after it
+arrived; the issuer counts a signature before sending it. So only these differences are legitimate:
 
 * ``requested`` above ``issued``: requests that never reached the issuer, or that it refused;
 * ``issued`` above ``answered``: answers that were lost, or that the attester had not recorded when it crashed;
-* ``requested`` above ``devices``: a device that lost its answer asked again, with the same blinded message: one token;
+* ``requested`` above ``devices``: a device that lost its answer asked again with the same blinded message (one token);
 * ``devices`` above ``contributions``: devices that were not sampled, did not answer, or were rejected.
 
-The order of reading keeps requests that arrive meanwhile from looking like a mismatch: the left side of an inequality
-is read before the right side. An attacker who signs or attests fewer tokens than requests failed stays within these
-differences; the content of the batch is still bounded by the rate rule.
+The left side of an inequality is read before the right side, so that requests which arrive in between do not look like
+a mismatch. An attacker who signs or attests fewer tokens than there were failed requests stays within these
+differences; the rate rule still bounds the content of the batch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _PLACE = ("epoch", "slot")
 
 @dataclass(frozen=True)
 class SlotIssuance:
-    """The counts of one slot: what the issuer signed, what the attester released, got back and debited, and what leader
-    and helper (the larger of both) accepted for ``recipe``, the name of the recipe that owns the slot ("" where no
-    recipe named it)."""
+    """The counts of one slot: tokens that the issuer signed (``issued``); devices that the attester admitted, requests
+    that it passed on and answers that it got (``devices``, ``requested``, ``answered``); and ``contributions`` that
+    leader and helper accepted (the larger count of both). ``recipe``: the name of the slot's recipe, or empty."""
 
     epoch: int
     slot: int

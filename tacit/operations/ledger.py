@@ -1,4 +1,4 @@
-"""The budget ledger: what the recipes of a log leave in each account of a policy, and what would still fit."""
+"""The budget ledger: what the recipes in a log have left in each account of a policy, and what would still fit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from tacit.recipe.policy import Policy
 
 @dataclass(frozen=True)
 class AccountState:
-    """One account at a moment: the policy's account (``None``: the policy has none of this name), the log's recipes
-    charged to it, in the order of the log, and their total cost: by the accountant of record, as aggregators and
-    devices compute it, and in claims (b), against an aggregator with the relay."""
+    """One account at a moment: the policy's ``account`` (None: the policy has none with this name), the log's recipes
+    charged to it (``charges``), in the order of the log, and their total cost: by the accountant of record
+    (``balance``), as aggregators and devices compute it (``conservative``), and in claims (b), against an aggregator
+    with the relay (``with_relay``)."""
 
     name: str
     account: Account | None
@@ -40,7 +41,7 @@ class AccountState:
 
     @property
     def over(self) -> bool:
-        """Whether more is spent than allowed, by either balance that the policy limits."""
+        """Whether more is spent than the policy allows, in either of the balances that it limits."""
         return (self.balance is not None and self.balance.over) or self._over_with_relay
 
     @property
@@ -127,7 +128,8 @@ def _recipe_document(charge: Charge) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Whether a recipe would fit into its account, and the largest that would."""
+    """Whether a recipe would fit into its account, the largest epsilon that would (``largest``), and how many such
+    recipes would (``count``)."""
 
     charge: Charge
     account: Account
@@ -140,7 +142,7 @@ class Plan:
     cap: Decimal | None = None
     """The policy's limit for any single recipe against an aggregator, whatever its account has left."""
     beside: Verdict | None = None
-    """The verdict in the balance of claims (b), where the account limits these."""
+    """The verdict in the balance of claims (b), if the account limits that."""
 
     @property
     def fits(self) -> bool:

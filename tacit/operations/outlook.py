@@ -1,5 +1,5 @@
-"""What a recipe will cost and achieve, before any device is asked: noise shares (claim, expected error, report size),
-how well importance sampling and dummies hide who sends, and how values are rounded."""
+"""The expected cost and accuracy of a recipe, before any device is asked: for noise shares the claim, expected error
+and report size; how well importance sampling and dummies hide who sends; and how values are rounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.flips import Flips
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
@@ -20,11 +20,12 @@ from tacit.recipe.rounding import coarse_words, rounding_words
 
 @dataclass(frozen=True)
 class SharesOutlook:
-    """Outlook for noise shares. Errors are in units of the result at the expected contributions: ``noise_stderr`` per
-    number, ``sampling_stderr`` an upper bound for that of the sample; in importance sampling they are those of a number
-    whose holders take part at the higher rate, at that number of contributions. ``epsilon`` is the claim,
-    ``epsilon_half`` claim (b) with half of B honest; sizes are those of one device's measurement and of the leader's
-    input share. ``one_device`` is how far a dishonest device can move a total within what is proved."""
+    """The outlook for noise shares. Errors are in units of the result, at the expected contributions:
+    ``noise_stderr`` of each number, and ``sampling_stderr``, an upper bound on the sampling error; with importance
+    sampling they are those of a number whose holders take part at the higher rate. ``epsilon``: the claim;
+    ``epsilon_half``: claim (b) with half of B honest; ``one_device``: how far a dishonest device can move a total
+    without failing its proof; ``measurement_bits`` and ``leader_share_bytes``: the sizes of one device's measurement
+    and of the leader's input share."""
 
     scale: int
     flips: int
@@ -39,10 +40,11 @@ class SharesOutlook:
 
 @dataclass(frozen=True)
 class Hiding:
-    """Outlook for importance sampling and dummies. ``count_epsilon``: what the number of messages adds to claim (a)
-    before sampling; ``unfilled_epsilon``: what that number alone reveals in a batch that need not fill;
-    ``dummies_epsilon``: whether a device sent, against an observer who knows which others took part (``None`` in these
-    three: not hidden). ``part_epsilon``: what the relay learns about an answer from whether its device sent."""
+    """The outlook for importance sampling and dummies. ``count_epsilon``: what the number of messages adds to claim (a)
+    before sampling; ``unfilled_epsilon``: what that number alone reveals in a batch that may stay unfilled;
+    ``dummies_epsilon``: what an observer who knows which other devices took part learns about whether a device sent
+    (None in these three: it is not hidden); ``part_epsilon``: what the relay learns about an answer from whether its
+    device sent."""
 
     count_epsilon: float | None
     unfilled_epsilon: float | None
@@ -52,14 +54,13 @@ class Hiding:
 
 @dataclass(frozen=True)
 class Rounding:
-    """How values are rounded, in words, and a warning where that is coarse for their range; ``None``: nothing to
-    report."""
+    """How values are rounded, in words, and a warning if that is coarse for their range; None: nothing to report."""
 
     words: str | None
     coarse: str | None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{rounding: ..., warnings: [...]}``, each only where it is set."""
+        """As JSON: ``{rounding: ..., warnings: [...]}``, each only if it is set."""
         return {
             **({"rounding": self.words} if self.words else {}),
             **({"warnings": [self.coarse]} if self.coarse else {}),
@@ -68,8 +69,8 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Outlook:
-    """``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies, ``watched`` where devices
-    watch an event; ``None`` where it does not apply."""
+    """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies,
+    ``watched`` if devices watch an event; None for what does not apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
@@ -77,8 +78,8 @@ class Outlook:
     watched: WatchedOutlook | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each only where
-        it is set."""
+        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each only if it
+        is set."""
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
@@ -88,7 +89,7 @@ class Outlook:
 
 
 def outlook(recipe: Recipe) -> Outlook:
-    """The outlook of ``recipe``. Raises ``Refusal`` where it cannot be computed."""
+    """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
     randomizer = randomizer_of(recipe)
     watched = watched_outlook(recipe)
     shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) and watched is None else None

@@ -1,14 +1,14 @@
 """Publishing a document in the log as its analyst. Signing and sending are separate, so that the key may be offline.
 
-The holder of the key turns a document into a signed leaf; anyone with a connection can then send the leaf, no byte of
-which can be changed.
+The holder of the key turns a document into a signed leaf. Anyone with a connection can then send the leaf, but cannot
+change a byte of it.
 """
 
 from __future__ import annotations
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.operations.services import call
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe
@@ -20,7 +20,7 @@ from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
 
 def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
     """Make the leaf of ``document``, signed with its analyst's ``key``. Raises ``UsageError`` for another key, whose
-    signature nobody would accept, and ``TransportError`` where the token that holds the key does not sign."""
+    signature nobody would accept, and ``TransportError`` if the PKCS#11 token that holds the key does not sign."""
     kind = LeafType.SERIES if isinstance(document, Series) else LeafType.RECIPE
     analyst = _parties_of(document).analyst
     if b64url(key.public) != analyst.signing_key:
@@ -29,8 +29,8 @@ def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
 
 
 def read_leaf(data: bytes, name: str) -> SignedLeaf | None:
-    """The signed leaf in a file, canonical or not; None where the file holds something else, such as an unsigned
-    document. Raises ``UsageError`` for a leaf that cannot be read."""
+    """The signed leaf in a file, canonical or not; None if the file holds something else, such as an unsigned document.
+    Raises ``UsageError`` for a leaf that cannot be read."""
     try:
         envelope = parse_json(data, name)
         if not isinstance(envelope, dict) or envelope.keys() != Envelope.model_fields.keys():
@@ -41,8 +41,8 @@ def read_leaf(data: bytes, name: str) -> SignedLeaf | None:
 
 
 def verified_document(leaf: SignedLeaf) -> Recipe | Series:
-    """The recipe or series in a leaf, verified as the log does before anything else. Raises ``DecodeError`` where it
-    holds neither, and ``Refusal`` (``leaf-signature``) where another party signed it."""
+    """The recipe or series in a leaf, after the signature check that the log does first. Raises ``DecodeError`` if it
+    holds neither, and ``Refusal`` (``leaf-signature``) if another party signed it."""
     if leaf.type is LeafType.RECIPE:
         document: Recipe | Series = Recipe.from_body(leaf.body)
     elif leaf.type is LeafType.SERIES:

@@ -1,4 +1,4 @@
-"""Requesting batches from a collector, and reading the results that it has released."""
+"""Requests batches from a collector, and reads the results that it has released."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
-"""Refusals that leaves which are still to come may lift."""
+"""Rules whose refusal may end with leaves that are still missing from the log."""
 PASSING = WAITING_RULES | {"unrecognizedTask", "invalidTask", "outdatedConfig"}
-"""Refusals after which the same collection may be released later: leaves, or a server's opt-in, are still to come."""
+"""Refusals after which the same collection may be released later, because leaves or a server's opt-in are still
+missing."""
 RELEASED, REFUSED = "released", "refused"
 
 
 @dataclass(frozen=True)
 class CollectorAccess:
-    """The address of an operator's collector, the recipe server that it reads, and ``token``, which returns the current
-    bearer token for it."""
+    """The address of an operator's collector (``url``), the address of the recipe server that it reads, and ``token``,
+    which returns the current bearer token for the collector."""
 
     url: str
     recipe_server: str
@@ -36,7 +37,7 @@ class CollectorAccess:
 
 
 def rule_of(collection: Mapping[str, Any]) -> str:
-    """The rule that refused a collection's last attempt; empty where none did."""
+    """The rule that refused a collection's last attempt, or an empty text."""
     return str(collection.get("rule", "")).rsplit(":", 1)[-1]
 
 
@@ -48,9 +49,9 @@ def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 async def collected(
     transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, *, wait: float, asked: int | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and the results if it was
-    released (empty: not yet). ``asked``: how many devices were asked, where that is known better than the recipe states
-    it. Raises ``Refusal`` where it was refused, and as ``tacit.operations.services.call``."""
+    """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and its results (empty if it
+    is not released yet). ``asked``: how many devices were asked, if that is known better than the recipe states it.
+    Raises ``Refusal`` if the collection was refused, and as ``tacit.operations.services.call``."""
     until = clock.now() + wait
     collection = await _asked(transport, at, recipe_hash, clock, until)
     while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
@@ -86,7 +87,7 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
         document = await call(transport, "GET", f"{at.url}/v1/results{place}", bearer=at.bearer)
     except Abort as problem:
         if place and problem.status == 404:
-            return []  # nothing of this recipe was released yet
+            return []  # this recipe has no release yet
         raise
     return list(document["results"])
 
@@ -94,8 +95,8 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
 async def released(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
-    """Results in the order of their release, optionally of one recipe only; ``asked`` is the number of devices that
-    were asked, where it is known. Raises as ``tacit.operations.services.call``."""
+    """The results of one recipe or of all, in the order of their release. ``asked``: how many devices were asked, if
+    that is known. Raises as ``tacit.operations.services.call``."""
     found = in_order(await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}"))
     if asked is None or recipe_hash is None:
         return found

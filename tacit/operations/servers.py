@@ -1,4 +1,4 @@
-"""Whether the servers behind services answer: databases, Redis, the broker, each contacted as the services would."""
+"""Checks whether the servers that services use answer (databases, Redis, the broker), contacted as the services do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """A kind of server, the services that use it, and what is wrong or notable."""
+    """The status of a kind of server: the services that use it, whether it answers, and what is wrong or notable."""
 
     name: str
     used_by: list[str]
@@ -46,8 +46,8 @@ async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
 async def _checked(
     configs: Mapping[str, Path], name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
 ) -> ServerStatus | None:
-    """Run ``check`` with the folder of every service that has one of ``members``, and its value; None where none
-    has."""
+    """Run ``check`` for every service whose configuration has one of ``members``, with the configuration's folder and
+    the member's value; None if no service has one."""
     used: dict[str, Awaitable[str]] = {}
     for service, config in configs.items():
         body = json.loads(config.read_text())
@@ -80,7 +80,8 @@ async def _redis(folder: Path, settings: dict[str, str]) -> str:
 
 
 async def _broker(folder: Path, settings: dict[str, str]) -> str:
-    """Read the recipe server's announcement that the broker retains, which shows that both work."""
+    """Read the recipe server's announcement that the broker retains, which shows that both work. Returns the log's size
+    in words."""
     failed = asyncio.Event()
     announcer = make_announcer(
         parse_config(settings, AnnouncerConfig, base=folder),
@@ -95,7 +96,7 @@ async def _broker(folder: Path, settings: dict[str, str]) -> str:
     try:
         await asyncio.wait_for(first_of(asyncio.shield(heard), failed.wait()), ANSWER_SECONDS)
     except TimeoutError as error:
-        raise UsageError("no announcement of the log can be heard") from error
+        raise UsageError("there is no announcement of the log") from error
     finally:
         await announcer.close()
         await asyncio.gather(heard, return_exceptions=True)

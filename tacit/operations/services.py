@@ -1,4 +1,4 @@
-"""The services' HTTP interfaces as their operator uses them: JSON in, JSON out, problem documents as errors."""
+"""Calls the services' HTTP interfaces as their operator does: JSON in, JSON out, problem documents as errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tacit.tlog.pages import PagedReader
 
 
 class NoAnswerError(TransportError):
-    """Nothing answers at an address; ``brief`` states that without advice."""
+    """Nothing answers at an address. ``brief``: the message without advice."""
 
     def __init__(self, url: str, cause: Exception) -> None:
         self.brief = f"{url} does not answer"
@@ -32,7 +32,7 @@ class NoAnswerError(TransportError):
 
 async def call(transport: Transport, method: str, url: str, *, body: bytes = b"", bearer: str | None = None) -> Any:
     """Make one request to a service and return the JSON of a successful answer. Raises ``Abort`` for a problem document
-    (its title names the rule of a refusal) and ``NoAnswerError`` where nothing answers."""
+    (its title names the rule of a refusal), ``NoAnswerError`` if nothing answers, and ``DecodeError``."""
     headers = {"Content-Type": JSON} if body else {}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
@@ -70,7 +70,7 @@ async def _answer(
 
 
 def problem_of(answer: HttpResponse) -> Abort:
-    """A problem document as an error for a person."""
+    """Turn a problem document into an error with a message for people."""
     declared = answer.headers.get("content-type", "").startswith(PROBLEM_JSON)
     problem = read_problem(answer.body) if declared else Problem()
     title = problem.title or f"the service answered {answer.status}"
@@ -87,7 +87,7 @@ def _json(answer: HttpResponse, url: str) -> Any:
 
 
 async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
-    """Every recipe's summary, in the order of the log."""
+    """The summary of every recipe, in the order of the log."""
     found: list[dict[str, Any]] = []
     after: int | None = -1
     while after is not None:
@@ -98,8 +98,8 @@ async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
 
 
 async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
-    """What the recipe server reports about a recipe, and the recipe itself, whose hash and analyst's signature are
-    checked. Raises ``CryptoError`` or ``DecodeError``."""
+    """What the recipe server reports about a recipe, and the recipe itself. Its hash and its analyst's signature are
+    checked. Raises ``CryptoError`` and ``DecodeError``, and as ``call`` does."""
     document = await call(transport, "GET", f"{server}/v1/recipes/{recipe_hash}")
     leaf = SignedLeaf.decode(unb64url(document["leaf"]))
     recipe = Recipe.from_body(leaf.body)
@@ -110,7 +110,7 @@ async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> 
 
 
 async def verified_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
-    """The current log of the recipe server at ``server``: checkpoint, inclusion and signatures are checked. Raises
+    """Read the current log of the recipe server at ``server``, and check checkpoint, inclusion and signatures. Raises
     ``Refusal``, and as ``call`` does."""
 
     async def get(path: str) -> bytes:
@@ -120,8 +120,8 @@ async def verified_log(transport: Transport, server: str, key: NoteKey, policy: 
 
 
 async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
-    """Every leaf of that log since its beginning, checked against the checkpoint; each leaf's signature is verified.
-    Raises ``Refusal`` or ``NoAnswerError``."""
+    """Read every leaf of the log at ``server`` since its beginning, and check the leaves against the checkpoint and
+    their signatures. Raises ``Refusal`` and ``NoAnswerError``."""
     log = WholeLog(transport, server, key)
     try:
         await log.read(await log.checkpoint(), 0)

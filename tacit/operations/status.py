@@ -1,6 +1,6 @@
-"""The state of a deployment: its processes, its servers, and per task where the reports are.
+"""Reads the state of a deployment: its processes, its servers, and for each task how far its reports are processed.
 
-Everything is requested from the services themselves, as their operator; nothing here reads a database.
+Everything is requested from the services themselves, with their operators' tokens; nothing here reads a database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessAt:
-    """A process of a deployment: its label, its address, and its process id where it runs on this machine."""
+    """A process of a deployment: its label, its address, and its process id if it runs on this machine."""
 
     label: str
     url: str
@@ -36,8 +36,8 @@ class ProcessAt:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is queried: every process; the services' addresses and configuration files by name; and the credentials for
-    the status pages of a service."""
+    """The deployment to query: every process; the services' addresses and configuration files by name; and
+    ``operator_token``, which returns the token for the status pages of a service."""
 
     processes: Sequence[ProcessAt]
     urls: Mapping[str, str]
@@ -47,8 +47,8 @@ class Deployment:
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """The state of one process. ``up``: it answers; ``ready``: it can do its work, or else ``detail`` says why not.
-    ``pid`` is its process id where it runs on this machine."""
+    """The state of one process. ``up``: whether it answers; ``ready``: whether it can do its work (if not, ``detail``
+    says why); ``pid``: its process id if it runs on this machine."""
 
     name: str
     url: str
@@ -61,9 +61,9 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One recipe as seen by its leader, or by the analyzer where its model has one server. ``leader``, ``helper`` and
-    ``analyzer`` hold their status pages, or nothing; ``place`` is the epoch and slot of its tokens; ``asked_until`` the
-    POSIX second until which devices decide to take part."""
+    """One recipe as seen by its leader, or by the analyzer if its model has one server. ``leader``, ``helper`` and
+    ``analyzer``: their status pages, or empty; ``place``: the epoch and slot of its tokens; ``asked_until``: the POSIX
+    second until which devices decide whether to take part."""
 
     recipe: str
     recipe_hash: str
@@ -77,22 +77,22 @@ class TaskStatus:
 
     @property
     def accepted(self) -> Accepted | None:
-        """Its distinct contributions, by the larger count of its servers; ``None`` where no server serves it."""
+        """Its distinct contributions (the largest count of its servers); None if no server serves it."""
         pages = (self.leader, self.helper, self.analyzer)
         counts = [int(page.get("distinct_nullifiers", 0)) for page in pages if page]
         return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
 
     @property
     def failing(self) -> list[dict[str, Any]]:
-        """Aggregation jobs that do not progress, each with its cause."""
+        """The aggregation jobs that make no progress, each with its cause."""
         found: list[dict[str, Any]] = self.leader.get("failing_jobs", [])
         return found
 
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """The state of the whole deployment. ``problems`` is empty where all is well. ``tasks_known``: leader and log both
-    answered, so the list of tasks is complete."""
+    """The state of the whole deployment. ``problems`` is empty if all is well. ``tasks_known``: whether leader and log
+    both answered, so that the list of tasks is complete."""
 
     processes: list[ProcessStatus]
     servers: list[ServerStatus]
@@ -124,8 +124,8 @@ class DeploymentStatus:
 
 
 async def deployment_status(deployment: Deployment, transport: Transport) -> DeploymentStatus:
-    """Query all processes and servers. Failure to answer is part of the result; a mismatch of issuance counts is also
-    logged."""
+    """Query all processes and servers. A process or server that does not answer is part of the result; a mismatch of
+    issuance counts is also logged."""
     asked = [process_status(transport, one.label, one.url, one.pid) for one in deployment.processes]
     processes, servers = await asyncio.gather(asyncio.gather(*asked), server_status(deployment.configs))
     up = {one.name for one in processes if one.up}
@@ -149,7 +149,7 @@ async def _counts(deployment: Deployment, transport: Transport, service: str) ->
 
 
 async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
-    """Await an answer; where there is none, return ``None`` and add to ``troubles``."""
+    """Await an answer. If there is none, return None and add the reason to ``troubles``."""
     try:
         return await asked
     except (TransportError, TacitError) as error:
@@ -158,7 +158,7 @@ async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None
 
 
 async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
-    """The state of the process at ``url`` as it reports it."""
+    """The state of the process at ``url``, as the process reports it."""
     try:
         ready, found = await readiness(transport, url)
     except (TransportError, Abort, DecodeError) as error:
@@ -172,7 +172,7 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
 
 
 async def _tasks(deployment: Deployment, transport: Transport, up: Collection[str]) -> list[TaskStatus]:
-    """The recipes that name the leader, or the analyzer, with the counts of those that are active."""
+    """The recipes that name the leader or the analyzer, with the counts of those that are active."""
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
     by_aggregators = await _served(deployment, transport, known, [name for name in AGGREGATORS if name in up])
     by_analyzer = await _served(deployment, transport, known, [ANALYZER] if ANALYZER in up else [])
@@ -182,7 +182,8 @@ async def _tasks(deployment: Deployment, transport: Transport, up: Collection[st
 async def _served(
     deployment: Deployment, transport: Transport, known: Mapping[str, Mapping[str, Any]], servers: Sequence[str]
 ) -> list[TaskStatus]:
-    """The recipes of the first of ``servers``, in its order, with the counts of each; ``known``: summaries by hash."""
+    """The recipes of the first of ``servers``, in its order, with the counts of each server. ``known``: summaries of
+    recipes, by hash."""
     if not servers:
         return []
     bearer = {name: deployment.operator_token(name) for name in servers}
@@ -207,8 +208,8 @@ async def _served(
 
 
 def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str, dict[str, Any]]) -> TaskStatus:
-    """``row``: the server's entry; ``recipe``: its summary in the log, or nothing; ``pages``: status pages by
-    server."""
+    """Make the status of one recipe. ``row``: the server's entry; ``recipe``: its summary in the log, or empty;
+    ``pages``: status pages by server."""
     recipe_hash = row["recipe_hash"]
     token = recipe.get("token")
     place = None if token is None else (int(token["epoch"]), int(token["slot"]))

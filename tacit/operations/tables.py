@@ -1,4 +1,4 @@
-"""Released results as a table: one row per answer of each batch, for spreadsheets, pandas and readers of Parquet.
+"""Released results as a table with one row for each answer of each batch, for spreadsheets, pandas and Parquet readers.
 
 CSV needs only the standard library. Arrow, Parquet and data frames need the extra ``operator``, which is imported when
 one of them is requested.
@@ -42,8 +42,8 @@ COLUMNS = {
     "mechanism": TEXT,
     "by_adversary": TEXT,
 }
-"""Every column and its type. Times are POSIX seconds (UTC); ``epsilon`` is the claim that is charged, empty where it is
-unbounded, and ``by_adversary`` the claims against all adversaries as a JSON object. A value that the result does not
+"""Every column and its type. Times are POSIX seconds (UTC). ``epsilon`` is the claim that is charged, empty if it is
+unbounded; ``by_adversary`` holds the claims against all adversaries as a JSON object. A value that the result does not
 contain is empty."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -73,8 +73,8 @@ def _row(document: Mapping[str, Any], bucket: Mapping[str, Any]) -> dict[str, An
 
 
 def csv_bytes(results: Iterable[Mapping[str, Any]]) -> bytes:
-    """The rows as CSV (RFC 4180) in UTF-8, with the names of ``COLUMNS`` as header. A text that a spreadsheet would
-    take for a formula gets a leading apostrophe."""
+    """The rows as CSV (RFC 4180) in UTF-8, with the names of ``COLUMNS`` as header. Text that a spreadsheet would treat
+    as a formula gets a leading apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(COLUMNS)

@@ -1,4 +1,4 @@
-"""What a recipe whose devices watch an event will cost and achieve: bytes on the device, errors, and the claim."""
+"""The expected cost and accuracy of a recipe whose devices watch an event: bytes on the device, errors, and claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit.methods.flips import Flips
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for
 from tacit.recipe.claims import claim_of
@@ -17,9 +17,10 @@ from tacit.vdaf.count_vec import Prio3CountVec
 
 @dataclass(frozen=True)
 class WatchedOutlook:
-    """``state_bytes``: bytes of ciphertext that a device keeps, whatever happens; ``report_bytes``: bytes that it
-    sends. ``stderr``: of each number of the result (devices; for a mean: occurrences) at the expected contributions,
-    including sampling, when the event happened on half of the devices. ``epsilon``: the claim."""
+    """The outlook of a recipe whose devices watch an event. ``state_bytes``: bytes of ciphertext that every device
+    keeps; ``report_bytes``: bytes that it sends; ``stderr``: the standard error of each number of the result (devices,
+    or occurrences for a mean) at the expected contributions, including sampling, if the event happened on half of the
+    devices; ``epsilon``: the claim."""
 
     state_bytes: int
     report_bytes: int
@@ -28,7 +29,7 @@ class WatchedOutlook:
 
 
 def watched_outlook(recipe: Recipe) -> WatchedOutlook | None:
-    """The outlook of ``recipe``; None where no event is watched. Raises ``Refusal`` where it cannot be computed."""
+    """The outlook of ``recipe``; None if no event is watched. Raises ``Refusal`` if it cannot be computed."""
     spec = recipe.question.encoder
     if not isinstance(spec, Occurrences) or not form_of(recipe.model).watched:
         return None
@@ -39,8 +40,8 @@ def watched_outlook(recipe: Recipe) -> WatchedOutlook | None:
 
 
 def _ciphertexts(recipe: Recipe, spec: Occurrences) -> tuple[int, int]:
-    """How many ciphertexts a device keeps, and how many it sends: with one server, one for each number; with two
-    servers, those of the cells' shares, in two ladders of k cells, of which k + 1 are sent."""
+    """How many ciphertexts a device keeps, and how many it sends. With one server there is one for each number; with
+    two servers they hold the cells' shares, in two ladders of k cells, of which k + 1 are sent."""
     is_count, cells = recipe.question.statistic == "count", recipe.randomizer.categories
     if not form_of(recipe.model).proves:
         return (1, 1) if is_count else (spec.most + 1, cells)

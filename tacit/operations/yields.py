@@ -1,11 +1,11 @@
-"""How far a recipe's batch is filled, as its analyst may know it, and when it is expected to hold B contributions.
+"""How far a recipe's batch is filled, as coarsely as its analyst may know it, and when it is expected to reach B.
 
-Until a batch is released its analyst only has the looks of ``tacit.aggregator.filling``: tenths of B with noise. These,
-and the distribution of the times at which devices send (``tacit.recipe.asking``), determine how many contributions M
-the interval is expected to bring. M has a flat prior from 0 to twice the recipe's expected contributions, above which
-nothing is released (P15). A look taken when a share s of the senders was due has seen Bin(M, s) contributions, normally
-approximated, plus its noise. Intervals hold 95 % of the posterior, so they are wide while little is known. The number
-that the recipe states as expected is not evidence; it is used only for the end of the prior.
+Until a batch is released, its analyst only has the looks of ``tacit.aggregator.filling``: tenths of B with noise. These
+looks, and the distribution of the times at which devices send (``tacit.recipe.asking``), determine the expected number
+M of contributions in the interval. M has a flat prior from 0 to twice the recipe's expected contributions, above which
+nothing is released (P15). A look taken when a share s of the senders was due has seen Bin(M, s) contributions
+(approximated by a normal distribution) plus its noise. Intervals hold 95 % of the posterior, so they are wide while
+little is known. The recipe's stated expectation is not evidence; it only sets the end of the prior.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tacit.roles.batches import RATE_FACTOR
 
 CONFIDENCE = 0.95
 _POINTS = 400
-"""Number of values of M that are evaluated."""
+"""The number of values of M that are evaluated."""
 _NODES = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 """Nodes and weights for a normal distribution (Gauss-Hermite quadrature)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``contributions``: the expected number in the interval, between ``least`` and ``most``; ``chance``: the
-    probability that it is at least B. ``at``, ``earliest``, ``latest``: POSIX seconds at which B is reached, None where
-    that is not before the end."""
+    """A forecast for the whole interval. ``contributions``: their expected number, with the bounds ``least`` and
+    ``most``; ``chance``: the probability that it is at least B; ``at``, ``earliest``, ``latest``: the POSIX seconds at
+    which B is reached, None if it is not reached before the end."""
 
     contributions: int
     least: int
@@ -49,9 +49,9 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """A recipe's yield against B. ``contributions`` is ``exact`` once a batch was released; before that it is a
-    multiple of B/10 with noise (0 without a look), and the true number lies between ``least`` and ``most`` at POSIX
-    second ``at``.
+    """A recipe's yield against B. ``contributions`` is ``exact`` once a batch was released. Before that it is a
+    multiple of B/10 with noise (0 without a look), and the true number at POSIX second ``at`` is between ``least`` and
+    ``most`` with 95 % probability.
 
     ``due``: the share of senders whose time has come; ``next_at``: when the next look is available; ``epsilon``: the
     most that all looks before the release reveal about whether one device's report was counted.
@@ -98,7 +98,7 @@ async def read_yield(
 
 
 async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, now: float) -> tuple[Recipe, Yield]:
-    """A logged recipe and its yield; the yield is that of its newest release, where there is one. Raises as
+    """A logged recipe and its yield, which is that of its newest release if there is one. Raises as
     ``tacit.operations.services.call``."""
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
     results = await released(transport, at, recipe_hash)
@@ -107,7 +107,8 @@ async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, 
 
 
 def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int | None = None) -> Yield:
-    """The yield from the looks, from nothing yet (None), or from the exact size of what was ``released``."""
+    """The yield, from the looks in ``filling`` (None: no look yet), or from the exact number of ``released``
+    contributions."""
     size, interval = recipe.batch.min_batch_size, recipe.interval
     looks = () if filling is None or released is not None else filling.looks
     told = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
@@ -129,8 +130,8 @@ def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int 
 
 
 def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
-    """The count of the newest look, and the bounds on the true count at that time with ``CONFIDENCE``; None: no
-    bound."""
+    """The count of the newest look, and the lower and upper bounds, with ``CONFIDENCE``, on the true count at that time
+    (None: no upper bound)."""
     if not looks:
         return 0, 0, None
     tenths = looks[-1].tenths
@@ -140,7 +141,7 @@ def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
 
 
 def forecast(recipe: Recipe, looks: Sequence[Look]) -> Forecast:
-    """What ``looks`` predict for the whole interval."""
+    """The forecast for the whole interval from ``looks``."""
     size, most = recipe.batch.min_batch_size, RATE_FACTOR * recipe.batch.expected_contributions
     totals = [most * (point + 0.5) / _POINTS for point in range(_POINTS)]
     seen = [(one.tenths, sent_share(recipe.interval, one.at)) for one in looks]
@@ -181,14 +182,14 @@ def _reached_at(recipe: Recipe, total: float) -> int | None:
 
 
 def _log_likelihood(tenths: int, total: float, share: float, size: int) -> float:
-    """The log-likelihood of a look of ``tenths`` where ``total`` devices send, of which ``share`` have been due."""
+    """The log-likelihood of a look of ``tenths`` if ``total`` devices send, of which the share ``share`` was due."""
     scale, spread = size / STEPS, math.sqrt(total * share * (1 - share))
     found = sum(weight * _told(tenths, total * share + node * spread, scale) for node, weight in _NODES)
     return math.log(max(found, 1e-300))
 
 
 def _told(tenths: int, count: float, scale: float) -> float:
-    """The probability that a look of a count gives ``tenths``, by the continuous form of the noise."""
+    """The probability that a look at ``count`` gives ``tenths``, with the continuous form of the noise."""
     low = -math.inf if tenths == 0 else tenths * scale - count
     high = math.inf if tenths == STEPS else (tenths + 1) * scale - count
     return _laplace(high / scale) - _laplace(low / scale)

@@ -14,9 +14,9 @@ from typing import Any, Final
 from tacit.dp.claim import RELATION, UNBOUNDED
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.method import plain
-from tacit.models.forms.form import Cap
-from tacit.models.forms.parties import Parties
-from tacit.models.forms.registry import form_of
+from tacit.models.form import Cap
+from tacit.models.forms import form_of
+from tacit.models.parties import Parties
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import mode_of_close, shape_of
 from tacit.recipe.encoder import BooleanEncoder, encoder_of

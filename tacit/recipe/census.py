@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Attributes, Recipe
 from tacit.tlog.leaves import CensusShare

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
-from tacit.models.forms.registry import known
+from tacit.models.forms import known
 from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.privacy import Epsilons, epsilon_of

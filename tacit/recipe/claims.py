@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample, count_cost
 from tacit.errors import Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 

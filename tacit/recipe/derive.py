@@ -24,10 +24,10 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.method import Method
 from tacit.methods.registry import method_named
 from tacit.methods.statistics import STATISTICS, Shape
-from tacit.models.forms.pan_private import StateAggregator
-from tacit.models.forms.parties import Aggregator
-from tacit.models.forms.registry import form_of
-from tacit.models.forms.secure_aggregation import aggregators_of
+from tacit.models.forms import form_of
+from tacit.models.pan_private.form import StateAggregator
+from tacit.models.parties import Aggregator
+from tacit.models.secure_aggregation.form import aggregators_of
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Boolean, Number, Occurrences, Question, Range, Recipe, Vector

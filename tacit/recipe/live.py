@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal
-from tacit.models.forms.registry import known
+from tacit.models.forms import known
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id

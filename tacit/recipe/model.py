@@ -20,8 +20,8 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
 from tacit.methods.statistics import MAX_OCCURRENCES, StatisticName
-from tacit.models.forms.parties import Operator, Part, Parties, UnknownParties
-from tacit.models.forms.registry import FORMS, known
+from tacit.models.forms import FORMS, known
+from tacit.models.parties import Operator, Part, Parties, UnknownParties
 from tacit.recipe.document import Document
 from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text

@@ -16,8 +16,8 @@ from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
-from tacit.models.forms.form import Cap
-from tacit.models.forms.parties import Key, Operator, Part, Parties, Url
+from tacit.models.form import Cap
+from tacit.models.parties import Key, Operator, Part, Parties, Url
 from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.recipe.watch_work import MAX_WORK

@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.models.forms.form import Form
-from tacit.models.forms.parties import Operator, Part
-from tacit.models.forms.registry import FORMS
+from tacit.models.form import Form
+from tacit.models.forms import FORMS
+from tacit.models.parties import Operator, Part
 from tacit.recipe.member_types import DecimalText, Positive
 
 EpsilonText = DecimalText | Literal["unbounded"]

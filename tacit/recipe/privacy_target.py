@@ -13,8 +13,8 @@ from tacit.errors import Refusal, UsageError
 from tacit.methods.method import EPSILON_PLACES, LocalMethod, Method, rounded_epsilon0
 from tacit.methods.registry import method_named
 from tacit.methods.statistics import Shape
-from tacit.models.forms.form import Cap, Form
-from tacit.models.forms.registry import form_of
+from tacit.models.form import Cap, Form
+from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import members_of
 from tacit.recipe.model import Recipe

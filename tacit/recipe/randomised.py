@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.models.forms.parties import Part
+from tacit.models.parties import Part
 from tacit.recipe.member_types import DecimalText, Natural, Positive, Size
 
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.models.forms.parties import Operator, Part
-from tacit.models.forms.registry import known
+from tacit.models.forms import known
+from tacit.models.parties import Operator, Part
 from tacit.moments import moment
 from tacit.recipe.document import Document
 from tacit.recipe.member_types import DecimalText, Positive

@@ -16,7 +16,7 @@ from tacit.dp.donation import slot_share, yield_of
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.methods.method import plain
 from tacit.methods.registry import METHODS
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.builder import with_claim
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import shape_of

@@ -18,7 +18,7 @@ from typing import Any
 from tacit.dp.claim import Claim
 from tacit.dp.donation import epsilon_donation, epsilon_rounds
 from tacit.errors import Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series

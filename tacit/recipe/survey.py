@@ -24,10 +24,10 @@ from tacit.methods.flips import Flips
 from tacit.methods.method import Method, plain
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import COUNT, HISTOGRAM, MAX_OCCURRENCES, STATISTICS, Shape, Statistic, StatisticName
-from tacit.models.forms.form import Form
-from tacit.models.forms.parties import Operator, Part
-from tacit.models.forms.registry import FORMS, form_of
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.form import Form
+from tacit.models.forms import FORMS, form_of
+from tacit.models.parties import Operator, Part
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.derive import shape_of
 from tacit.recipe.fields import filled, parse_file, wrong
 from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text

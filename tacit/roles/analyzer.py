@@ -11,15 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
 from tacit.hpke import KeyPair
 from tacit.messages.one_server import OneServerReport
-from tacit.methods.flips import Flips
-from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
-from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
-from tacit.recipe.derive import labels, randomizer_of
-from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import has_one_server
 from tacit.roles.aggregator import Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task import CLOCK_LEEWAY
@@ -28,10 +22,6 @@ from tacit.tokens import binding
 from tacit.tokens.binding import Holder
 from tacit.tokens.slots import TokenVerifier
 
-_CIPHERTEXT = ReportRejected(ReportError.INVALID_MESSAGE, "state-ciphertext")
-_NO_BIT = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-bit")
-_NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
-
 
 class Reading(Protocol):
     """Reads the payload of one model's reports."""
@@ -39,58 +29,6 @@ class Reading(Protocol):
     def numbers(self, payload: bytes) -> tuple[int, ...]:
         """The randomised answer, cell by cell. Raises ``ReportRejected``."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedBits:
-    """Pan-private counts and histograms: one encrypted bit per cell."""
-
-    key: PrivateKey = field(repr=False)
-
-    def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """See ``Reading.numbers``; causes ``state-ciphertext`` for an ephemeral element that is invalid or the
-        identity, ``state-no-bit`` for any other content that is not a bit."""
-        width, bit = ciphertext_size(self.key.group), self.key.open_bit
-        try:
-            return tuple(bit(payload[at : at + width]) for at in range(0, len(payload), width))
-        except DecodeError as error:
-            raise _CIPHERTEXT from error
-        except CryptoError as error:
-            raise _NO_BIT from error
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedNumber:
-    """Pan-private means: one encrypted number in the range of ``logarithm``."""
-
-    key: PrivateKey = field(repr=False)
-    logarithm: DiscreteLogarithm = field(repr=False)
-
-    def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """See ``Reading.numbers``; causes ``state-ciphertext`` for an invalid ciphertext, ``state-no-number`` for one
-        that does not hold a number in the range."""
-        try:
-            return (self.logarithm.of(self.key.open(payload)),)
-        except DecodeError as error:
-            raise _CIPHERTEXT from error
-        except CryptoError as error:
-            raise _NO_NUMBER from error
-
-
-def reading_of(recipe: Recipe, key: PrivateKey) -> Reading:
-    """How the payloads of the recipe are read with the server's private state key. Raises refusal ``model-unsupported``
-    or ``randomizer-parameters``."""
-    if not has_one_server(recipe):
-        raise Refusal("model-unsupported", f"reports of model {recipe.model} cannot be read")
-    method = randomizer_of(recipe)
-    if not isinstance(method, Flips):
-        return EncryptedBits(key)
-    if len(labels(recipe)) != 1:
-        raise Refusal("randomizer-parameters", "noise shares answer one number in this model")
-    try:
-        return EncryptedNumber(key, DiscreteLogarithm(0, method.largest))
-    except ValueError as error:
-        raise Refusal("randomizer-parameters", f"answers up to {method.largest}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit.ledger.account import Account, Charge, ChargeState
 from tacit.ledger.budget import Accountant, Verdict, judge, largest_epsilon
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms.registry import form_of, known, unsupported
+from tacit.models.forms import form_of, known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.context import Context
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe

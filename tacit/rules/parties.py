@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tacit import hpke
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.recipe.context import Context
 from tacit.recipe.derive import hpke_config
 from tacit.recipe.model import Recipe

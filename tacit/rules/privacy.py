@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from tacit.dp.claim import TOLERANCE, UNBOUNDED, Claim, covers, stated_epsilon
 from tacit.errors import Refusal
-from tacit.models.forms.form import Cap
-from tacit.models.forms.registry import form_of
+from tacit.models.form import Cap
+from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe

@@ -20,7 +20,7 @@ from tacit.dp.reports import Reports
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context, Stage

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from tacit.dp.claim import TOLERANCE, covers, stated_epsilon
 from tacit.errors import Refusal
-from tacit.models.forms.registry import form_of
+from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe

@@ -9,7 +9,7 @@ from tacit.errors import DecodeError
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms.registry import FORMS, form_of
+from tacit.models.forms import FORMS, form_of
 from tacit.moments import moment
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.context import Context

@@ -47,7 +47,7 @@ from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
-from tacit.models.secure_aggregation import SecureAggregationModel
+from tacit.models.secure_aggregation.device import SecureAggregationDevice
 from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
@@ -61,7 +61,7 @@ pytestmark = pytest.mark.slow
 
 REPORTS = 120
 SLOTS = 14
-MODEL = SecureAggregationModel()
+MODEL = SecureAggregationDevice()
 PATIENCE = 90.0
 PAUSE = 0.05
 SENDERS = 6
@@ -212,7 +212,7 @@ class Devices:
             report = self._left.pop()
             deadline = time.monotonic() + PATIENCE
             while (
-                answer := await offer(self._client, SecureAggregationModel(), self._url, report)
+                answer := await offer(self._client, SecureAggregationDevice(), self._url, report)
             ).state is not State.SENT:
                 assert answer.state is State.SCHEDULED, answer.detail
                 assert "500" not in answer.detail, "what passes by itself is no internal error"

@@ -32,8 +32,8 @@ from tacit import media_types
 from tacit.aggregator.keys import generate_hpke_key, write_hpke_key
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.state_keys import write_state_key
-from tacit.models.model import Verdict
-from tacit.models.registry import model_of
+from tacit.models.device import Verdict
+from tacit.models.devices import device_side
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps
@@ -180,7 +180,7 @@ class Stage:
 
     async def send(self, url: str, report: bytes) -> Verdict:
         """What a device learns that sends a report through relay and gateway."""
-        model = model_of("pan-private-single")
+        model = device_side("pan-private-single")
         answer = await self.device.request("POST", url, media_type=model.media_type, content=report)
         return model.verdict(answer)
 

@@ -186,7 +186,7 @@ async def test_cookies_are_bound_to_https_and_to_this_host_where_a_proxy_ends_tl
 
 @pytest.mark.parametrize("url", ["ftp://x", "https://x/path", "x", "https://a b", "https://x/\nSet-Cookie: a"])
 def test_a_public_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(ValueError, match="takes the http"):
+    with pytest.raises(ValueError, match="must be the http"):
         Stage(tmp_path).config(public_url=url)
 
 

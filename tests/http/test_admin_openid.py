@@ -402,7 +402,7 @@ async def test_what_is_not_configured_is_not_there(stage: Stage) -> None:
     wanted = {"issuer": "https://login.example", "client_id": CLIENT}
     for changes, word in (
         ({"openid": wanted}, "openid needs public_url"),
-        ({"openid": {**wanted, "scopes": ["email"]}, "public_url": "https://a.example"}, "must hold openid"),
+        ({"openid": {**wanted, "scopes": ["email"]}, "public_url": "https://a.example"}, "must include openid"),
         ({"openid": {**wanted, "issuer": "http://login.example"}, "public_url": "https://a.example"}, "plain http"),
         ({"openid": wanted, "public_url": "https://a.example/path"}, "public_url"),
     ):

@@ -427,7 +427,7 @@ async def test_what_came_of_a_recipe_stands_on_its_page_and_over_time(stage: Sta
     _, published = await stage.call("POST", f"/v1/questions/{question}/publish", status=200)
     browser = await signed_in(stage, "viewer")
     await browser.get(f"/questions/{question}")
-    assert "nothing reported yet of B" in browser.page
+    assert "nothing reported yet; B" in browser.page
     collector.released = [release("weekly", "A" * 43, at) for at in range(3)]
     collector.released.append(release("visits", published["hash"], 9))
     for path, words in (

@@ -139,8 +139,8 @@ async def test_metrics_are_offered_from_the_log_with_where_they_are_known_from(
     collector.released = [release("x", recipe.hash_text, 1)]
     await browser.get("/questions/new")
     assert not Html(browser.page).wrong
-    offered = re.findall(r'<option value="([^"]+)">([^<]+ of the log[^<]*)</option>', browser.page)
-    assert offered == [(recipe.question.metric, "asked for by 1 recipe of the log, answered by 413")]
+    offered = re.findall(r'<option value="([^"]+)">([^<]+ in the log[^<]*)</option>', browser.page)
+    assert offered == [(recipe.question.metric, "asked for by 1 recipe in the log, answered by 413")]
     assert 'list="known-metrics"' in browser.page
 
 
@@ -170,14 +170,14 @@ async def test_another_way_is_used_by_its_button_without_a_script(stage: Stage) 
     fields = {"name": "regions", "metric": "region", "encoder__kind": "categories", "population": "4000"}
     fields |= {"encoder__categories": "a\nb\nc\nd", "epsilon": "1", "mechanism": "local"}
     await browser.post("/questions/new", **fields, do="look")
-    used = re.search(r"It will be asked with <b>(\w+)</b>", browser.page)
+    used = re.search(r"The question will use <b>(\w+)</b>", browser.page)
     others = re.findall(r'name="do" value="use:(\w+)"', browser.page)
     assert used is not None
     assert others
     assert used[1] not in others
     answer = await browser.post("/questions/new", **fields, do=f"use:{others[0]}")
     assert answer.status == 200
-    assert f"It will be asked with <b>{others[0]}</b>" in browser.page
+    assert f"The question will use <b>{others[0]}</b>" in browser.page
     assert f'<option value="{others[0]}" selected>' in browser.page
     assert not Html(browser.page).wrong
     assert not (await stage.recipes())

@@ -74,7 +74,7 @@ async def test_a_young_account_shows_neither_a_forecast_nor_a_time_that_has_not_
     _, document = await stage.call("POST", f"/v1/questions/{question}/publish", status=200)
     browser = await signed_in(stage, "viewer")
     await browser.get("/ledger")
-    assert "the first of which is still to begin" in browser.page
+    assert "the first of which has not begun yet" in browser.page
     await stage.clock.advance(document["recipe"]["interval"]["start"] + 7 * 60 - stage.clock.now() + 0.4)
     await stage.clock.advance(0)
     browser = await signed_in(stage, "viewer")

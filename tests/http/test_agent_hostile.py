@@ -82,7 +82,7 @@ async def test_a_device_meets_every_member_of_a_recipe_at_its_worst_and_goes_on(
 @pytest.mark.parametrize(
     "error", [CryptoError("no"), KeyError("x"), RecursionError(), MemoryError(), ZeroDivisionError()]
 )
-@pytest.mark.parametrize("where", ["tacit.rules.table.check", "tacit.models.secure_aggregation.shard"])
+@pytest.mark.parametrize("where", ["tacit.rules.table.check", "tacit.models.secure_aggregation.device.shard"])
 async def test_what_nobody_foresaw_costs_the_one_recipe_that_holds_it(
     world: World, error: Exception, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from services.analyzer.records import packed
 from tacit.aggregator.filling import LOOKS, STEPS
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
-from tacit.models.model import Fate
+from tacit.models.device import Fate
 from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import LeafType, OptIn
 from tests.http.analyzer_stage import GATEWAY_TOKEN, KIT, OPERATOR_TOKEN, B, Stage, analyzer_stage

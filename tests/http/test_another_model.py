@@ -19,13 +19,15 @@ from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.errors import DecodeError, Refusal
+from tacit.hpke import KeyPair
 from tacit.ledger.account import ChargeState
 from tacit.messages import Interval
-from tacit.models.forms.form import Adversary, Cap, Form
-from tacit.models.forms.parties import Analyst, Attester, Gateway, Issuer, Parties, Relay, Server, UnknownParties
-from tacit.models.forms.registry import FORMS
-from tacit.models.model import Channel, Fate, Model, Submission, Verdict
-from tacit.models.registry import MODELS, model_of
+from tacit.models.collector import CollectorSide, Source
+from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.devices import DEVICES, device_side
+from tacit.models.form import Adversary, Cap, Form
+from tacit.models.forms import FORMS
+from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Parties, Relay, Server, UnknownParties
 from tacit.operations.checking import Checked, RuleVerdict
 from tacit.ports import Entropy
 from tacit.recipe.charges import charges_of
@@ -78,13 +80,17 @@ class HouseForm(Form):
 
 @dataclass(frozen=True)
 class HouseChannel(Channel):
-    url: str
+    address: str
+
+    @property
+    def url(self) -> str:
+        return self.address
 
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
-        return Submission(self.url, HouseModel.media_type, f"counted {measurement}, {len(token)}".encode())
+        return Submission(self.url, HouseDevice.media_type, f"counted {measurement}, {len(token)}".encode())
 
 
-class HouseModel(Model):
+class HouseDevice(DeviceSide):
     name: ClassVar[str] = NAME
     media_type: ClassVar[str] = "text/plain"
 
@@ -93,6 +99,16 @@ class HouseModel(Model):
 
     def verdict(self, response: bhttp.Response) -> Verdict:
         return Verdict(Fate.STORED if response.status == 200 else Fate.LATER, f"the house said {response.status}")
+
+
+class HouseCollector(CollectorSide):
+    party: ClassVar[str] = "analyzer"
+
+    def sealed_to(self, recipe: Recipe) -> None:
+        return None
+
+    def source(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair | None) -> Source:
+        raise NotImplementedError
 
 
 def house_body() -> dict[str, Any]:
@@ -111,7 +127,7 @@ def house_body() -> dict[str, Any]:
 def house(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """The model is registered: the two lines that adding one takes."""
     monkeypatch.setitem(FORMS, NAME, HouseForm())
-    monkeypatch.setitem(MODELS, NAME, HouseModel())
+    monkeypatch.setitem(DEVICES, NAME, HouseDevice())
     return Recipe.from_body(house_body())
 
 
@@ -189,7 +205,7 @@ async def test_a_device_sends_its_submission_and_reads_its_verdict(house: Recipe
 def test_its_release_becomes_a_result_that_people_read(house: Recipe) -> None:
     counts = [400, *[40] * (house.randomizer.categories - 1)]
     aggregate = AggregateResult(sum(counts), Interval(0, 1), tuple(counts))
-    document = model_of(NAME).result(house, "batch", 0, aggregate, float(NOW))
+    document = HouseCollector().result(house, "batch", 0, aggregate, float(NOW))
     assert document["privacy"]["by_adversary"].keys() == {"house", "reader"}
     assert document["privacy"]["epsilon"] == float(house.privacy.epsilon["house"])
     rows = {row[0]: row for row in price_rows(document)}
@@ -217,7 +233,7 @@ async def test_a_device_that_does_not_know_a_model_refuses_its_recipes_by_name(w
         == f"model-unsupported: model {NAME} is not supported; {', '.join(OTHERS[:-1])} and {OTHERS[-1]} are"
     )
     assert entry.charged_epsilon == ""
-    for ask in (claim_of, lambda one: model_of(one.model)):
+    for ask in (claim_of, lambda one: device_side(one.model)):
         with pytest.raises(Refusal, match="model-unsupported"):
             ask(recipe)
 

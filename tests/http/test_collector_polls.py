@@ -13,14 +13,13 @@ from infra.lab.kit.reports import issuer_key
 from services.collector.records import Collection, CollectionState
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
-from tacit.hpke import KeyPair
 from tacit.messages import Role
+from tacit.models.secure_aggregation.collector import DapSource
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.roles.collector import AggregateResult, collection_request
 from tacit.service.app import Deps
 from tacit.service.live_tokens import NO_TOKEN
-from tacit.task import Task
 from tests.http.collector_stage import LeaderStub
 
 KIT = RecipeKit()
@@ -39,8 +38,8 @@ class EveryHash:
     async def step(self) -> int:
         return 0
 
-    def active(self) -> tuple[Task, KeyPair]:
-        return TASK, KIT.key_pairs[Role.COLLECTOR]
+    def active(self) -> DapSource:
+        return DapSource(TASK, KIT.key_pairs[Role.COLLECTOR])
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
         return {"count": aggregate.report_count}

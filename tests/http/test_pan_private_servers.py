@@ -25,8 +25,9 @@ from tacit import bhttp
 from tacit.errors import Fatal, Refusal, ReportRejected
 from tacit.messages import Report, Role, UploadRequest
 from tacit.messages.slices import UploadSlices, slice_job, slice_uploads
-from tacit.models.model import Fate
-from tacit.models.registry import model_of
+from tacit.models.collectors import collector_side
+from tacit.models.device import Fate
+from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.state import known_bit
@@ -292,7 +293,7 @@ async def test_a_recipe_goes_from_kept_state_through_both_servers_to_its_result(
     task = task_of(recipe, issuer_key().token_key.spki)
     keys = {role: cast.state_keys[role.name.lower()] for role in BOTH}
     kit = TaskKit(task, cast.key_pairs, cast.verify_key_seed, issuer_key(), keys)
-    model, tokens = model_of(recipe.model), token_source(issuer_key(), draw)
+    model, tokens = device_side(recipe.model), token_source(issuer_key(), draw)
     channel = model.channel(recipe, task.token_key_spki)
     sharing = Sharing(keys[Role.LEADER].public_key(), keys[Role.HELPER].public_key(), task.ctx)
     machine = SharedNonZero(sharing) if statistic == "count" else SharedOccurrences(sharing, MOST)
@@ -310,7 +311,7 @@ async def test_a_recipe_goes_from_kept_state_through_both_servers_to_its_result(
         await pair.end_interval()
         result = pair.opened(await pair.collect())
     assert result.report_count == 8
-    document = model.result(recipe, "batch", 0, result, float(task.end_seconds))
+    document = collector_side(recipe.model).result(recipe, "batch", 0, result, float(task.end_seconds))
     assert [bucket["label"] for bucket in document["buckets"]] == list(labels(recipe))
     assert [bucket["count"] for bucket in document["buckets"]] == list(result.values)
     estimate = randomizer_of(recipe).estimate(result.values, 8, design_of(recipe))

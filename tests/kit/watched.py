@@ -14,13 +14,13 @@ from infra.lab.kit.reports import issuer_key
 from tacit import hpke
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.messages import Role, UploadRequest
+from tacit.models.pan_private_single.task import one_server_task
+from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import opened_share
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import one_server_task
 from tacit.recipe.policy import Policy
-from tacit.roles.analyzer import reading_of
 from tacit.task.sealing import open_input_share
 from tacit.tlog.leaves import SignedLeaf
 
@@ -85,7 +85,7 @@ class WatchedKit(AnalyzerKit):
         report = task.report_in(body)
         enc, sealed, aad = report.sealed.enc, report.sealed.payload, task.aad(report.report_id)
         contents = task.contents(hpke.open_(task.suite, self.hpke_key.key_pair, enc, task.info, aad, sealed))
-        return reading_of(recipe, self.state_key).numbers(contents.payload)
+        return server_side(recipe.model).reading(recipe, self.state_key).numbers(contents.payload)
 
     def _opened_by_two(self, recipe: Recipe, body: bytes) -> tuple[int, ...]:
         """The numbers as both servers compute them once HPKE is opened: decrypt, verify, add up."""

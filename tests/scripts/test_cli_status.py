@@ -178,7 +178,7 @@ FULL = DeploymentStatus(
     ],
     [
         ServerStatus("postgres", ["attester", "collector", "gateway", "helper", "issuer", "leader"], up=True),
-        ServerStatus("mosquitto", ["helper", "leader"], up=False, detail="no announcement of the log can be heard"),
+        ServerStatus("mosquitto", ["helper", "leader"], up=False, detail="there is no announcement of the log"),
     ],
     [
         TaskStatus("doctor-visits", "hash", "active", "", cast("dict[str, Any]", LEADER), HELPER),
@@ -211,7 +211,7 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
         "refused by rule budget-exceeded",
         "! leader is not ready: there is no room for the database",
         "! recipe_server is down: connection refused",
-        "! mosquitto: no announcement of the log can be heard",
+        "! mosquitto: there is no announcement of the log",
         "! doctor-visits: 1 job failed for good",
         "! doctor-visits: 2 jobs not progressing",
         "20000 0 1,241,000 1,240,000 1,238,500 1,239,000 1,231,000",

@@ -16,7 +16,7 @@ from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.models.registry import MODELS
+from tacit.models.collectors import COLLECTORS
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.model import Occurrences, Recipe
 from tacit.roles.collector import AggregateResult
@@ -67,7 +67,7 @@ def scores(recipe: Recipe) -> list[list[float]]:
     found = []
     for batch in range(RUNS):
         aggregate = AggregateResult(len(answers), interval, drawn(recipe, answers, random))
-        document = MODELS[recipe.model].result(recipe, str(batch), 0, aggregate, float(recipe.interval.end))
+        document = COLLECTORS[recipe.model].result(recipe, str(batch), 0, aggregate, float(recipe.interval.end))
         rows = zip(document["buckets"], truth, strict=True)
         found.append([(row["estimate"] - true) / row["stderr"] for row, true in rows])
     return found

@@ -35,8 +35,8 @@ from infra.lab.kit.reports import issuer_key
 from tacit.methods.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
-from tacit.models.model import Submission
-from tacit.models.secure_aggregation import DapChannel
+from tacit.models.device import Submission
+from tacit.models.secure_aggregation.device import DapChannel
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe

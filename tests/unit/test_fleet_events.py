@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 
-from client_agent.panprivate.recipes import randomised, stored_of
 from infra.lab.devices.events import (
     DrawnEvents,
     Opened,
@@ -21,6 +20,7 @@ from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.watched import CELLS, MOST, ONE, STEPS, TWO, WatchingKit
 from tacit.errors import UsageError
 from tacit.methods.flips import Flips
+from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Occurrences, Question, Recipe
@@ -48,10 +48,11 @@ def test_what_is_opened_is_the_randomised_answer_to_the_stream(model: str, stati
         body["randomizer"]["epsilon0"] = "40"
         recipe = Recipe.from_body(body)
     task = None if model == ONE else task_of(recipe, issuer_key().token_key.spki)
-    opened, stored, entropy = Opened(recipe, task, keys_of(model)), stored_of(recipe), SeededEntropy(5)
+    side = device_side(recipe.model)
+    opened, stored, entropy = Opened(recipe, task, keys_of(model)), side.stored(recipe), SeededEntropy(5)
     method, most = randomizer_of(recipe), asked(recipe)[1].most
     for stream in STREAMS:
-        numbers = opened.numbers(randomised(recipe, stored, kept(stored, stream, entropy), entropy))
+        numbers = opened.numbers(side.randomised(recipe, kept(stored, stream, entropy), entropy))
         times = min(sum(stream), most)
         if isinstance(method, Flips):
             (number,) = numbers
@@ -59,7 +60,7 @@ def test_what_is_opened_is_the_randomised_answer_to_the_stream(model: str, stati
         else:
             expected = [times] if statistic == "count" else [int(cell == times) for cell in range(MOST + 1)]
             assert numbers == expected, stream
-    cells = randomised(recipe, stored, kept(stored, STREAMS[0], entropy), entropy)
+    cells = side.randomised(recipe, kept(stored, STREAMS[0], entropy), entropy)
     assert Opened(recipe, task, ()).numbers(cells) == []
 
 

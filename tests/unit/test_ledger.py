@@ -20,8 +20,8 @@ from tacit.ledger.account import COUNTED, Account, Charge, ChargeState, Cost, ch
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import conservative, fits, how_many, judge, largest_epsilon
 from tacit.ledger.windows import windows
-from tacit.models.forms.form import Cap, Form
-from tacit.models.forms.registry import FORMS
+from tacit.models.form import Cap, Form
+from tacit.models.forms import FORMS
 
 DELTA = Decimal("0.000000001")
 ACCOUNT = Account("default", Decimal(2), Decimal("0.00001"), 1000)

@@ -55,7 +55,7 @@ from tacit.adapters.tls import ClientTls
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits
-from tacit.models.forms.registry import FORMS
+from tacit.models.forms import FORMS
 from tacit.operations.issuance import read_counts
 from tacit.operations.services import call
 from tacit.recipe.policy import parse_policy

@@ -17,14 +17,15 @@ from tacit import bhttp
 from tacit.errors import DecodeError, Refusal, ReportRejected
 from tacit.messages import HpkeCiphertext
 from tacit.messages.one_server import MAX_ONE_SERVER_REPORT, OneServerReport
-from tacit.models.model import Fate
-from tacit.models.pan_private_single import PanPrivateSingleModel
-from tacit.models.registry import model_of
+from tacit.models.device import Fate
+from tacit.models.devices import device_side
+from tacit.models.pan_private_single.device import PanPrivateSingleDevice
+from tacit.models.pan_private_single.task import one_server_task
+from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.ristretto import RISTRETTO255
-from tacit.recipe.one_server import one_server_task
 from tacit.roles.aggregator import Rejection
-from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports, reading_of
+from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
 from tacit.task.one_server import Contents
 from tacit.tokens.binding import Preimages
 from tacit.tokens.slots import Slot, TokenVerifier
@@ -42,7 +43,8 @@ def party(statistic: str = "count") -> AnalyzerParty:
     recipe, spki = reporter(statistic).recipe, issuer_key().token_key.spki
     task = one_server_task(recipe, spki)
     verifier = TokenVerifier(spki, task.slot)
-    return AnalyzerParty(task, KIT.hpke_key.key_pair, verifier, reading_of(recipe, KIT.state_key), float("inf"))
+    reading = server_side(recipe.model).reading(recipe, KIT.state_key)
+    return AnalyzerParty(task, KIT.hpke_key.key_pair, verifier, reading, float("inf"))
 
 
 def opened(body: bytes, statistic: str = "count") -> Counted | Rejection:
@@ -192,7 +194,7 @@ def test_the_interval_bounds_when_reports_count() -> None:
 
 def test_a_recipe_of_another_model_has_no_one_server() -> None:
     recipe, spki = KIT.recipe(), issuer_key().token_key.spki
-    for ask in (lambda: one_server_task(recipe, spki), lambda: reading_of(recipe, KIT.state_key)):
+    for ask in (lambda: one_server_task(recipe, spki), lambda: server_side(recipe.model)):
         with pytest.raises(Refusal, match="model-unsupported"):
             ask()
     weak = replace(KIT.hpke_key.config, aead_id=0xFFFF)
@@ -201,7 +203,7 @@ def test_a_recipe_of_another_model_has_no_one_server() -> None:
 
 
 def test_what_an_answer_means_for_a_report() -> None:
-    model = model_of(PanPrivateSingleModel.name)
+    model = device_side(PanPrivateSingleDevice.name)
 
     def fate(status: int, problem: str = "") -> tuple[Fate, str]:
         content = f'{{"type": "{problem}"}}'.encode() if problem else b""

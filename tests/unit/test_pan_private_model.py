@@ -25,9 +25,9 @@ from tacit.aggregator.state_keys import generate_state_key, read_state_key, stat
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, UsageError
 from tacit.messages import Role, UploadRequest
-from tacit.models.forms.pan_private import PanPrivateParties
-from tacit.models.pan_private import PanPrivateModel
-from tacit.models.registry import model_of
+from tacit.models.devices import device_side
+from tacit.models.pan_private.device import PanPrivateDevice
+from tacit.models.pan_private.form import PanPrivateParties
 from tacit.panprivate.two_servers import SharedOccurrences, Sharing
 from tacit.recipe import derive
 from tacit.recipe.builder import propose
@@ -67,12 +67,12 @@ def test_a_state_key_that_would_hide_nothing_is_refused(key: bytes) -> None:
 
 
 def test_a_submission_is_a_report_that_the_leader_opens() -> None:
-    channel = PanPrivateModel().channel(RECIPE, SPKI)
+    channel = PanPrivateDevice().channel(RECIPE, SPKI)
     machine = SharedOccurrences(Sharing(LEADER, HELPER, channel.task.ctx), MOST)
     cells = machine.answer(machine.initial(DRAW), RECIPE.epsilon0, DRAW)
     bound = token_source(issuer_key(), DRAW)(channel.task.slot)
     sent = channel.submission(cells, bound.token, bound.preimages, DRAW)
-    assert (sent.url, sent.media_type) == (channel.url, model_of("secure-aggregation").media_type)
+    assert (sent.url, sent.media_type) == (channel.url, device_side("secure-aggregation").media_type)
     (report,) = UploadRequest.decode(sent.body).reports
     party = AggregatorSeat(IDENTITY).party(RECIPE, row(), 0.0)
     job, rejections = prepare_leader(party, [report.encode()], float(RECIPE.interval.start))
@@ -89,7 +89,7 @@ def test_a_submission_is_a_report_that_the_leader_opens() -> None:
 
 def test_a_channel_of_aggregators_without_state_keys_is_refused() -> None:
     with pytest.raises(Refusal, match="no state keys"):
-        PanPrivateModel().channel(KIT.recipe(), SPKI)
+        PanPrivateDevice().channel(KIT.recipe(), SPKI)
 
 
 def row() -> TaskRow:

@@ -11,13 +11,15 @@ from math import prod
 import pytest
 
 from client_agent.answering import StateReply
-from client_agent.panprivate.recipes import Stored, plan_of, stored_of
+from client_agent.panprivate.recipes import plan_of
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import changed
 from tacit.methods.draws import ONE, epsilon0_from, keep_threshold
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
+from tacit.models.devices import device_side
+from tacit.models.watched import Stored
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
@@ -89,7 +91,7 @@ def numbers(recipe: Recipe, cells: Sequence[Ciphertext] | Sequence[SharedCell]) 
         shared = [cell for cell in cells if isinstance(cell, SharedCell)]
         vdaf = Prio3CountVec(2, len(shared))
         keys = (KIT.shared_keys["leader"], KIT.shared_keys["helper"])
-        context = stored_of(recipe).machine.sharing.context  # type: ignore[union-attr]
+        context = device_side(recipe.model).stored(recipe).machine.sharing.context  # type: ignore[union-attr]
         expanded = []
         for agg_id, (key, sealed) in enumerate(zip(keys, sealed_shares(shared), strict=True)):
             share = vdaf.decode_input_share(agg_id, opened_share(key, agg_id, len(shared), sealed))

@@ -36,7 +36,7 @@ DAY = 86_400
 YEAR = 365 * DAY
 _CLAIM = (
     "from decimal import Decimal; from tacit.dp.hidden_claim import Sample; from {module} import {kind}; "
-    "from tacit.models.forms.registry import form_of; form, reports = form_of('secure-aggregation'), {kind}({given}); "
+    "from tacit.models.forms import form_of; form, reports = form_of('secure-aggregation'), {kind}({given}); "
     "[form.claim(reports, Sample({n}, 0.1), n=n, delta=1e-8) for n in ({n}, {n} // 2)]"
 )
 _RECIPE = (

@@ -10,8 +10,9 @@ from infra.lab.bench.targets import OPEN
 from infra.lab.kit.one_server import DEFAULT_MOST, AnalyzerKit, Reporter
 from infra.lab.kit.reports import issuer_key
 from tacit.adapters.system import OsEntropy
+from tacit.models.servers import server_side
 from tacit.multibuffer import BatchCrypto
-from tacit.roles.analyzer import AnalyzerParty, open_reports, reading_of
+from tacit.roles.analyzer import AnalyzerParty, open_reports
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task.one_server import OneServerTask
 from tacit.tokens.slots import TokenVerifier
@@ -37,5 +38,5 @@ def analyzer_rows(repetitions: int) -> Iterator[Row]:
 def _party(kit: AnalyzerKit, devices: Reporter) -> AnalyzerParty:
     task: OneServerTask = devices.channel.task
     verifier = TokenVerifier(issuer_key().token_key.spki, task.slot)
-    reading = reading_of(devices.recipe, kit.state_key)
+    reading = server_side(devices.recipe.model).reading(devices.recipe, kit.state_key)
     return AnalyzerParty(task, kit.hpke_key.key_pair, verifier, reading, float("inf"))

@@ -20,8 +20,8 @@ from infra.lab.kit.scratch import scratch_folder
 from infra.loops import fastest_loop
 from infra.terminal import answers, notes
 from tacit.extras import require_extra
-from tacit.models.forms.pan_private import PanPrivate
-from tacit.models.forms.registry import FORMS, form_of
+from tacit.models.forms import FORMS, form_of
+from tacit.models.pan_private.form import PanPrivate
 from tacit.service.log import set_log_level
 
 if TYPE_CHECKING:

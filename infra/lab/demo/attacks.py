@@ -20,8 +20,8 @@ from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
 from tacit.messages import AggregateShareReq, BatchSelector, Role, UploadRequest
 from tacit.methods.method import plain
-from tacit.models.forms.form import Cap
-from tacit.models.forms.registry import form_of
+from tacit.models.form import Cap
+from tacit.models.forms import form_of
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage

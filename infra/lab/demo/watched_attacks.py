@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from client_agent.panprivate.recipes import RandomisedCells, randomised, stored_of
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.kit import spoiled
 from infra.lab.kit.reports import BoundToken
@@ -15,9 +14,11 @@ from tacit.errors import Refusal
 from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role, UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
-from tacit.models.model import Channel
-from tacit.models.pan_private import PanPrivateChannel
-from tacit.models.pan_private_single import AnalyzerChannel
+from tacit.models.device import Channel
+from tacit.models.devices import device_side
+from tacit.models.pan_private.device import PanPrivateChannel
+from tacit.models.pan_private_single.device import AnalyzerChannel
+from tacit.models.watched import RandomisedCells
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.embedding import embed
 from tacit.panprivate.ristretto import RISTRETTO255
@@ -63,8 +64,8 @@ class Thief(Protocol):
 
 def honest_cells(recipe: Recipe, entropy: Entropy) -> RandomisedCells:
     """What a device sends on which nothing happened."""
-    stored = stored_of(recipe)
-    return randomised(recipe, stored, stored.initial(entropy), entropy)
+    side = device_side(recipe.model)
+    return side.randomised(recipe, side.stored(recipe).initial(entropy), entropy)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class SharedThief:
 
     def _no_bit(self) -> list[SharedCell]:
         """The first cell holds 2: the Leader's share of a 1 with one more, and the proof of the 1."""
-        stored, vdaf = stored_of(self.recipe), Prio3CountVec(2, 1)
+        stored, vdaf = device_side(self.recipe.model).stored(self.recipe), Prio3CountVec(2, 1)
         if not isinstance(stored, TwoServers):
             raise TypeError("the recipe has one server")
         sharing = stored.machine.sharing
@@ -186,7 +187,7 @@ class SingleThief:
     def _beyond(self, token: BoundToken) -> Attempt:
         """A number that no honest device could have chosen."""
         method, payload = randomizer_of(self.recipe), self._payload()
-        (key,) = stored_of(self.recipe).keys
+        (key,) = device_side(self.recipe.model).stored(self.recipe).keys
         number = method.largest + 1 if isinstance(method, Flips) else 2
         cell = key.rerandomise(known(RISTRETTO255.times_base(RISTRETTO255.scalar(number))), self.entropy).encode()
         body = self._sealed(token, cell + payload[len(cell) :]).encode()

@@ -53,8 +53,8 @@ from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
 from tacit.messages.one_server import OneServerReport
-from tacit.models.forms.pan_private_single import ANALYZER, RELEASE, PanPrivateSingle
-from tacit.models.registry import model_of
+from tacit.models.devices import device_side
+from tacit.models.pan_private_single.form import ANALYZER, RELEASE, PanPrivateSingle
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.problem import read_problem
@@ -244,7 +244,7 @@ class WatchedRun(Staging):
     ) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
             drill = recipes.drill
-            channel = model_of(drill.model).channel(drill, fleet.devices[0].agent.live.slot_key(drill))
+            channel = device_side(drill.model).channel(drill, fleet.devices[0].agent.live.slot_key(drill))
             spender = await spender_of(fleet.devices[:DRILL_DEVICES], drill)
             spent = await loot_of(spender, DRILL_SLOT)
             others = fleet.devices[DRILL_DEVICES : DRILL_DEVICES + UNSPENT]
@@ -270,7 +270,7 @@ class WatchedRun(Staging):
         """Upload every report as any client would."""
         keys = [KeyConfig.decode(unb64url(self._layout.gateway_key_config))]
         client = ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
-        media_type = model_of(self._watching.model).media_type
+        media_type = device_side(self._watching.model).media_type
         for attempt in attempts:
             await self._patience(partial(offered, client, url, media_type, attempt.body))
 

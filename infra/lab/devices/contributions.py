@@ -18,7 +18,7 @@ from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
 from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
-from tacit.models.registry import model_of
+from tacit.models.devices import device_side
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe
@@ -62,7 +62,7 @@ class WatchedBuilder:
     """Makes contributions of devices that watched an event, one by one with the model's own code, as an agent does."""
 
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
-        self._channel = model_of(recipe.model).channel(recipe, slot_key)
+        self._channel = device_side(recipe.model).channel(recipe, slot_key)
         self._cells = len(labels(recipe))
         self._entropy = entropy
 

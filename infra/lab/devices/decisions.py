@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_agent.coin import COIN_BITS, coin, coin_threshold
-from client_agent.panprivate.recipes import RandomisedCells, randomised, stored_of
 from infra.lab.devices.additions import NUMBER, Numbers
 from infra.lab.devices.events import Opened, kept
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
 from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
+from tacit.models.devices import device_side
+from tacit.models.watched import RandomisedCells
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import Sampling
@@ -149,10 +150,11 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
 def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) -> list[Randomised]:
     """Return the randomised cells of the sampled devices, made from the state that each kept over its stream of
     events."""
-    stored, answers = stored_of(recipe), []
+    side, answers = device_side(recipe.model), []
+    stored = side.stored(recipe)
     for device, stream in zip(decided.sampled.tolist(), decided.answers, strict=True):
         if isinstance(stream, tuple):
-            cells = randomised(recipe, stored, kept(stored, stream, entropy), entropy)
+            cells = side.randomised(recipe, kept(stored, stream, entropy), entropy)
             answers.append(Randomised(device, opened.numbers(cells), cells))
     return answers
 

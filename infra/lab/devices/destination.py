@@ -23,11 +23,11 @@ from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp
 from tacit.adapters.origins import is_loopback
 from tacit.errors import UsageError
-from tacit.messages import Role
+from tacit.models.devices import device_side
+from tacit.models.forms import form_of
 from tacit.recipe import derive
 from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import has_one_server, one_server_task
 from tacit.recipe.policy import Policy
 from tacit.task import Task
 from tacit.tokens.blind_rsa import TokenKey
@@ -62,14 +62,12 @@ class Destination:
     @property
     def has_one_server(self) -> bool:
         """Whether reports go to one server, which has no DAP task."""
-        return has_one_server(self.recipe)
+        return not form_of(self.recipe.model).proves
 
     @property
     def url(self) -> str:
         """The URL to which reports are sent."""
-        if self.has_one_server:
-            return one_server_task(self.recipe, self.token_key_spki).url("reports")
-        return self.task.url(Role.LEADER, "reports")
+        return device_side(self.recipe.model).channel(self.recipe, self.token_key_spki).url
 
     @property
     def task_id_text(self) -> str:

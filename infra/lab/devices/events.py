@@ -13,16 +13,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from client_agent.panprivate.recipes import RandomisedCells, Stored
 from infra.lab.devices.population import Data
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
+from tacit.models.servers import server_side
+from tacit.models.watched import RandomisedCells, Stored
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Occurrences, Question, Recipe
-from tacit.roles.analyzer import reading_of
 from tacit.task import Task
 from tacit.vdaf.count_vec import Prio3CountVec
 
@@ -122,7 +122,7 @@ class Opened:
         """``keys``: the analyzer's, or the leader's and the helper's; ``task``: None with one server."""
         self._keys = tuple(keys)
         self._task = task
-        self._reading = reading_of(recipe, self._keys[0]) if keys and task is None else None
+        self._reading = server_side(recipe.model).reading(recipe, self._keys[0]) if keys and task is None else None
         self._vdaf = Prio3CountVec(2, len(labels(recipe))) if task is not None else None
 
     def numbers(self, cells: RandomisedCells) -> list[int]:

@@ -18,7 +18,7 @@ from infra.lab.devices.additions import add
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.metrics import Snapshot, bin_of
-from tacit.models.model import Model
+from tacit.models.device import DeviceSide
 from tacit.pauses import Backoff, uniform
 from tacit.ports import Clock, Entropy
 
@@ -60,7 +60,7 @@ class Sender:
     def __init__(
         self,
         clients: Clients,
-        model: Model,
+        model: DeviceSide,
         url: str,
         clock: Clock,
         entropy: Entropy,

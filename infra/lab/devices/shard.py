@@ -15,7 +15,6 @@ import numpy as np
 
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from client_agent.panprivate.recipes import is_watched
 from client_agent.wallet import HeldToken
 from infra.lab.devices.arrivals import arrivals
 from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft, Maker, WatchedBuilder
@@ -35,7 +34,8 @@ from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
 from tacit.methods.method import Method
-from tacit.models.registry import model_of
+from tacit.models.devices import device_side
+from tacit.models.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
@@ -286,7 +286,7 @@ class Shard:
         self._flush()
         with self._stage("wait"):
             await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
-        target, model = plan.target, model_of(plan.target.recipe.model)
+        target, model = plan.target, device_side(plan.target.recipe.model)
         sender = Sender(
             self._clients(),
             model,

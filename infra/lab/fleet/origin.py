@@ -31,8 +31,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.tls import ClientTls
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
-from tacit.models.forms.pan_private import PanPrivateParties
-from tacit.models.forms.pan_private_single import PanPrivateSingleParties
+from tacit.models.pan_private.form import PanPrivateParties
+from tacit.models.pan_private_single.form import PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Occurrences, Question, Range, Recipe

@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from client_agent.panprivate.recipes import is_watched
 from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
@@ -35,6 +34,7 @@ from infra.lab.fleet.result import FleetResult
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.models.watched import is_watched
 from tacit.ports import Transport
 
 T = TypeVar("T")

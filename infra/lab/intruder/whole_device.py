@@ -16,11 +16,11 @@ from pathlib import Path
 from client_agent.agent import Agent
 from client_agent.journal import AgentStore, Fact, Trouble
 from client_agent.panprivate.listening import listening, tell
-from client_agent.panprivate.recipes import is_watched
 from client_agent.panprivate.watches import FOLDER
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
+from tacit.models.watched import is_watched
 from tacit.recipe.model import Occurrences, Recipe
 
 

@@ -20,8 +20,8 @@ from tacit.messages import HpkeConfig
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.models.forms.registry import form_of
-from tacit.models.pan_private_single import AnalyzerChannel, PanPrivateSingleModel
+from tacit.models.forms import form_of
+from tacit.models.pan_private_single.device import AnalyzerChannel, PanPrivateSingleDevice
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.single_server import NonZero, Occurrences
@@ -138,7 +138,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         spki = issuer_key().token_key.spki
-        self.channel: AnalyzerChannel = PanPrivateSingleModel().channel(self.recipe, spki)
+        self.channel: AnalyzerChannel = PanPrivateSingleDevice().channel(self.recipe, spki)
         self._tokens = token_source(issuer_key(), self.entropy)
 
     def token(self) -> BoundToken:

@@ -13,7 +13,7 @@ from tacit import hpke
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig, Role
 from tacit.methods.rappor import Rappor
-from tacit.models.forms.secure_aggregation import SecureAggregationParties, aggregators_of
+from tacit.models.secure_aggregation.form import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import answer_label, task_id, vdaf_of

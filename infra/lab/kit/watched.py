@@ -10,8 +10,8 @@ from infra.lab.kit.one_server import OPERATOR, AnalyzerKit
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
-from tacit.models.forms.pan_private import PanPrivate, PanPrivateParties
-from tacit.models.forms.pan_private_single import PanPrivateSingle, PanPrivateSingleParties
+from tacit.models.pan_private.form import PanPrivate, PanPrivateParties
+from tacit.models.pan_private_single.form import PanPrivateSingle, PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe

@@ -1,4 +1,4 @@
-"""Documents of accounts of a sign-in provider, of invitations and of passkeys."""
+"""Documents about accounts of a sign-in provider, invitations and passkeys."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from services.admin.core.documents import Document, PosixSeconds
 
 
 class OpenIdBody(Document):
-    """A sign-in at the provider: ``invitation``, where it shall bind the account; ``next``: where to go afterwards."""
+    """The start of a sign-in at the provider. ``invitation``: given to bind the account to a person; ``next``: the page
+    to open afterwards."""
 
     invitation: Annotated[str | None, Field(max_length=128)] = None
     next: Annotated[str | None, Field(max_length=1024)] = None
 
 
 class AuthorizationDocument(Document):
-    """The URL at which a browser signs in, within ten minutes."""
+    """The provider's URL at which the browser has to sign in within ten minutes."""
 
     url: str
 
 
 class OpenIdReturn(Document):
-    """What the provider sent the browser back with: ``state`` and ``code``, or ``error``."""
+    """The parameters with which the provider sent the browser back: ``state`` and either ``code`` or ``error``."""
 
     state: Annotated[str, Field(max_length=128)]
     code: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
@@ -32,7 +33,7 @@ class OpenIdReturn(Document):
 
 
 class InvitationDocument(Document):
-    """An invitation, shown this once: by it the person binds an account of the sign-in provider."""
+    """An invitation, whose text is shown only once. With it the person binds an account of the sign-in provider."""
 
     person: str
     expires: PosixSeconds
@@ -40,19 +41,20 @@ class InvitationDocument(Document):
 
 
 class PasskeyOptionsBody(Document):
-    """Before a passkey is registered: the ``invitation`` that allows it."""
+    """A request for the options to register a passkey, with the ``invitation`` that allows it."""
 
     invitation: Annotated[str, Field(max_length=128)]
 
 
 class OptionsDocument(Document):
-    """``options``: what a browser's ``navigator.credentials`` takes as ``publicKey``, binary members in base64url."""
+    """``options``: the ``publicKey`` argument for a browser's ``navigator.credentials``, binary members in
+    base64url."""
 
     options: dict[str, Any]
 
 
 class PasskeyBody(Document):
-    """A passkey that a browser made, as WebAuthn's ``toJSON`` writes it."""
+    """A passkey that a browser made, in the form of WebAuthn's ``toJSON``."""
 
     invitation: Annotated[str, Field(max_length=128)]
     label: Annotated[str, Field(max_length=64)] = ""
@@ -60,7 +62,7 @@ class PasskeyBody(Document):
 
 
 class PasskeyDocument(Document):
-    """A passkey: its id in base64url, and how often its authenticator says that it was used."""
+    """A passkey: its ``id`` in base64url, and ``counter``, the number of uses that its authenticator reports."""
 
     id: str
     label: str
@@ -81,7 +83,7 @@ class AssertionBody(Document):
 
 
 class ActBody(Document):
-    """``assertion``: a passkey's answer as WebAuthn's ``toJSON`` writes it, where the act needs one."""
+    """``assertion``: a passkey's answer in the form of WebAuthn's ``toJSON``, if the act needs one."""
 
     may_be_left_out: ClassVar[bool] = True
     assertion: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Examples that are better given than made of a schema: what a survey, a release or a refusal looks like."""
+"""Examples in the API's documentation that are written by hand, because ones made from a schema would say little."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The audit log: a chain of acts, each row over the one before it, so that none can be changed or taken out unseen
-(``tacit.operations.audit_chain``)."""
+"""The audit log: a hash chain of acts. Each row's hash covers the row before it, so that no row can be changed or
+removed unnoticed (``tacit.operations.audit_chain``)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PAGE = 500
 
 
 def chained(number: int, previous: bytes, act: Act) -> AuditRow:
-    """Make the row of the audit log for ``act``."""
+    """Make the audit row for ``act``: row ``number``, after the row whose hash is ``previous``."""
     return AuditRow(number, previous, act, row_hash(number, previous, asdict(act)))
 
 
 async def record(tx: AuditTx, act: Act) -> AuditRow:
-    """Append ``act`` in the same transaction as what was done; one writer at a time."""
+    """Append ``act`` to the audit log in the transaction that does it. Returns the new row."""
     last = await tx.last_act()
     row = chained(1, FIRST, act) if last is None else chained(last.number + 1, last.hash, act)
     await tx.add_act(row)
@@ -28,7 +28,7 @@ async def record(tx: AuditTx, act: Act) -> AuditRow:
 
 
 def follows(chain: Chain, rows: Sequence[AuditRow]) -> Chain:
-    """The state of ``chain`` after the next ``rows``."""
+    """The state of ``chain`` after the next ``rows``; it names the first row that does not fit."""
     count, newest = chain.rows, chain.newest
     for row in rows:
         if row != chained(count + 1, newest, row.act):
@@ -38,7 +38,8 @@ def follows(chain: Chain, rows: Sequence[AuditRow]) -> Chain:
 
 
 async def verify(store: Transactions[AuditTx]) -> Chain:
-    """Read every row, in pages, and recompute the chain."""
+    """Read every row, in pages, and recompute the chain. Returns its state, with the first broken row if there is
+    one."""
     chain = Chain()
     while chain.broken is None:
         async with store.read() as tx:

@@ -114,7 +114,7 @@ class Call:
     def who(self) -> Principal:
         """The person who sent the request, on a route that needs one."""
         if self.principal is None:
-            raise RuntimeError("this route is for everybody")
+            raise RuntimeError("this route is open to everybody")
         return self.principal
 
     @property
@@ -125,7 +125,7 @@ class Call:
         return self.tx
 
     def part(self, name: str) -> str:
-        """A part of the path. Raises ``Abort`` (404) for text that no database holds."""
+        """A part of the path. Raises ``Abort`` (404) if it holds a NUL, which no database can store."""
         return part_of(self.request, name)
 
     @property
@@ -134,14 +134,14 @@ class Call:
         return self.request.headers.get("If-Match")
 
     def page(self) -> tuple[int, int]:
-        """The number behind which a page begins, and how much it holds at most. Raises ``DecodeError``."""
+        """The number after which the requested page begins, and how many rows it may hold. Raises ``DecodeError``."""
         return page_of(self.request)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a handler answers. ``target``: the id of what it was about; ``detail``: further words for the audit log;
-    ``secret``: the body is shown this once, so it is kept nowhere."""
+    """A handler's answer. ``target``: the id of the thing that was acted on; ``detail``: further words for the audit
+    log; ``secret``: whether the body is shown only once, and so is stored nowhere."""
 
     document: BaseModel | None
     status: int = 200
@@ -165,9 +165,9 @@ Handler = Callable[[Call], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Route:
-    """One row of the table. ``name`` is the operation's, and of its acts; ``answers``: status and model;
-    ``problems``: further statuses that this route answers with problem documents. Without a ``permission`` it is for
-    everybody."""
+    """One row of the table of routes. ``name``: the name of the operation and of its acts in the audit log;
+    ``answers``: the model of each status; ``problems``: further statuses that the route answers with problem documents.
+    A route without a ``permission`` is open to everybody."""
 
     method: str
     path: str
@@ -186,14 +186,14 @@ class Route:
     media: str = media_types.JSON
     """The media type of its answers."""
     formats: Mapping[str, str] = field(default_factory=dict)
-    """Further media types of its answers, by their names in the query's ``format``."""
+    """Further media types of its answers, by the value of the query's ``format`` that selects them."""
 
     prepare: Callable[[Admin, Any], Awaitable[Any]] | None = None
-    """Work on the body that takes a while, done before the handler's transaction begins."""
+    """Slow work on the body, done before the handler's transaction begins."""
     seen: bool = True
     """Whether a request to it shows that the person is present, so that the session counts as in use."""
     computes: bool = False
-    """Whether it only computes although it is a POST: then it is no act, and a repeated request computes again."""
+    """Whether it only computes, although it is a POST. Then it is not an act, and a repeated request computes again."""
 
     @property
     def takes(self) -> bool:
@@ -207,8 +207,7 @@ class Route:
 
     @property
     def looks(self) -> bool:
-        """Whether requests of it look at what is stored and do nothing else: whoever sends one is looked up in the
-        same view."""
+        """Whether its requests only read what is stored. Then the sender is looked up in the same read transaction."""
         return self.storing is Storing.READ and not self.takes and self.permission is not None
 
     @property
@@ -226,7 +225,7 @@ class Route:
 
 
 def part_of(request: web.Request, name: str) -> str:
-    """A part of the path. Raises ``Abort`` (404) for text that no database holds."""
+    """A part of the path. Raises ``Abort`` (404) if it holds a NUL, which no database can store."""
     found = request.match_info[name]
     if "\0" in found:
         raise not_found(name)

@@ -1,9 +1,9 @@
 """Consent: a change to an approver or administrator needs a second administrator, and all see it before it counts.
 
-An act that gives such a person a role or a way in is not done when it is asked for. It waits as a ``Change``, for
-everybody to see, until a second administrator consents to exactly that change (its digest covers what will be done, who
-asked for it, and how the person got in at that time). Then it is done, and the person's approvals and consents count
-only after the delay of the rule. Acts that take power away wait for nobody.
+An act that gives such a person a role or a way to sign in is not done at once. It waits as a ``Change`` that everybody
+can see, until a second administrator consents to exactly that change (its digest covers what will be done, who asked
+for it, and how the person could sign in at that time). Then it is done, and the person's approvals and consents count
+only after the delay of the rule. Acts that take power away need no consent.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Kind(enum.StrEnum):
     ACCOUNT = "account"
     """An invitation was used to bind an account: only noted, because the invitation had consent."""
     PASSKEY = "passkey"
-    """A passkey was registered by an invitation, or taken: noted."""
+    """A passkey was registered by an invitation, or revoked: only noted."""
     OPERATOR = "operator"
     """The operator of the service's host let the person in: only noted."""
 
 
 class StoredTx(PeopleTx, PasskeysTx, ConsentTx, Protocol):
-    """What consent asks of a transaction."""
+    """The part of a transaction that consent uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How many ``persons`` a change needs, and after how many seconds (``delay``) it counts."""
+    """How many administrators (``persons``) a change needs, and after how many seconds (``delay``) it counts."""
 
     persons: int
     delay: int
@@ -70,8 +70,8 @@ class Rule:
 
 
 def rule_of(kept: KeptRule, now: int) -> Rule:
-    """What holds at ``now``: what is configured, and of what held before whatever is stricter, for as long as its delay
-    takes."""
+    """The rule that applies at ``now``. A weaker configuration does not apply until the earlier rule's delay has
+    passed; until then the stricter value of each setting does."""
     if now >= holds_from(kept):
         return Rule(kept.persons, kept.delay)
     return Rule(max(kept.persons, kept.before_persons), max(kept.delay, kept.before_delay))
@@ -84,7 +84,7 @@ def holds_from(kept: KeptRule) -> int:
 
 
 async def ways_in(tx: StoredTx, person: Person) -> bytes:
-    """A digest (32 bytes) of a person's role and of everything by which they get in."""
+    """A digest (32 bytes) of a person's role and of everything with which they can sign in."""
     body: dict[str, Any] = {
         "person": person.id,
         "role": person.role,
@@ -98,7 +98,7 @@ async def ways_in(tx: StoredTx, person: Person) -> bytes:
 
 
 class Consent:
-    """Changes, in transactions of the caller's. ``configured``: the rule of the configuration."""
+    """The changes that need consent, in the caller's transactions. ``configured``: the rule in the configuration."""
 
     def __init__(self, configured: Rule, clock: Clock, entropy: Entropy) -> None:
         self._configured = configured
@@ -110,7 +110,8 @@ class Consent:
         return int(self._clock.now())
 
     async def settle(self, tx: ConsentTx) -> str:
-        """Keep the configured rule; in words what is different, where it is. One that is weaker holds later."""
+        """Store the configured rule. Returns the difference from the stored one in words, or an empty text. A weaker
+        rule applies only later (``holds_from``)."""
         kept, now, new = await tx.kept_rule(), self._now, self._configured
         if kept is None:
             await tx.put_rule(KeptRule(new.persons, new.delay, now, new.persons, new.delay))
@@ -143,15 +144,16 @@ class Consent:
     async def ask(
         self, tx: StoredTx, who: Principal, kind: Kind, person: Person, words: str, payload: Mapping[str, Any]
     ) -> Change:
-        """A change that waits, of ``person`` as they will be. Raises ``Abort``: 403 for an administrator who does not
-        count yet, 409 where another change of the person waits, or too many do."""
+        """Store a change that waits for consent; ``person`` is as they will be after it. Raises ``Abort``: 403 for an
+        administrator whose consents do not count yet, 409 if another change of the person, or too many changes, wait
+        already."""
         self.require_counting(who.person)
         await tx.drop_past_changes(self._now)
         waiting = [one for one in await tx.changes() if one.waits]
         if any(person.id == one.person or (kind is Kind.ADD and person.name == one.name) for one in waiting):
-            raise refuse(Problem.CHANGE_WAITS, "of the same person; consent to it or refuse it first")
+            raise refuse(Problem.CHANGE_WAITS, "it is about the same person; consent to it or refuse it first")
         if len(waiting) >= MOST_WAITING:
-            raise refuse(Problem.CHANGE_WAITS, f"{MOST_WAITING} do; some have to be consented to or refused first")
+            raise refuse(Problem.CHANGE_WAITS, f"{MOST_WAITING} changes wait; consent to some or refuse them first")
         now, text = self._now, canonical_bytes(dict(payload)).decode()
         asked = Change(
             new_id(self._entropy), kind.value, person.id, person.name, person.role, words, who.person.id, now,
@@ -162,9 +164,10 @@ class Consent:
         return asked
 
     async def consented(self, tx: StoredTx, who: Principal, change_id: str, digest: bytes) -> Change:
-        """The change with this consent, which the caller does in the same transaction. Raises ``Abort``: 403 for who
-        asked for it and for an administrator who does not count yet, 404, 409 where the person or who asked is another
-        than then, and 412 where ``digest`` is of something else."""
+        """Record the consent of ``who`` and return the change, which the caller carries out in the same transaction.
+        Raises ``Abort``: 403 for the person who asked for it and for an administrator whose consents do not count yet,
+        404, 409 if the changed person or the one who asked is no longer as then, and 412 if ``digest`` is not the
+        change's."""
         found = await self._waiting(tx, change_id)
         if who.person.id == found.asked_by:
             raise refuse(Problem.OWN_CHANGE, "you asked for this change yourself")
@@ -176,7 +179,7 @@ class Consent:
             raise stale("the person who asked for it may no longer do so; refuse it")
         if not hmac.compare_digest(found.digest, await self._digest(tx, found)):
             raise stale(
-                "the role or the keys of the person have changed since it was asked for; refuse it, and ask again"
+                "the person's role or keys have changed since this change was asked for; refuse it, and ask again"
             )
         done = replace(found, consented_by=who.person.id, counts_from=self._now + (await self.rule(tx)).delay)
         await tx.put_change(done)
@@ -189,8 +192,8 @@ class Consent:
         return found
 
     async def note(self, tx: ConsentTx, person: Person, kind: Kind, words: str) -> Person:
-        """``person`` after a change that waited for nobody: of an approver or administrator all see it, and they count
-        only later. The caller stores the person."""
+        """Note a change that needed no consent, and return ``person`` as the caller has to store them. A change of an
+        approver or administrator is shown to everybody, and their approvals and consents count only after the delay."""
         if not await self.needed(tx, person.role):
             return person
         rule, now = await self.rule(tx), self._now
@@ -206,11 +209,11 @@ class Consent:
     async def _waiting(self, tx: ConsentTx, change_id: str) -> Change:
         found = await tx.change(change_id)
         if found is None or not found.waits or found.expires <= self._now:
-            raise not_found("change that waits")
+            raise not_found("waiting change")
         return found
 
     async def _digest(self, tx: StoredTx, change: Change) -> bytes:
-        """Over what will be done, by whom it was asked for, and the person as they are now."""
+        """The digest over what will be done, who asked for it, and the person as they are now."""
         person = await tx.person(change.person)
         body: dict[str, Any] = {
             "id": change.id,

@@ -13,8 +13,8 @@ from services.admin.core.people import Role
 
 class ChangeDocument(Document):
     """A change of an approver or administrator. It waits for a second administrator's consent until ``expires``, or was
-    done and counts from ``counts_from`` on. ``words``: what changes; ``asked_by`` and ``consented_by``: ids, with names
-    beside them, empty where no person did; ``digest``: what a consent has to name."""
+    done and counts from ``counts_from`` on. ``words``: what changes; ``asked_by`` and ``consented_by``: ids of people,
+    or empty if nobody did; ``digest``: what a consent has to repeat."""
 
     id: str
     kind: Kind
@@ -34,15 +34,16 @@ class ChangeDocument(Document):
 
 
 class WaitingInvitation(ChangeDocument):
-    """A change that is an invitation, with its text, which is shown only this once and is valid after the consent."""
+    """A waiting change that is an invitation, with the invitation's text, which is shown only once and becomes valid
+    with the consent."""
 
     invitation: str = Field(repr=False)
 
 
 class RuleDocument(Document):
     """How many administrators a change of an approver or administrator needs, and after how many seconds it counts.
-    ``until``: when the operator's weaker configuration holds instead, or null. ``administrators``: how many can ask
-    and consent now."""
+    ``until``: when the operator's weaker configuration takes effect, or null. ``administrators``: how many can ask and
+    consent now."""
 
     persons: int
     approver_delay_seconds: int
@@ -58,6 +59,6 @@ class ChangeList(Document):
 
 
 class ConsentBody(Document):
-    """A consent. ``digest``: the digest of the change as it was read."""
+    """A consent. ``digest``: the digest of the change that the person has read."""
 
     digest: Annotated[str, Field(max_length=64)]

@@ -1,4 +1,4 @@
-"""What requests and answers hold, as models from which both the checks and the OpenAPI document are made."""
+"""Models of the bodies of requests and answers. The checks and the OpenAPI document are made from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Nothing(Document):
 
 class QuestionDocument(Document):
     """A question. ``survey``: what is asked, as it was written. ``hash`` and ``recipe``: the recipe that is fixed for
-    it, if there is one; it waits for a signature while ``signed`` is false. ``position``: its place in the log."""
+    it, if there is one; the recipe waits for a signature while ``signed`` is false. ``position``: its index in the
+    log."""
 
     id: str
     state: str
@@ -48,20 +49,22 @@ class QuestionPage(Document):
 
 
 class Told(BaseModel):
-    """A document that another part of the system made; it may have further members."""
+    """A document that another part of the system makes; it may have further members."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class Refused(Told):
-    """A rule that refuses, with ``needed`` where numbers say what would pass."""
+    """A rule that refuses the recipe. A further member ``needed`` holds the numbers that would pass, if there are
+    any."""
 
     rule: str
     detail: str
 
 
 class CheckDocument(Told):
-    """What every rule says of the recipe that the question would become now, and what that costs and gives."""
+    """The verdict of every rule on the recipe that the question would become now, and that recipe's privacy cost and
+    accuracy."""
 
     hash: str
     stage: str
@@ -72,8 +75,8 @@ class CheckDocument(Told):
 
 
 class DesignDocument(Document):
-    """Ways to ask, the most accurate one first, each as ``tacit recipe design --json`` has it, and the one that is
-    proposed; where none is allowed, ``refusals`` say why."""
+    """Ways to ask, the most accurate one first, each in the form of ``tacit recipe design --json``, and the one that is
+    proposed. If none is allowed, ``refusals`` says why."""
 
     proposal: dict[str, Any] | None
     refusals: list[Refused]
@@ -87,8 +90,8 @@ class SignatureBody(Document):
 
 
 class PersonDocument(Document):
-    """A person. ``has_password``: whether there is a local account; ``has_identity``: whether an account of the sign-in
-    provider is bound."""
+    """A person. ``has_password``: whether they have a local account; ``has_identity``: whether an account of the
+    sign-in provider is bound to them."""
 
     id: str
     name: str
@@ -98,7 +101,7 @@ class PersonDocument(Document):
     has_identity: bool
     created: PosixSeconds
     counts_from: PosixSeconds | None = Field(
-        default=None, description="From when approvals and consents count; null: from the beginning."
+        default=None, description="When approvals and consents begin to count; null: they always did."
     )
 
 
@@ -110,7 +113,8 @@ class PersonPage(Document):
 
 
 Password = Annotated[
-    str | None, Field(min_length=LEAST_PASSWORD, max_length=MOST_PASSWORD, description="Of a local account.")
+    str | None,
+    Field(min_length=LEAST_PASSWORD, max_length=MOST_PASSWORD, description="The password of a local account."),
 ]
 
 
@@ -121,7 +125,7 @@ KeyDigest = Annotated[
 
 
 class PersonBody(Document):
-    """A new person. ``key_sha256``: of a first key that the person made."""
+    """A new person. ``key_sha256``: the digest of a first key, which the person made."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, json_schema_extra={"pattern": f"^{NAME.pattern}$"})]
     role: Role
@@ -154,14 +158,14 @@ class KeyList(Document):
 
 
 class NewKey(KeyDocument):
-    """A new key with its text, which is shown this once; null where the person made it."""
+    """A new key with its text (``key``), which is shown only once; null if the person made it."""
 
     key: str | None
 
 
 class KeyBody(Document):
-    """A new key. Without ``expires`` it opens until it is taken. ``sha256``: of one that the person made, so that
-    nobody else sees its text."""
+    """A new key. Without ``expires`` it is valid until it is revoked. ``sha256``: the digest of a key that the person
+    made, so that nobody else sees its text."""
 
     label: Label = ""
     sha256: KeyDigest = None
@@ -177,8 +181,8 @@ class SignInBody(Document):
 
 
 class SessionDocument(Document):
-    """Who is signed in, what the role may, and, of a session, the token that changing requests show in
-    ``X-CSRF-Token``."""
+    """The person who is signed in, their role's permissions, and, for a browser session, the token that requests which
+    change anything must send in ``X-CSRF-Token``."""
 
     person: PersonDocument
     permissions: list[str]
@@ -186,8 +190,8 @@ class SessionDocument(Document):
 
 
 class ActDocument(Document):
-    """A row of the audit log. ``person``: the id of who acted, which the hash covers, or empty for nobody who is known;
-    ``who``: the name."""
+    """A row of the audit log. ``person``: the id of the person who acted, or empty if that is not known (the hash
+    covers the id); ``who``: their name."""
 
     number: int
     at: PosixSeconds
@@ -203,7 +207,7 @@ class ActDocument(Document):
 
 
 class AuditPage(Document):
-    """Acts in their order. ``newest``: the number of the newest one of all, 0 where there is none."""
+    """Acts in order. ``newest``: the number of the newest act in the whole log, 0 if there is none."""
 
     acts: list[ActDocument]
     next: str | None
@@ -211,7 +215,8 @@ class AuditPage(Document):
 
 
 class RecipeSummary(Told):
-    """A recipe of the log. ``question``: its words; ``question_id``: the question here that it came from."""
+    """A recipe in the log. ``question``: its wording; ``question_id``: the question of this service that it came from,
+    or null."""
 
     hash: str
     name: str
@@ -230,8 +235,8 @@ class RecipePage(Document):
 
 
 class YieldDocument(Told):
-    """How far the batch is filled against B, as coarsely as its server tells this organisation before the release, and
-    when B may be expected; exact once there is a release."""
+    """How many of the B contributions the batch has, and when it may be expected to reach B. Before the release the
+    number is as coarse as the server tells this organisation; afterwards it is exact."""
 
     contributions: int
     min_batch_size: int
@@ -240,8 +245,8 @@ class YieldDocument(Told):
 
 
 class RecipeDocument(RecipeSummary):
-    """A recipe with its body, the opt-ins in the log and its yield, which is null while the collector tells none.
-    ``rejections``: by cause. The servers that reject tell them to their own operators alone, so that they are null."""
+    """A recipe with its body, its opt-ins in the log and its yield, which is null while the collector tells none.
+    ``rejections``: rejected reports by cause; null, because servers tell them only to their own operators."""
 
     recipe: dict[str, Any]
     opt_ins: dict[str, Any]
@@ -250,20 +255,20 @@ class RecipeDocument(RecipeSummary):
 
 
 class ResultList(Document):
-    """Releases in their order, each as ``tacit results --json`` has it."""
+    """Releases in order, each in the form of ``tacit results --json``."""
 
     results: list[dict[str, Any]]
     next: str | None
 
 
 class CollectionBody(Document):
-    """The recipe whose batch is asked for."""
+    """The request to collect the batch of a recipe."""
 
     recipe: Annotated[str, Field(min_length=43, max_length=43, description="The recipe's hash.")]
 
 
 class CollectionDocument(Told):
-    """A collection: how far it is, and the rule that it met, where it met one."""
+    """A collection: its state, and the rule that refused it, if one did."""
 
     id: str
     recipe_hash: str
@@ -278,8 +283,9 @@ class CollectionList(Document):
 
 
 class LedgerDocument(Told):
-    """Every account of the policy: what is spent and left, and by which recipes. ``burn_down``: the same day by day,
-    and when it would be used up at the pace of late, with bounds; a few minutes old at most."""
+    """Every account of the policy: what is spent and left, and which recipes spent it. ``burn_down``: the same day by
+    day, with a forecast (and its bounds) of when the account is used up at the recent pace. At most a few minutes
+    old."""
 
     at: PosixSeconds
     accounts: list[dict[str, Any]]
@@ -287,8 +293,8 @@ class LedgerDocument(Told):
 
 
 class AnalystKeyDocument(Document):
-    """The key that signs recipes of a model, base64url (Ed25519). It ends when the parties name another one. ``held``:
-    whether this service signs with it; else signatures come from elsewhere."""
+    """The key that signs recipes of a model (Ed25519, base64url). It is valid until the parties name another one.
+    ``held``: whether this service holds the key; otherwise signatures are made elsewhere."""
 
     model: str
     operator: str
@@ -297,8 +303,8 @@ class AnalystKeyDocument(Document):
 
 
 class KeySetDocument(Document):
-    """A set of ``keys`` keys of ``owner``'s in the log, used from ``start`` until ``end``. ``number``: its period or
-    epoch. ``state``: next, current or over."""
+    """A key set of ``owner`` in the log, with ``keys`` keys, used from ``start`` until ``end``. ``number``: its period
+    or epoch. ``state``: next, current or over."""
 
     owner: str
     number: int
@@ -309,7 +315,7 @@ class KeySetDocument(Document):
 
 
 class CertificateDocument(Document):
-    """A certificate of this service's own, by its ``use`` (listen or client). ``end`` is null where it cannot be
+    """One of this service's own certificates, by its ``use`` (listen or client). ``end`` is null if the file cannot be
     read."""
 
     use: str
@@ -317,8 +323,8 @@ class CertificateDocument(Document):
 
 
 class KeysDocument(Document):
-    """Keys that the organisation's questions depend on, by what parties, log and configuration say; the newest sets
-    first, and of those that are over the newest few."""
+    """The keys that the organisation's questions depend on, from the parties, the log and the configuration. Key sets
+    are listed newest first; of those that are over, only the newest few."""
 
     at: PosixSeconds
     analyst: list[AnalystKeyDocument]
@@ -328,7 +334,7 @@ class KeysDocument(Document):
 
 
 class LogDocument(Document):
-    """The log's newest checkpoint (a signed note), verified with every entry behind it."""
+    """The log's newest checkpoint (a signed note), verified together with every entry that it covers."""
 
     origin: str
     size: int
@@ -354,7 +360,7 @@ class EntryPage(Document):
 
 
 class ProofDocument(Document):
-    """That an entry is in the tree of ``size`` entries: the hashes from its leaf up, in base64url."""
+    """A proof that an entry is in the tree of ``size`` entries. ``path``: the hashes from its leaf up, in base64url."""
 
     index: int
     size: int

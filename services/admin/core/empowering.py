@@ -1,8 +1,9 @@
-"""Acts that make or change people: done at once, or asked for where they give an approver or administrator power.
+"""Acts that make or change people. They are done at once, unless they give power to an approver or administrator: then
+they wait for consent.
 
-In an installation of two persons nobody else may know what opens such a person: a key is given by its digest, no
-administrator sets a password, and whoever becomes one begins without the ways in of before. An administrator could have
-kept a copy of those.
+Where two administrators are needed, nobody else may know the credentials of an approver or administrator. So a key is
+given by its digest, no administrator sets a password, and whoever gets such a role loses their earlier credentials, of
+which an administrator could have kept a copy.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from tacit.ports import Clock, Entropy
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a person; None: as it is. ``password``: a hash."""
+    """The wanted changes to a person; None leaves a member as it is. ``password``: a hash."""
 
     role: Role | None = None
     disabled: bool | None = None
     password: str | None = None
 
     def gives(self, before: Person) -> bool:
-        """Whether an approver or administrator gains by it."""
+        """Whether the change gives power to an approver or administrator."""
         after = before.role if self.role is None else self.role.value
         lets_in = self.disabled is False and before.disabled
         return after in POWERFUL and (after != before.role or lets_in or self.password is not None)
 
 
 class Empowering:
-    """People, over ``people`` and ``consent``, in transactions of the caller's."""
+    """Adds and changes people in the caller's transactions; asks for consent if a change needs it."""
 
     def __init__(self, people: People, consent: Consent, clock: Clock, entropy: Entropy) -> None:
         self._people = people
@@ -51,8 +52,8 @@ class Empowering:
     async def add(
         self, tx: StoredTx, who: Principal, name: str, role: Role, password: str, key: str | None
     ) -> Person | Change:
-        """A new person, with the key of the SHA-256 ``key`` (hexadecimal) where it is given; or what waits for consent.
-        Raises ``Abort`` (409) and ``FieldError``."""
+        """Add a person, with the key whose SHA-256 is ``key`` (hexadecimal) if that is given. Returns the person, or
+        the change that waits for consent. Raises ``Abort`` (409) and ``FieldError``."""
         await self._people.require_free(tx, name)
         if key is not None:
             await require_unknown(tx, key)
@@ -67,7 +68,8 @@ class Empowering:
         return await self._consent.ask(tx, who, Kind.ADD, person, words, {} if key is None else {"key": key})
 
     async def change(self, tx: StoredTx, who: Principal, person_id: str, wanted: Wanted) -> Person | Change:
-        """The person with what is given, or what waits for consent. Raises ``Abort`` (404, 409)."""
+        """Change a person. Returns the changed person, or the change that waits for consent. Raises ``Abort`` (404,
+        409) and ``FieldError``."""
         before = await existing(tx, person_id)
         after = before.role if wanted.role is None else wanted.role.value
         if not wanted.gives(before) or not await self._consent.needed(tx, after):
@@ -84,8 +86,9 @@ class Empowering:
     async def give_key(
         self, tx: StoredTx, who: Principal, person_id: str, label: str, expires: int | None, digest: str | None
     ) -> tuple[ApiKey, str] | Change:
-        """A key, with its text where it was made here (``digest`` None), or what waits for consent. Raises ``Abort``
-        (404, 409) and ``FieldError``."""
+        """Give a person a key: one made here if ``digest`` is None, otherwise the one with this SHA-256 (hexadecimal).
+        Returns the key and its text (empty if it was not made here), or the change that waits for consent. Raises
+        ``Abort`` (404, 409) and ``FieldError``."""
         person = await existing(tx, person_id)
         if digest is not None:
             await require_unknown(tx, digest)
@@ -97,15 +100,15 @@ class Empowering:
             return key, ""
         if digest is None:
             raise FieldError(
-                "sha256", f"is needed: whoever is {person.role} makes the key, and no administrator sees its text"
+                "sha256", f"is needed: an {person.role} makes their own key, and no administrator sees its text"
             )
         words = f"given the key {label or 'without a label'} of SHA-256 {digest}"
         payload = {"label": label, "key": digest} | ({} if expires is None else {"expires": str(expires)})
         return await self._consent.ask(tx, who, Kind.KEY, person, words, payload)
 
     async def invite(self, tx: StoredTx, who: Principal, person_id: str) -> tuple[Invitation, str] | tuple[Change, str]:
-        """An invitation and its text, or what waits for consent until the text is worth something. Raises ``Abort``
-        (404, 409)."""
+        """Invite a person. Returns the invitation, or the change that waits for consent, and the invitation's text,
+        which becomes valid with the consent. Raises ``Abort`` (404, 409)."""
         person = await existing(tx, person_id)
         if not await self._consent.needed(tx, person.role):
             return await flow.invite(tx, self._entropy, person_id, self._now)
@@ -115,7 +118,8 @@ class Empowering:
         return asked, text
 
     async def consent(self, tx: StoredTx, who: Principal, change_id: str, digest: bytes) -> Change:
-        """Do what waits. Raises as ``Consent.consented``, and ``Abort`` (409) where it cannot be done any more."""
+        """Consent to a waiting change and carry it out. Raises as ``Consent.consented``, and ``Abort`` (409) if it can
+        no longer be done."""
         change = await self._consent.consented(tx, who, change_id, digest)
         try:
             person = await self._done(tx, change, json.loads(change.payload))
@@ -152,14 +156,14 @@ class Empowering:
 
 
 async def require_unknown(tx: StoredTx, digest: str) -> None:
-    """Raises ``Abort`` (409) where somebody has the key of this SHA-256."""
+    """Raises ``Abort`` (409) if somebody already has the key with this SHA-256."""
     if await tx.key_holder(bytes.fromhex(digest)) is not None:
         raise refuse(Problem.KEY_TAKEN, "make another one")
 
 
 def require_no_password(password: str | None) -> None:
-    """Raises ``FieldError`` for one: an administrator would know it."""
+    """Raises ``FieldError`` if a password is given, because the administrator who sets it would know it."""
     if password:
         raise FieldError(
-            "password", "an administrator would know it: approvers and administrators sign in with keys of their own"
+            "password", "an administrator would know it; approvers and administrators sign in with keys of their own"
         )

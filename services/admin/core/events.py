@@ -1,6 +1,6 @@
-"""What changed, sent to listeners (server-sent events): states of questions, and yields as coarsely as they are known.
+"""Server-sent events about what changed: states of questions, and yields as coarsely as they are known.
 
-Nothing is kept: a listener that was away reads the resources again. One that does not keep up is cut off.
+No event is stored: a listener that was away reads the resources again. One that does not keep up is cut off.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ MOST_WAITING: Final = 64
 """The most events that may wait for one listener."""
 MOST_STREAMS: Final = 8
 MOST_LISTENING: Final = 64
-"""Streams of one person, and of all: each is a request that is being answered, of which a service has only so many."""
+"""How many streams one person may have, and all together: each occupies one of the requests that a service can answer
+at a time."""
 WATCHED: Final = 50
 """How many of the newest published questions are watched for their yields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``kind``: ``question`` (``id``, ``state``, ``revision``), ``recipe`` (``hash``, ``contributions``, ...) or
-    ``fleet``, of a staging deployment (without members)."""
+    """An event. ``kind``: ``question`` (document: ``id``, ``state``, ``revision``), ``recipe`` (``hash``,
+    ``contributions``, ...) or, in a staging deployment, ``fleet`` (an empty document)."""
 
     kind: str
     document: dict[str, Any]
@@ -45,7 +46,7 @@ class Event:
 
 @dataclass
 class Events:
-    """All listeners."""
+    """The listeners, and the events that wait for each of them."""
 
     _queues: dict[asyncio.Queue[Event | None], str] = field(default_factory=dict)
 
@@ -56,8 +57,8 @@ class Events:
 
     @contextmanager
     def listening(self, who: str = "") -> Iterator[asyncio.Queue[Event | None]]:
-        """The events from now on, for the person ``who``; None: it is over. Where there are too many streams, of one
-        person or of all, the oldest of them is over."""
+        """A queue of the events from now on, for the person ``who``; None in it says that the stream is over. If one
+        person has too many streams, or all together have, the oldest one ends."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue(MOST_WAITING + 1)
         own = [one for one, person in self._queues.items() if person == who]
         if len(own) >= MOST_STREAMS:
@@ -89,7 +90,7 @@ class Events:
 
 
 class YieldWatch:
-    """Looks, while anybody listens, how far the batches of published questions are filled, and tells what is new."""
+    """While anybody listens, watches how far the batches of published questions are filled, and sends each change."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class YieldWatch:
         self._known: dict[str, dict[str, Any]] = {}
 
     async def step(self) -> int:
-        """Returns how many events were sent. A collector that cannot be reached is asked again."""
+        """Look once. Returns how many events were sent. A collector that cannot be reached is asked again next time."""
         if not self._events.heard or self._collector is None:
             self._known.clear()
             return 0
@@ -138,5 +139,5 @@ class YieldWatch:
 
 
 def question_event(question_id: str, state: QuestionState | None, revision: int) -> Event:
-    """A question that was written, moved, or deleted (state None)."""
+    """The event for a question that was written, changed its state, or was deleted (``state`` None)."""
     return Event("question", {"id": question_id, "state": None if state is None else state.value, "revision": revision})

@@ -1,7 +1,7 @@
-"""The devices of a staging deployment, in counts: two small files that ``tacit staging`` writes.
+"""Counts of a staging deployment's devices, from two small files that ``tacit staging`` writes.
 
-Nobody can know this of a real deployment: there no organisation sees a device, and none counts them. So nothing but a
-folder on the same machine tells it, no other service is asked, and without that folder there is nothing to show.
+Nobody can count the devices of a real deployment, because no organisation there sees a device. So the counts come only
+from a folder on the same machine, never from another service, and without that folder there is nothing to show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEVICES_FILE: Final = "devices.json"
 REPORT_FILE: Final = "report.json"
 MOST_BYTES: Final = 1 << 17
 MOST_RECIPES: Final = 200
-"""How many of the newest recipes of a report are kept."""
+"""How many recipes of a report are kept, the newest ones."""
 QUIET_SECONDS: Final = 60.0
 """Seconds without news after which the deployment seems to have ended."""
 
@@ -33,15 +33,15 @@ Told = TypeVar("Told", bound=BaseModel)
 
 
 class FleetPart(Document):
-    """Part of what was told. Members that are not named here are refused: nothing about one device slips in."""
+    """Part of the counts. Unknown members are refused, so that nothing about a single device slips in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FleetDevices(FleetPart):
-    """``at`` a time: processes that run many devices (``hosts``) or one (``single``), devices that there are, that work
-    or failed, tokens that they hold of those that they could (``slots_held``, ``slots_known``), and entries of their
-    journals by state."""
+    """The devices at the time ``at``. ``hosts`` and ``single``: processes that run many devices, or one; ``devices``,
+    ``working``, ``changing`` and ``failed``: numbers of devices; ``slots_held`` and ``slots_known``: tokens that the
+    devices hold, and could hold; ``entries``: entries of their journals, by state."""
 
     at: PosixSeconds
     mode: Literal["processes", "namespaces"]
@@ -57,7 +57,8 @@ class FleetDevices(FleetPart):
 
 
 class FleetRecipe(FleetPart):
-    """One recipe: entries of all journals by state, and the contributions that its releases counted, if there are."""
+    """One recipe: its entries in all journals, by state, and the contributions that its releases counted (null if it
+    has none)."""
 
     recipe: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
     hash: Hash
@@ -66,7 +67,7 @@ class FleetRecipe(FleetPart):
 
 
 class FleetMismatch(FleetPart):
-    """``count`` answers to a recipe that were journalled and not released, or the other way round."""
+    """A difference: ``count`` answers to a recipe were journalled but not released, or released but not journalled."""
 
     recipe: Hash
     cause: Literal["late", "refused", "lost", "unjournalled"]
@@ -74,8 +75,8 @@ class FleetMismatch(FleetPart):
 
 
 class FleetReport(FleetPart):
-    """The last report: devices with a journal, those that ``answered``, and whether what all of them ``journalled`` is
-    what was ``released``."""
+    """The last report: the number of ``devices`` with a journal and of those that ``answered``, and a comparison of the
+    answers that all devices ``journalled`` with those that were ``released``."""
 
     at: PosixSeconds
     devices: Count
@@ -87,7 +88,8 @@ class FleetReport(FleetPart):
 
 
 class FleetDocument(Document):
-    """What a staging deployment tells of its devices; ``troubles`` say what of it cannot be read."""
+    """The counts that a staging deployment writes of its devices. ``troubles``: one message for each file that cannot
+    be read."""
 
     devices: FleetDevices | None
     report: FleetReport | None
@@ -95,7 +97,7 @@ class FleetDocument(Document):
 
 
 def read_fleet(folder: Path) -> FleetDocument:
-    """What stands in ``folder``; a file that is not there is none, and one that cannot be used is a trouble."""
+    """Read the files in ``folder``. The part of a missing file is None; a file that cannot be used adds a trouble."""
     troubles: list[str] = []
     devices = _part(folder / DEVICES_FILE, FleetDevices, troubles)
     return FleetDocument(devices=devices, report=_part(folder / REPORT_FILE, FleetReport, troubles), troubles=troubles)
@@ -114,7 +116,7 @@ def _part(path: Path, model: type[Told], troubles: list[str]) -> Told | None:
 
 
 class FleetWatch:
-    """Sends an event, while anybody listens, when the deployment has written new counts."""
+    """While anybody listens, sends an event whenever the deployment has written new counts."""
 
     def __init__(self, folder: Path, events: Events) -> None:
         self._places = [folder / name for name in (DEVICES_FILE, REPORT_FILE)]
@@ -122,7 +124,7 @@ class FleetWatch:
         self._known: list[int] = []
 
     async def step(self) -> int:
-        """Returns how many events were sent."""
+        """Look at the files once. Returns how many events were sent."""
         found = await asyncio.to_thread(lambda: [_stamp(path) for path in self._places])
         fresh, self._known = found != self._known, found
         if not fresh or not self._events.heard:
@@ -139,13 +141,14 @@ def _stamp(path: Path) -> int:
 
 
 def devices_of(at: float, mode: str, counts: dict[str, Any]) -> FleetDevices:
-    """What ``devices.json`` holds, of the counts of a deployment's devices."""
+    """The document for ``devices.json``, from the counts of a deployment's devices at POSIX second ``at``."""
     named = {name: counts[name] for name in FleetDevices.model_fields if name in counts}
     return FleetDevices.model_validate({"at": int(at), "mode": mode, **named})
 
 
 def report_of(at: float, report: dict[str, Any]) -> FleetReport:
-    """What ``report.json`` holds, of the document of ``tacit staging report``: its sums, and of recipes the newest."""
+    """The document for ``report.json``, from the one that ``tacit staging report`` makes: its sums and the newest
+    recipes."""
     rows = report["recipes"][-MOST_RECIPES:]
     shown = {row["hash"] for row in rows}
     return FleetReport.model_validate(

@@ -1,9 +1,10 @@
 """One sign-in by OpenID Connect, from the browser that begins it to the person who signed in.
 
-What a sign-in is bound to is drawn when it begins and lies with the browser alone, in a cookie that scripts cannot
-read: state, nonce and PKCE verifier follow from it. So nobody fills a table from outside, and an answer of the provider
-is worth something in that browser only, once. Somebody is who an administrator's invitation made of an account: the
-pair of issuer and subject, of which a digest is kept. Names and addresses that a provider tells count for nothing.
+A sign-in is bound to a secret that is drawn when it begins and kept only by the browser, in a cookie that scripts
+cannot read; state, nonce and PKCE verifier are derived from it. So nobody outside can fill a table of this service, and
+an answer of the provider is valid only in that browser, and only once. An account is the pair of issuer and subject, of
+which a digest is kept; an administrator's invitation binds it to a person. Names and addresses that the provider tells
+are ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ MOST_TARGET: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A sign-in that has begun: ``secret`` (32 bytes), POSIX second, invitation, and where to go afterwards."""
+    """A sign-in that has begun. ``secret``: 32 bytes; ``at``: when it began, in POSIX seconds; ``invitation``: its
+    text, or empty; ``target``: the page to open afterwards."""
 
     secret: bytes = field(repr=False)
     at: int
@@ -59,12 +61,12 @@ class Flow:
 
 
 def begun(entropy: Entropy, now: int, invitation: str, target: str) -> Flow:
-    """A fresh one."""
+    """Begin a sign-in at ``now`` (POSIX seconds). A ``target`` that is too long is replaced by the overview."""
     return Flow(entropy(32), now, invitation, target if len(target) <= MOST_TARGET else "/")
 
 
 def target_of(cookie: str) -> str:
-    """The page that a browser with this cookie wanted to reach; unverified."""
+    """The page that a browser with this cookie wanted to open; unverified."""
     try:
         return str(json.loads(unb64url(cookie))[3])
     except (DecodeError, ValueError, TypeError, LookupError, RecursionError):
@@ -72,7 +74,8 @@ def target_of(cookie: str) -> str:
 
 
 def flow_of(cookie: str, state: str, now: int) -> Flow:
-    """The sign-in that this browser began, if ``state`` is its. Raises ``Abort`` (403)."""
+    """The sign-in that the browser with this cookie began. Raises ``Abort`` (403) if it is too old or ``state`` is not
+    its state."""
     try:
         secret, at, invitation, target = json.loads(unb64url(cookie))
         flow = Flow(unb64url(secret, length=32), int(at), str(invitation), str(target))
@@ -86,20 +89,20 @@ def flow_of(cookie: str, state: str, now: int) -> Flow:
 
 
 def stray() -> Abort:
-    """The refusal of an answer of the provider that this browser does not wait for."""
+    """The refusal of a provider's answer for which this browser does not wait."""
     return refuse(
         Problem.STRAY, "it was not begun in this browser, took too long, or was already completed; begin again"
     )
 
 
 def identity_of(issuer: str, subject: str) -> str:
-    """The digest that is kept of an account."""
+    """The digest under which an account of the provider is stored, in hexadecimal."""
     return hashlib.sha256(f"tacit identity v1\0{issuer}\0{subject}".encode()).hexdigest()
 
 
 async def invite(tx: PeopleTx, entropy: Entropy, person_id: str, now: int) -> tuple[Invitation, str]:
-    """A fresh invitation of a person, in the place of an earlier one, and its text, which nobody can read again.
-    Raises ``Abort`` (404)."""
+    """Make an invitation of a person, in place of an earlier one. Returns it with its text, which nobody can read
+    again. Raises ``Abort`` (404)."""
     await existing(tx, person_id)
     text, digest = new_invitation(entropy)
     return await put_invitation(tx, person_id, digest, now), text
@@ -120,21 +123,21 @@ async def put_invitation(tx: PeopleTx, person_id: str, digest: bytes, now: int) 
 
 
 async def take_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
-    """The invitation of ``person`` with this text counts no more. Raises ``Abort`` (403) where it does not now."""
+    """Use up the invitation of ``person`` with this text. Raises ``Abort`` (403) if it is not valid."""
     await require_invitation(tx, text, person, now)
     await tx.drop_invitations(person_id=person.id, expired_at=now)
 
 
 async def require_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
-    """Check that it is a valid invitation of ``person``. Raises ``Abort`` (403) if not."""
+    """Check that ``text`` is a valid invitation of ``person``. Raises ``Abort`` (403) if not."""
     found = await tx.invitation(token_digest(text.encode("utf-8", "surrogateescape")))
     if found is None or found.person != person.id or now >= found.expires:
         raise refuse(Problem.INVITATION, "it was used, has expired, or was revoked; ask for another one")
 
 
 async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
-    """No account opens anything for the person any more, nor does an invitation; whoever signed in by one is out.
-    Raises ``Abort`` (404)."""
+    """Unbind the person's account, revoke their invitation and end their sessions. Returns the changed person. Raises
+    ``Abort`` (404)."""
     person = replace(await existing(tx, person_id), identity=None)
     await tx.put_person(person)
     await tx.drop_invitations(person_id=person_id, expired_at=now)
@@ -143,8 +146,9 @@ async def unbind(tx: PeopleTx, person_id: str, now: int) -> Person:
 
 
 async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: str, consent: Consent) -> Person:
-    """Who signed in, bound to the account first where an invitation says so; the flow counts no more. Raises
-    ``Abort``: 403 where nobody here has the account or the invitation does not hold, 409 for another's account."""
+    """Complete the sign-in ``flow`` with the account ``identity`` and return the person. If the flow has an invitation,
+    the account is first bound to the invited person. A flow is valid once. Raises ``Abort``: 403 if the account is
+    bound to nobody or the invitation is not valid, 409 if the account is bound to somebody else."""
     if not await tx.use_flow(token_digest(flow.proof.state), now, now - FLOW_SECONDS):
         raise stray()
     person = await tx.person_identified(identity)
@@ -156,7 +160,7 @@ async def person_of(tx: AdminTx, flow: Flow, identity: str, now: int, source: st
             raise refuse(Problem.IDENTITY_TAKEN, "sign out at the provider, and sign in there as yourself")
         invited = await existing(tx, invitation.person)
         if invited.identity is not None and invited.identity != identity:
-            await tx.drop_sessions(person_id=invited.id)  # the account of before opens nothing any more
+            await tx.drop_sessions(person_id=invited.id)  # the earlier account is no longer valid
         person = await consent.note(
             tx, replace(invited, identity=identity), Kind.ACCOUNT, f"bound the account {identity[:16]}"
         )

@@ -1,5 +1,5 @@
-"""Keys that the organisation's questions depend on, and when they end: the analyst's signing key as the parties name
-it, what the log shows of gateways and issuers, and the certificates of this service."""
+"""The keys that the organisation's questions depend on, and when they end: the analyst's signing key that the parties
+name, the key sets of gateways and issuers in the log, and this service's certificates."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
 from tacit.codec import b64url
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.recipe.live import LiveLog
 from tacit.service.metrics_listener import certificate_end
 
 MOST_OVER = 20
-"""Sets that are over, of gateways and of issuers, that are shown."""
+"""How many key sets that are over are shown, of gateways and of issuers each."""
 
 
 def keys_of(
     live: LiveLog, config: AdminConfig, parties: Mapping[str, Parties], held: bytes | None, now: int
 ) -> KeysDocument:
-    """All of them at ``now`` (POSIX seconds); ``parties`` by model, ``held``: the public half of the key that
-    this service signs with."""
+    """List all keys at ``now`` (POSIX seconds). ``parties``: by model; ``held``: the public half of the key with which
+    this service signs, or None."""
     public = None if held is None else b64url(held)
     return KeysDocument(
         at=now,

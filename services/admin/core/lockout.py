@@ -1,8 +1,8 @@
-"""Pauses after failures to sign in, the same for names that somebody has and that nobody has.
+"""Pauses after failed sign-ins. They are the same for existing and unknown names, and so do not reveal who exists.
 
-Failures are counted by one of ``PLACES`` places, into which a secret in this service's database puts every name: so
-names that nobody has fill no table, nobody outside can tell which names share a place, and whether there is an account
-enters nothing. The secret is as old as the database, so that a restart forgets no pause of either kind.
+Failures are counted in one of ``PLACES`` places; a keyed hash, with a secret from this service's database, chooses the
+place of each name. So unknown names cannot fill a table, and nobody outside can tell which names share a place. The
+secret is as old as the database, so that no pause is forgotten at a restart.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tacit.service.store import Transactions
 
 PLACES: Final = 1 << 16
 OF_NAMES: Final = "sign-in names"
-"""The name of the secret."""
+"""The name of the secret in the database."""
 
 
 class Lockout:
-    """Failures by name, over a store. ``open`` before use."""
+    """Counts failed sign-ins by name, in a store. Call ``open`` before use."""
 
     def __init__(self, store: Transactions[PeopleTx], config: SignInConfig, clock: Clock, entropy: Entropy) -> None:
         self._store = store
@@ -34,7 +34,7 @@ class Lockout:
         self._secret = b""
 
     async def open(self) -> None:
-        """Read the secret from the store, or make it."""
+        """Read the secret from the store, or make and store it."""
         async with self._store.transaction() as tx:
             kept = await tx.secret(OF_NAMES)
             if kept is None:
@@ -43,8 +43,8 @@ class Lockout:
         self._secret = kept
 
     async def begin(self, name: str) -> None:
-        """Count an attempt as failed before it is looked at, so that many at a time are no way around the pauses.
-        Raises ``Abort`` (429) during one."""
+        """Count an attempt as failed before it is checked, so that concurrent attempts cannot avoid the pauses. Raises
+        ``Abort`` (429) during a pause."""
         config, account, now = self._config, self._place(name), int(self._clock.now())
         async with self._store.transaction() as tx:
             before = await tx.failures(account)
@@ -61,7 +61,7 @@ class Lockout:
             await tx.put_failures(Failures(account, before.count + 1, now, now + pause))
 
     async def forget(self, name: str) -> None:
-        """Somebody signed in by this name; failures that are too old go with theirs."""
+        """Forget the failures of a name that has signed in, and all failures that are too old."""
         late = int(self._clock.now()) - self._config.forget_seconds
         async with self._store.transaction() as tx:
             await tx.drop_failures(account=self._place(name), last_before=late)

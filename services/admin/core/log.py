@@ -1,4 +1,4 @@
-"""What this service reads of the log, and how the failures of other services are told."""
+"""Reads the log, and turns failures of other services into refusals that name the service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tacit.tlog.pages import PagedReader
 
 
 class Log:
-    """The log, verified under its pinned key and the policy's witnesses; what did not change is not read again."""
+    """The log, verified with its pinned key and the policy's witnesses. Unchanged parts are not read again."""
 
     def __init__(self, config: AdminConfig, deps: Deps) -> None:
         self.url = config.log.url
@@ -30,7 +30,7 @@ class Log:
         self._live = LiveLog.from_entries(())
 
     async def live(self) -> LiveLog:
-        """The log as of now. Raises ``Abort``: 503 where it does not answer, 502 where it cannot be believed."""
+        """The log as of now. Raises ``Abort``: 503 if it does not answer, 502 if it does not verify."""
         async with told("log"), self._reading:
             try:
                 entries = await self._pages.read(self._view, self._signers)
@@ -52,8 +52,9 @@ class Log:
 
 @asynccontextmanager
 async def told(peer: str) -> AsyncIterator[None]:
-    """Have what another service did wrong appear as its doing, not as the caller's: 503 where it does not answer or
-    cannot for now, 502 where its answer cannot be used; refusals by a rule stay what they are, and so does 404."""
+    """Turn a failure of the service ``peer`` in the block into an ``Abort`` that blames ``peer`` and not the caller:
+    503 if it does not answer or is busy, 502 if its answer cannot be used. Refusals by a rule, and 404, stay as they
+    are."""
     try:
         yield
     except NoAnswerError as error:

@@ -1,5 +1,5 @@
-"""The title of the admin API and its means of authentication. ``tacit.service.openapi`` makes its document from these
-and from the table of routes."""
+"""The title and the authentication schemes of the admin API. ``tacit.service.openapi`` makes the OpenAPI document from
+these and from the table of routes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from tacit.service.openapi import About
 
 
 def about(cookie: str) -> About:
-    """``cookie``: the name of the session cookie."""
+    """What the OpenAPI document says beside the routes. ``cookie``: the name of the session cookie."""
     return About(
         title="Tacit admin API",
-        description="The analyst's organisation: its questions, who approves them, and what came of them.",
+        description="The analyst's organisation: its questions, their approvals and their results.",
         schemes={
             "key": {"type": "http", "scheme": "bearer", "description": "A personal API key."},
             "session": {"type": "apiKey", "in": "cookie", "name": cookie},
-            "csrf": {"type": "apiKey", "in": "header", "name": CSRF_HEADER, "description": "For changing requests."},
+            "csrf": {
+                "type": "apiKey",
+                "in": "header",
+                "name": CSRF_HEADER,
+                "description": "For requests that change anything.",
+            },
         },
         opening=({"key": ()}, {"session": (), "csrf": ()}),
         query={

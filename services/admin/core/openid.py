@@ -1,9 +1,9 @@
-"""The provider's side of signing in by OpenID Connect (Core 1.0, Discovery 1.0; RFC 6749, 7636 and 9207).
+"""Requests to the provider when somebody signs in by OpenID Connect (Core 1.0, Discovery 1.0; RFC 6749, 7636, 9207).
 
-What the provider says is read under bounds of size and time and follows no redirect. An ID token counts if it is
-signed by a key that the provider publishes now, with an algorithm that signs with a private key, and is fresh, of this
-issuer, for this client and for this very sign-in. The access token that comes beside it is used for nothing and kept
-nowhere; no token, code or secret is in an error.
+The provider's answers are bounded in size and time, and redirects are not followed. An ID token is accepted if it is
+signed with a key that the provider publishes now and an asymmetric algorithm, is fresh, and was made by this issuer,
+for this client and for this very sign-in. The access token that comes with it is neither used nor stored; no error
+holds a token, a code or a secret.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ ALGORITHMS: Final = (
     "ES512",
     "EdDSA",
 )
-"""Of ID tokens: those under which nobody who can verify can sign."""
+"""Signature algorithms of ID tokens that are accepted: only asymmetric ones, so that whoever can verify a token cannot
+sign one."""
 KEPT_SECONDS: Final = 3600
-"""How long what the provider publishes is believed before it is read again."""
+"""How many seconds the provider's published documents are used before they are read again."""
 LOOK_SECONDS: Final = 10
-"""Its keys are not read again sooner, whatever keys tokens name."""
+"""The provider's keys are not read again within this many seconds, even if a token names an unknown key."""
 LEEWAY: Final = 60
-"""Seconds by which its clock may differ from ours."""
+"""Seconds by which the provider's clock may differ from ours."""
 OLDEST: Final = 600
-"""Seconds since an ID token was made."""
+"""The greatest age of an ID token, in seconds."""
 MOST_KEYS: Final = 50
 MOST_TOKEN: Final = 1 << 15
 MOST_SUBJECT: Final = 255
@@ -65,18 +66,18 @@ FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What the discovery document says, as far as it is needed."""
+    """The endpoints in the provider's discovery document: ``authorization``, ``token`` and ``keys`` are URLs."""
 
     authorization: str
     token: str
     keys: str
     by_post: bool
-    """Whether it takes the client's secret in the body alone."""
+    """Whether the token endpoint accepts the client's secret only in the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What one sign-in is bound to: values that only the browser that began it can give back."""
+    """The values that one sign-in is bound to. Only the browser that began it can return them."""
 
     state: str = field(repr=False)
     nonce: str = field(repr=False)
@@ -120,7 +121,7 @@ class OpenIdClient:
         await self._transport.close()
 
     async def authorization_url(self, proof: Proof) -> str:
-        """Where a browser goes to sign in. Raises ``Abort`` (502, 503)."""
+        """The provider's URL at which a browser signs in. Raises ``Abort`` (502, 503)."""
         provider = await self._discovered()
         asked = {
             "response_type": "code",
@@ -137,8 +138,9 @@ class OpenIdClient:
         return f"{provider.authorization}{'&' if '?' in provider.authorization else '?'}{urlencode(asked)}"
 
     async def subject(self, code: str, proof: Proof) -> str:
-        """Whom the provider signed in: the subject of the ID token that it gives for ``code``. Raises ``Abort``: 401
-        for a token that does not count, 502 and 503 for a provider that gives none."""
+        """Exchange ``code`` for an ID token, and return its subject: the account that signed in. Raises ``Abort``: 401
+        for a token that is not accepted, 403 if the provider does not accept the code, 502 and 503 if it gives no
+        token."""
         return await self._verified(await self._exchanged(await self._discovered(), code, proof), proof)
 
     async def _exchanged(self, provider: Provider, code: str, proof: Proof) -> str:
@@ -187,14 +189,15 @@ class OpenIdClient:
         return subject
 
     def _require_ours(self, claims: Mapping[str, Any], proof: Proof) -> None:
-        """What no registry knows: that it is for this sign-in, for nobody else beside us, and young."""
+        """Check what the claims registry does not: that the token is for this sign-in, for no other client, and
+        fresh."""
         now, party, nonce = self._clock.now(), claims.get("azp"), claims["nonce"]
         alone = claims["aud"] in (self._config.client_id, [self._config.client_id])
         if (party is not None or not alone) and party != self._config.client_id:
             raise unauthorized()
         if not isinstance(nonce, str) or not nonce.isascii() or not hmac.compare_digest(nonce, proof.nonce):
             raise unauthorized()
-        if not claims["iat"] >= now - OLDEST:  # so that no number, which is neither, is refused
+        if not claims["iat"] >= now - OLDEST:  # written with "not", so that NaN is refused, too
             raise unauthorized()
         if (longest := self._config.max_age_seconds) is not None:
             signed_in = claims.get("auth_time")
@@ -202,7 +205,8 @@ class OpenIdClient:
                 raise unauthorized()
 
     async def _signed_claims(self, token: str) -> dict[str, Any]:
-        """The claims of a token that one of the provider's keys signed; a key that is not known yet is looked for."""
+        """Verify the token's signature and return its claims. If no known key fits, the provider's keys are read
+        again."""
         try:
             header = extract_compact(token.encode()).headers()
         except (JoseError, ValueError) as error:
@@ -219,7 +223,8 @@ class OpenIdClient:
         raise unauthorized()
 
     async def _published(self, *, anew: bool) -> list[dict[str, Any]]:
-        """The provider's public keys; ``anew``: read again, unless that was done just now."""
+        """The provider's public keys. ``anew``: read them again, unless that was done less than ``LOOK_SECONDS``
+        ago."""
         provider = await self._discovered()
         async with self._alone():
             age = self._clock.now() - self._keys_at
@@ -228,7 +233,7 @@ class OpenIdClient:
             _, document = await self._asked("GET", provider.keys, {"Accept": media_types.JSON})
             found = document.get("keys")
             if not isinstance(found, list) or len(found) > MOST_KEYS:
-                raise odd("its keys cannot be read")
+                raise odd("its published keys cannot be read")
             self._keys = [one for one in found if isinstance(one, dict) and _signs(one)]
             self._keys_at = self._clock.now()
             return self._keys
@@ -241,14 +246,14 @@ class OpenIdClient:
             url = self._config.issuer.rstrip("/") + WELL_KNOWN
             status, document = await self._asked("GET", url, {"Accept": media_types.JSON})
             if status != 200 or document.get("issuer") != self._config.issuer:
-                raise odd("its discovery document is not of the configured issuer")
+                raise odd("its discovery document does not name the configured issuer")
             self._provider, self._provider_at = self._read(document), now
             return self._provider
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """One reads what the provider publishes; whoever waited for it meanwhile shares what came of it, a failure,
-        too, so that many at a time wait no longer than one. Raises ``Abort`` (503)."""
+        """Let one request at a time read what the provider publishes. Those that waited share its outcome, including a
+        failure, so that many requests wait no longer than one. Raises ``Abort`` (503) after such a failure."""
         before = self._failed
         async with self._reading:
             if self._failed != before:
@@ -262,7 +267,7 @@ class OpenIdClient:
     def _read(self, document: Mapping[str, Any]) -> Provider:
         ways = document.get("code_challenge_methods_supported")
         if isinstance(ways, list) and "S256" not in ways:
-            raise odd("it does not know PKCE with S256")
+            raise odd("it does not support PKCE with S256")
         names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
         authorization, token, keys = (self._endpoint(document.get(name)) for name in names)
         auth = document.get("token_endpoint_auth_methods_supported")
@@ -282,7 +287,8 @@ class OpenIdClient:
     async def _asked(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, dict[str, Any]]:
-        """Status and JSON object of an answer; an empty one where there is none. Raises ``Abort`` (502, 503)."""
+        """Send a request, and return the status and the JSON object of the answer (empty if the body is not a JSON
+        object). Raises ``Abort`` (502, 503)."""
         try:
             answer = await self._transport.request(method, url, headers=headers, body=body)
         except TransportError as error:
@@ -304,7 +310,7 @@ def odd(why: str) -> Abort:
 
 
 def _word(document: Mapping[str, Any]) -> str:
-    """The provider's error code, where it is one of OAuth's form."""
+    """The provider's error code in brackets, if it has the form of an OAuth error code."""
     found = document.get("error")
     return f" ({found})" if isinstance(found, str) and found.isidentifier() and len(found) <= 40 else ""
 

@@ -1,9 +1,9 @@
-"""Passkeys (WebAuthn level 3) by which people approve: registered by an invitation, and shown over what is approved.
+"""Passkeys (WebAuthn level 3) with which people confirm approvals; an invitation allows a person to register one.
 
-What an authenticator signs is a challenge made of fresh bytes and of what it is for: the act, the question with its
-state and revision, what an approval of it would bind, and the person. So an assertion is worth nothing for another
-text, another act or another person; it counts once, within two minutes. The authenticator must have verified its user
-(a PIN, a finger), on a page of this very origin. ``fido2`` checks the messages.
+An authenticator signs a challenge made of fresh bytes and of its purpose: the act, the question with its state and
+revision, what an approval of it would bind, and the person. So an assertion is not valid for another text, act or
+person; it is valid once, within two minutes. The authenticator must have verified its user (by a PIN or a fingerprint,
+for example), on a page of this very origin. ``fido2`` checks the messages.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ CHALLENGE_SECONDS: Final = 120
 MOST_OF_ONE: Final = 16
 """The most passkeys that a person may have."""
 MOST_ID: Final = 512
-"""Bytes of a credential's id that are taken."""
+"""The longest id of a credential that is accepted, in bytes."""
 ALGORITHMS: Final = (-8, -7, -257)
-"""COSE: EdDSA, ES256, RS256."""
+"""COSE identifiers of the accepted signature algorithms: EdDSA, ES256 and RS256."""
 REGISTER: Final = "register"
 _VERIFIED: Final = UserVerificationRequirement.REQUIRED
 
 
 class Passkeys:
-    """Over a transaction of the caller's. ``origin``: of this service, as browsers have it."""
+    """Registers and checks passkeys, in the caller's transactions. ``origin``: this service's origin, as browsers see
+    it."""
 
     def __init__(self, mode: PasskeyMode, origin: str, clock: Clock, entropy: Entropy) -> None:
         host = urlsplit(origin).hostname or "localhost"
@@ -67,25 +68,25 @@ class Passkeys:
 
     @property
     def on(self) -> bool:
-        """Whether there are passkeys here."""
+        """Whether this service is configured with passkeys."""
         return self.mode != "off"
 
     def require_on(self) -> None:
-        """Raises ``Abort`` (404)."""
+        """Raises ``Abort`` (404) if this service is configured without passkeys."""
         if not self.on:
             raise refuse(Problem.NOT_FOUND, "this service is configured without passkeys")
 
     async def needed(self, tx: PasskeysTx, person: Person) -> bool:
-        """Whether the person must show one: everybody, or whoever has one."""
+        """Whether the person must use a passkey: everybody must, or whoever has one, or nobody."""
         return self.mode == "required" or (self.mode == "optional" and bool(await tx.passkeys(person.id)))
 
     async def registration(self, tx: PasskeysTx, who: Principal) -> dict[str, Any]:
-        """What a browser is asked to make a passkey by. Raises ``Abort`` (403, 404)."""
+        """The options with which a browser makes a passkey for ``who``. Raises ``Abort`` (403, 404)."""
         self._require_session(who)
         person = who.person
         known = [AttestedCredentialData(one.credential) for one in await tx.passkeys(person.id)]
         if len(known) >= MOST_OF_ONE:
-            raise refuse(Problem.PASSKEY, f"a person has {MOST_OF_ONE} at most; let an administrator take one")
+            raise refuse(Problem.PASSKEY, f"a person has {MOST_OF_ONE} at most; have an administrator revoke one")
         options, _ = self._server.register_begin(
             PublicKeyCredentialUserEntity(id=person.id.encode(), name=person.name, display_name=person.name),
             known,
@@ -96,7 +97,7 @@ class Passkeys:
         return dict(dict(options)["publicKey"])
 
     async def register(self, tx: PasskeysTx, who: Principal, label: str, answer: Mapping[str, Any]) -> Passkey:
-        """The new passkey. Raises ``Abort`` (403)."""
+        """Check the browser's ``answer``, and store and return the new passkey. Raises ``Abort`` (403, 404)."""
         self._require_session(who)
         person = who.person
         try:
@@ -117,7 +118,7 @@ class Passkeys:
         return made
 
     async def request(self, tx: PasskeysTx, who: Principal, purpose: Mapping[str, Any]) -> dict[str, Any]:
-        """What a browser is asked to show a passkey by, for ``purpose``. Raises ``Abort`` (403, 404)."""
+        """The options with which a browser uses a passkey for ``purpose``. Raises ``Abort`` (403, 404)."""
         self._require_session(who)
         known = [AttestedCredentialData(one.credential) for one in await tx.passkeys(who.person.id)]
         if not known:
@@ -129,8 +130,8 @@ class Passkeys:
     async def shown(
         self, tx: PasskeysTx, who: Principal, purpose: Mapping[str, Any], answer: Mapping[str, Any] | None
     ) -> str:
-        """The beginning of the id of the passkey that was shown for ``purpose``, or nothing where none is needed.
-        Raises ``Abort`` (403)."""
+        """Check the ``answer`` of a passkey that was used for ``purpose``. Returns the beginning of the passkey's id,
+        or an empty text if none was given and none is needed. Raises ``Abort`` (403)."""
         if not self.on or (answer is None and not await self.needed(tx, who.person)):
             return ""
         if answer is None:
@@ -165,7 +166,8 @@ class Passkeys:
     async def _state(
         self, tx: PasskeysTx, person: Person, challenge: bytes, purpose: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What ``fido2`` compares an answer with; the challenge counts no more. Raises ``Abort`` (403)."""
+        """Use up the challenge, and return what ``fido2`` compares the answer with. Raises ``Abort`` (403) if the
+        challenge is not valid for ``person`` and ``purpose``."""
         found = await tx.challenge(challenge)
         if found is None or found.person != person.id or self._clock.now() >= found.expires:
             raise refuse(Problem.PASSKEY, "it took too long, was used before, or is for something else; try again")
@@ -179,7 +181,7 @@ class Passkeys:
         self.require_on()
         if who.by != BY_SESSION:
             raise refuse(
-                Problem.PASSKEY_NEEDED, "a passkey is used in a browser that is signed in, not with an API key"
+                Problem.PASSKEY_NEEDED, "a passkey works only in a browser that is signed in, not with an API key"
             )
 
 
@@ -189,7 +191,8 @@ def bound(nonce: bytes, purpose: Mapping[str, Any]) -> bytes:
 
 
 def purpose_of(act: str, person: Person, question_id: str, state: str, revision: int, binding: bytes) -> dict[str, Any]:
-    """What a passkey is shown for: ``act`` on a question as it is; ``binding``: what an approval of it binds."""
+    """The purpose of a passkey's use: ``act`` on a question in its present state. ``binding``: the digest that an
+    approval of it would bind."""
     return {
         "act": act, "person": person.id, "question": question_id, "state": state, "revision": str(revision),
         "binding": b64url(binding),
@@ -197,7 +200,7 @@ def purpose_of(act: str, person: Person, question_id: str, state: str, revision:
 
 
 def unusable() -> Abort:
-    """The refusal of an authenticator's message that is not valid; it does not say why."""
+    """The refusal of an invalid message from an authenticator; it does not say what is wrong."""
     return refuse(Problem.PASSKEY, "the passkey's answer is not valid here")
 
 

@@ -1,5 +1,5 @@
-"""Passwords of local accounts, kept as argon2id hashes; each takes a while, so they have threads and turns of their own
-(``services.admin.core.turns``) which nothing else can take up."""
+"""Passwords of local accounts, stored as argon2id hashes. Hashing is slow, so it has its own threads and turns
+(``services.admin.core.turns``), which no other work can occupy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tacit.errors import FieldError
 from tacit.ports import Entropy
 
 HASHED_AT_A_TIME, HASHED_OF_ONE, HASHED_TOGETHER = 2, 16, 64
-"""Passwords that are looked at, at a time; that may wait from one source; and from all."""
+"""How many passwords are hashed at a time, how many may wait from one source, and how many from all sources."""
 HASHER = PasswordHasher()
-"""argon2id with the parameters of RFC 9106's second recommendation, the package's own default."""
+"""argon2id with the parameters of RFC 9106's second recommendation, which are the package's default."""
 
 
 class Passwords:
@@ -29,23 +29,23 @@ class Passwords:
         self._nobody = ""
 
     async def open(self) -> None:
-        """Make the hash of nobody's password, before anybody may ask for it: an answer must not take longer for the
-        first name that nobody has."""
+        """Make the hash that stands in for the password of an unknown name. It is made before the first request, so
+        that the first unknown name does not take longer to answer."""
         self._nobody = await self._hash("", b64url(self._entropy(32)))
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._turns.close()
 
     async def hashed(self, password: str) -> str:
-        """The hash of a password. Raises ``FieldError``, and ``Abort`` (503) where too many wait."""
+        """The hash of a password. Raises ``FieldError`` for a wrong length, and ``Abort`` (503) if too many wait."""
         if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
-            raise FieldError("password", f"takes {LEAST_PASSWORD} to {MOST_PASSWORD} characters")
+            raise FieldError("password", f"must have {LEAST_PASSWORD} to {MOST_PASSWORD} characters")
         return await self._hash("", password)
 
     async def fits(self, source: str, password: str, kept: str) -> bool:
-        """Whether ``password``, which came from the address ``source``, is the one of the hash ``kept``; of an empty
-        one it is not, after as long a while. Raises ``Abort`` (503)."""
+        """Whether ``password``, which came from the address ``source``, has the hash ``kept``. An empty ``kept`` fits
+        no password, and the check takes equally long. Raises ``Abort`` (503) if too many wait."""
 
         def verified() -> bool:
             try:

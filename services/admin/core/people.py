@@ -1,7 +1,7 @@
 """Who may do what: roles, people, and their personal API keys.
 
-A key is 256 random bits. It is shown once, to whoever makes it; what is kept is its SHA-256 digest, which is enough for
-a value that nobody can guess. Passwords of local accounts are kept otherwise (``services.admin.core.passwords``).
+A key is 256 random bits. It is shown once, to whoever makes it. Only its SHA-256 digest is stored, which is enough for
+a value that nobody can guess; passwords of local accounts need more (``services.admin.core.passwords``).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from tacit.service.config import read_secret
 LEAST_PASSWORD, MOST_PASSWORD = 12, 256
 MOST_NAME: Final = 64
 KEY_PREFIX: Final = "tacit-"
-"""Of every key, so that a person or a scanner can tell one from other text."""
+"""The prefix of every key, so that a person or a scanner can recognise one."""
 HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9](?: ?[A-Za-z0-9._@+-]){0,63}")
-"""No two spaces, and none at the end: they would make two names that look the same."""
+"""A person's name. Two spaces in a row, or one at the end, are not allowed: they would make names that look alike."""
 
 
 class Permission(enum.StrEnum):
-    """The permission that a route asks of its caller."""
+    """The permission that a route requires of its caller."""
 
     READ = "read"
     """See questions, recipes, results, accounts and the log."""
     WRITE = "write"
     """Write, edit, delete and submit drafts."""
     APPROVE = "approve"
-    """Approve what others wrote."""
+    """Approve questions that others wrote."""
     OPERATE = "operate"
-    """Publish what is approved, collect, and end."""
+    """Publish approved questions, collect batches, and end questions."""
     AUDIT = "audit"
     """Read the audit log."""
     PEOPLE = "people"
@@ -65,16 +65,17 @@ PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {
     ),
     Role.ADMINISTRATOR: frozenset({Permission.READ, Permission.OPERATE, Permission.AUDIT, Permission.PEOPLE}),
 }
-"""The one table of who may do what. A person who may give keys can neither write nor approve."""
+"""The only table of who may do what. Whoever may give keys can neither write nor approve."""
 POWERFUL: Final = frozenset(
     role.value for role, granted in PERMISSIONS.items() if granted & {Permission.APPROVE, Permission.PEOPLE}
 )
-"""Roles by which somebody approves, or makes others approvers."""
+"""The roles that may approve, or make others approvers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever sent a request: a person, by key or by session. ``proof``: the digest of the key or the cookie."""
+    """The sender of a request: a person, and whether they used a key or a session (``by``). ``proof``: the digest of
+    the key or of the cookie."""
 
     person: Person
     by: str
@@ -118,15 +119,15 @@ class People:
         self._entropy = entropy
 
     async def add(self, tx: PeopleTx, name: str, role: Role, password: str, now: int) -> Person:
-        """A new person; ``password``: a hash of ``Passwords.hashed``, or empty. Raises ``Abort`` (409) where the name
-        is taken, and ``FieldError`` for one that cannot be one."""
+        """Add a person. ``password``: a hash from ``Passwords.hashed``, or empty. Raises ``Abort`` (409) if the name is
+        taken, and ``FieldError`` if it is not a valid name."""
         await self.require_free(tx, name)
         person = Person(new_id(self._entropy), name, role.value, now, password)
         await tx.add_person(person)
         return person
 
     async def require_free(self, tx: PeopleTx, name: str) -> None:
-        """Raises ``Abort`` (409) where the name is taken, and ``FieldError`` for one that cannot be one."""
+        """Raises ``Abort`` (409) if the name is taken, and ``FieldError`` if it is not a valid name."""
         if len(name) > MOST_NAME or not NAME.fullmatch(name):
             raise FieldError(
                 "name",
@@ -138,8 +139,8 @@ class People:
     async def change(
         self, tx: PeopleTx, person_id: str, role: Role | None, disabled: bool | None, password: str | None
     ) -> Person:
-        """The person with what is given. Whoever is disabled, or gets another password, is signed out everywhere.
-        Raises ``Abort`` (409) where no administrator would be left."""
+        """Change the given members of a person, and return the person. Whoever is disabled, or gets another password,
+        is signed out everywhere. Raises ``Abort``: 404, and 409 if no administrator would be left."""
         before = await existing(tx, person_id)
         after = replace(
             before,
@@ -157,7 +158,7 @@ class People:
     async def give_key(
         self, tx: PeopleTx, person_id: str, label: str, expires: int | None, now: int
     ) -> tuple[ApiKey, str]:
-        """A new key of a person, and its text, which nobody can read again."""
+        """Give a person a new key. Returns it with its text, which nobody can read again. Raises ``Abort`` (404)."""
         await existing(tx, person_id)
         text = new_key(self._entropy)
         key = ApiKey(new_id(self._entropy), person_id, label, now, expires, token_digest(text))
@@ -165,15 +166,14 @@ class People:
         return key, text
 
     async def take_key(self, tx: PeopleTx, person_id: str, key_id: str) -> None:
-        """From now on the key opens nothing, nor do the sessions that it may have been exchanged for. Raises ``Abort``
-        (404)."""
+        """Revoke a key, and end the person's sessions, since the key may have begun them. Raises ``Abort`` (404)."""
         if not await tx.drop_key(person_id, key_id):
             raise not_found("key")
         await tx.drop_sessions(person_id=person_id)
 
 
 async def existing(tx: PeopleTx, person_id: str) -> Person:
-    """The person. Raises ``Abort`` (404)."""
+    """The person with this id. Raises ``Abort`` (404) if there is none."""
     found = await tx.person(person_id)
     if found is None:
         raise not_found("person")
@@ -181,8 +181,9 @@ async def existing(tx: PeopleTx, person_id: str) -> Person:
 
 
 def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, ApiKey]]:
-    """The people of the 0600 file ``path``: ``{"people": [{"name", "role", "key_sha256"}]}``, digests in hexadecimal
-    (as ``tacit keys show`` prints them) or base64url. Raises ``UsageError``."""
+    """Read the first people and their keys from the 0600 file ``path``: ``{"people": [{"name", "role",
+    "key_sha256"}]}``, with digests in hexadecimal (as ``tacit keys show`` prints them) or base64url. Raises
+    ``UsageError``."""
     try:
         listed = json.loads(read_secret(path))["people"]
         found = [_first(one, now, entropy) for one in listed]

@@ -1,4 +1,4 @@
-"""Ways to ask, compared while somebody writes: what each would cost in privacy and give in accuracy."""
+"""Compares ways to ask while somebody writes a question: the privacy cost and the accuracy of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 
 KEPT: Final = 256
-"""Comparisons that are remembered; each takes up to half a second of one core."""
+"""How many comparisons are remembered; each takes up to half a second of one core."""
 
 
 class Planner:
@@ -25,9 +25,9 @@ class Planner:
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def compared(self, who: str, survey: Survey) -> dict[str, Any]:
-        """``{proposal, refusals, alternatives}``, for the person ``who``: the proposal is what the survey's recipe will
-        have, None where none is allowed; the refusals say why, or why the wanted error is not kept. Raises
-        ``FieldError``, ``UsageError``, and ``Abort`` (503) where too many wait."""
+        """Compare the ways to ask ``survey``, for the person ``who``: ``{proposal, refusals, alternatives}``. The
+        proposal is the way that the survey's recipe will use, None if none is allowed; the refusals say why, or why the
+        wanted error is not reached. Raises ``FieldError``, ``UsageError``, and ``Abort`` (503) if too many wait."""
         asked = text_of(survey)
         known = self._known.pop(asked, None)
         found = known if known is not None else await self._turns.do(who, lambda: self._compare(survey))

@@ -1,4 +1,4 @@
-"""What the admin service's parts ask of the store."""
+"""The interfaces of a store's transaction that the parts of the admin service use."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from services.admin.core.records import (
 
 
 class QuestionsTx(Protocol):
-    """What the life of a question asks of a transaction."""
+    """The part of a transaction that questions use."""
 
     async def question(self, question_id: str) -> Question | None:
-        """The question with this id."""
+        """The question with this id, or None."""
         ...
 
     async def questions(
@@ -36,7 +36,7 @@ class QuestionsTx(Protocol):
         ...
 
     async def questions_of(self, recipe_hashes: Sequence[str]) -> Mapping[str, str]:
-        """The recipes among these that came from a question here, each with the question's id."""
+        """Those of these recipes that came from a question here: recipe hash -> the question's id."""
         ...
 
     async def newest_published(self, limit: int) -> Sequence[str]:
@@ -56,32 +56,32 @@ class QuestionsTx(Protocol):
         ...
 
     async def put_question(self, question: Question, before: Question) -> bool:
-        """Replace ``before``, unless somebody else has since: then False. Raises ``Fatal`` for a move that
-        ``QUESTION_STATES`` does not hold."""
+        """Replace ``before`` by ``question``. Returns False if somebody has changed it since. Raises ``Fatal`` for a
+        move that is not in ``QUESTION_STATES``."""
         ...
 
     async def drop_question(self, question: Question) -> bool:
-        """Delete it as it is, unless somebody has changed it since: then False. Raises ``Fatal`` as above."""
+        """Delete the question. Returns False if somebody has changed it since. Raises ``Fatal`` as ``put_question``."""
         ...
 
 
 class PeopleTx(Protocol):
-    """What people, their keys and their sessions ask of a transaction."""
+    """The part of a transaction that people, their keys and their sessions use."""
 
     async def person(self, person_id: str) -> Person | None:
-        """One person."""
+        """The person with this id, or None."""
         ...
 
     async def person_named(self, name: str) -> Person | None:
-        """The person of this name."""
+        """The person with this name, or None."""
         ...
 
     async def person_identified(self, identity: str) -> Person | None:
-        """The person to whom this account of the sign-in provider is bound."""
+        """The person to whom this account of the sign-in provider is bound, or None."""
         ...
 
     async def names(self, person_ids: Collection[str]) -> Mapping[str, str]:
-        """The names, by id, of those of these people who exist."""
+        """The names of these people: id -> name. Unknown ids are left out."""
         ...
 
     async def people(self, after: int, limit: int) -> Sequence[Person]:
@@ -89,11 +89,11 @@ class PeopleTx(Protocol):
         ...
 
     async def active_with_role(self, role: str) -> int:
-        """How many people who are not disabled have the role."""
+        """The number of people with this role who are not disabled."""
         ...
 
     async def counting_with_role(self, role: str, now: int) -> int:
-        """How many of them have approvals and consents that count at a POSIX second."""
+        """The number of those whose approvals and consents count at ``now`` (POSIX seconds)."""
         ...
 
     async def add_person(self, person: Person) -> None:
@@ -101,11 +101,11 @@ class PeopleTx(Protocol):
         ...
 
     async def put_person(self, person: Person) -> None:
-        """Replace one."""
+        """Replace the person with the same id."""
         ...
 
     async def key_holder(self, digest: bytes) -> tuple[ApiKey, Person] | None:
-        """The key with this digest, and its owner."""
+        """The key with this digest and its owner, or None."""
         ...
 
     async def keys(self, person_id: str) -> Sequence[ApiKey]:
@@ -129,67 +129,69 @@ class PeopleTx(Protocol):
         ...
 
     async def secret(self, name: str) -> bytes | None:
-        """The service's own secret of this name."""
+        """The service's own secret with this name, or None."""
         ...
 
     async def add_secret(self, name: str, value: bytes) -> None:
-        """Keep a new one."""
+        """Store a new secret under this name."""
         ...
 
     async def session(self, digest: bytes) -> Session | None:
-        """The session of this cookie."""
+        """The session whose cookie has this digest, or None."""
         ...
 
     async def session_holder(self, digest: bytes) -> tuple[Session, Person] | None:
-        """The session of this cookie, and its owner."""
+        """The session whose cookie has this digest and its owner, or None."""
         ...
 
     async def put_session(self, session: Session) -> None:
-        """Store a new session, or the time when one was last seen."""
+        """Store a new session, or replace one to update when it was last seen."""
         ...
 
     async def drop_sessions(self, *, digest: bytes = b"", person_id: str = "", began_before: int = 0) -> int:
-        """End one session, all sessions of a person, or all that began earlier. Returns how many."""
+        """Delete the session with this digest, all sessions of a person, and all that began before a POSIX second.
+        Returns how many there were."""
         ...
 
     async def invitation(self, digest: bytes) -> Invitation | None:
-        """The invitation with this digest."""
+        """The invitation with this digest, or None."""
         ...
 
     async def add_invitation(self, invitation: Invitation) -> None:
-        """Keep a new one."""
+        """Store a new invitation."""
         ...
 
     async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
-        """Delete the invitations of a person, and all that have expired at a POSIX second."""
+        """Delete the invitations of a person, and all that have expired by ``expired_at`` (POSIX seconds)."""
         ...
 
     async def use_flow(self, digest: bytes, now: int, forget_before: int) -> bool:
-        """Remember a completed sign-in, and forget those before a POSIX second. False if it was remembered."""
+        """Remember a completed sign-in, and forget those before ``forget_before`` (POSIX seconds). Returns False if it
+        was already remembered."""
         ...
 
     async def failures(self, account: bytes) -> Failures | None:
-        """The record of failed sign-ins of an account."""
+        """The record of failed sign-ins to an account, or None."""
         ...
 
     async def put_failures(self, failures: Failures) -> None:
-        """Remember it."""
+        """Store the record of failed sign-ins to an account, in place of the one before."""
         ...
 
     async def drop_failures(self, *, account: bytes = b"", last_before: int = 0) -> None:
-        """Forget the failures of an account, or all that ended earlier."""
+        """Delete the record of an account, and all whose last failure was before ``last_before`` (POSIX seconds)."""
         ...
 
 
 class ConsentTx(Protocol):
-    """What changes that need consent ask of a transaction."""
+    """The part of a transaction that changes which need consent use."""
 
     async def changes(self) -> Sequence[Change]:
         """All changes, in the order in which they were asked for."""
         ...
 
     async def change(self, change_id: str) -> Change | None:
-        """One."""
+        """The change with this id, or None."""
         ...
 
     async def put_change(self, change: Change) -> None:
@@ -201,11 +203,11 @@ class ConsentTx(Protocol):
         ...
 
     async def drop_past_changes(self, now: int) -> None:
-        """Delete the changes whose wait ended by a POSIX second, and those that count by then."""
+        """Delete the changes whose wait has ended by ``now`` (POSIX seconds), and those that count by then."""
         ...
 
     async def kept_rule(self) -> KeptRule | None:
-        """The rule as it was last configured."""
+        """The rule as it was last configured, or None."""
         ...
 
     async def put_rule(self, rule: KeptRule) -> None:
@@ -214,22 +216,22 @@ class ConsentTx(Protocol):
 
 
 class PasskeysTx(Protocol):
-    """What passkeys ask of a transaction."""
+    """The part of a transaction that passkeys use."""
 
     async def passkeys(self, person_id: str) -> Sequence[Passkey]:
         """The passkeys of a person, the oldest first."""
         ...
 
     async def passkey(self, passkey_id: bytes) -> Passkey | None:
-        """The passkey with the id that its authenticator gave it."""
+        """The passkey with this id, which its authenticator gave it, or None."""
         ...
 
     async def add_passkey(self, passkey: Passkey) -> None:
-        """Keep a new one."""
+        """Store a new passkey."""
         ...
 
     async def put_passkey(self, passkey: Passkey) -> None:
-        """Replace one."""
+        """Replace the passkey with the same id."""
         ...
 
     async def drop_passkey(self, person_id: str, passkey_id: bytes) -> bool:
@@ -237,24 +239,24 @@ class PasskeysTx(Protocol):
         ...
 
     async def challenge(self, challenge: bytes) -> Challenge | None:
-        """What the challenge was made of."""
+        """The stored record of this challenge, or None."""
         ...
 
     async def add_challenge(self, challenge: Challenge) -> None:
-        """Keep a new one."""
+        """Store a new challenge."""
         ...
 
     async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
-        """Delete the challenges of a person, and all that have expired at a POSIX second. Returns whether there was
-        one; of two concurrent transactions only one gets True."""
+        """Delete the challenges of a person, and all that have expired by ``expired_at`` (POSIX seconds). Returns
+        whether there was one; of two concurrent transactions only one gets True."""
         ...
 
 
 class AnswersTx(Protocol):
-    """What repeated requests ask of a transaction."""
+    """The part of a transaction that repeated requests use."""
 
     async def answer(self, key: bytes) -> Answer | None:
-        """The answer that was stored under this key."""
+        """The answer stored under this key, or None."""
         ...
 
     async def add_answer(self, answer: Answer) -> None:
@@ -262,19 +264,19 @@ class AnswersTx(Protocol):
         ...
 
     async def drop_answers(self, before: int) -> int:
-        """Forget the answers given before a POSIX second. Returns how many."""
+        """Delete the answers given before a POSIX second. Returns how many there were."""
         ...
 
 
 class AuditTx(Protocol):
-    """What the audit log asks of a transaction."""
+    """The part of a transaction that the audit log uses."""
 
     async def last_act(self) -> AuditRow | None:
-        """The newest row."""
+        """The newest row, or None."""
         ...
 
     async def newest_of(self, what: str) -> AuditRow | None:
-        """The newest row of this kind of act."""
+        """The newest row with this kind of act, or None."""
         ...
 
     async def add_act(self, row: AuditRow) -> None:
@@ -286,13 +288,13 @@ class AuditTx(Protocol):
         ...
 
     async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
-        """The newest ``limit`` rows of these kinds that were done to ``target``, in order."""
+        """The newest ``limit`` rows with acts of these kinds that were done to ``target``, in order."""
         ...
 
 
 class PublishingTx(QuestionsTx, AuditTx, Protocol):
-    """What publishing asks of a transaction."""
+    """The part of a transaction that publishing uses."""
 
 
 class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx, AnswersTx, AuditTx, Protocol):
-    """Everything."""
+    """A transaction with all the parts that the admin service uses."""

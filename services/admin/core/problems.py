@@ -1,4 +1,4 @@
-"""The problem documents that only this service has: type, status and title of each."""
+"""The problem documents that only this service sends: the type, status and title of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tacit.errors import Abort
 
 
 class Problem(enum.Enum):
-    """Type (URI), status and title."""
+    """A kind of refusal: its type (a URI), status and title."""
 
     FORBIDDEN = ("urn:tacit:problem:forbidden", 403, "Your role may not do this.")
     OWN_DRAFT = ("urn:tacit:problem:own-draft", 403, "Another person has to approve it.")
@@ -25,7 +25,11 @@ class Problem(enum.Enum):
     NOT_FOUND = ("urn:tacit:problem:not-found", 404, "This was not found.")
     QUESTION_STATE = ("urn:tacit:problem:question-state", 409, "The question's state does not allow this.")
     APPROVAL_VOID = ("urn:tacit:problem:approval-void", 409, "The approval is no longer valid.")
-    INTERVAL_BEGAN = ("urn:tacit:problem:interval-began", 409, "The recipe's interval began before the log had it.")
+    INTERVAL_BEGAN = (
+        "urn:tacit:problem:interval-began",
+        409,
+        "The recipe's interval began before the recipe was in the log.",
+    )
     SIGNED = ("urn:tacit:problem:signed", 409, "A different signature was given before.")
     OTHER_RECIPE = ("urn:tacit:problem:other-recipe", 409, "This is not the recipe that waits for a signature.")
     NAME_TAKEN = ("urn:tacit:problem:name-taken", 409, "The name is taken.")
@@ -34,7 +38,7 @@ class Problem(enum.Enum):
     KEY_TAKEN = ("urn:tacit:problem:key-taken", 409, "This key is already in use.")
     CHANGE_STALE = ("urn:tacit:problem:change-stale", 409, "The change no longer applies.")
     CHANGE_WAITS = ("urn:tacit:problem:change-waits", 409, "Another change waits for consent.")
-    SHOWN_ONCE = ("urn:tacit:problem:shown-once", 409, "This was done, and its answer is shown only once.")
+    SHOWN_ONCE = ("urn:tacit:problem:shown-once", 409, "This was done before, and the answer is shown only once.")
     CHANGED = ("urn:tacit:problem:changed", 412, "Somebody has changed it since.")
     FIELD = ("urn:tacit:problem:field", 422, "A member of the document cannot be used.")
     USAGE = ("urn:tacit:problem:usage", 422, "The document cannot be used.")
@@ -54,7 +58,7 @@ class Problem(enum.Enum):
 
 
 def refuse(problem: Problem, detail: str, **extensions: object) -> Abort:
-    """The refusal; ``extensions`` are further members of its document."""
+    """Make a refusal with these words. ``extensions``: further members of its document."""
     uri, status, title = problem.value
     return Abort(uri, detail, status=status, title=title, extensions=dict(extensions))
 
@@ -65,5 +69,5 @@ def not_found(what: str) -> Abort:
 
 
 def away(peer: str, why: str) -> Abort:
-    """The refusal while another service cannot be reached."""
+    """The refusal while the service ``peer`` cannot be reached; ``why``: a clause about it."""
     return refuse(Problem.PEER_AWAY, f"the {peer}: {why}; ask again later", peer=peer)

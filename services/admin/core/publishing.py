@@ -1,10 +1,10 @@
-"""From an approved question to an entry of the log: placed, signed, sent; at each step in the store before the next.
+"""Takes an approved question to the log: it is placed, signed and sent, and each step is stored before the next.
 
-The recipe is fixed, with its epoch and slot, when somebody first asks to publish. From the moment in which its signed
-leaf is stored the same bytes are sent until the log has taken or refused them, whatever ends in between: the log knows
-bytes that it holds, so that sending them again adds nothing. Only once the log has refused them is the question free
-again, or once the recipe's interval has begun and the log does not have it: devices that decide early would
-miss it. Where the key is elsewhere the recipe waits for its signature, and may be placed anew as long as it has none.
+The recipe is fixed, with its epoch and slot, when somebody first asks to publish. Once its signed leaf is stored, the
+same bytes are sent until the log has accepted or refused them, even across restarts; the log recognises bytes that it
+holds, so sending them again adds nothing. The question is free again only when the log has refused them, or when the
+recipe's interval has begun and the log does not have it, because devices that decide early would miss it. If the key is
+elsewhere, the recipe waits for its signature, and may be placed anew as long as it has none.
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 
 BATCH: Final = 16
 LANDING_SECONDS: Final = 60
-"""How long after a recipe's interval began one that was sent before may still come to the log: twice the time that an
-exchange may take. Only then is one that the log does not have missed; placed anew before, both could come there."""
+"""How many seconds after the beginning of its interval a recipe that was sent earlier may still reach the log: twice
+the time that an exchange may take. Only after that is a recipe that is not in the log counted as missed; if it were
+placed anew sooner, both could reach the log."""
 
 
 class Publishing:
-    """Publishes over a store. ``key``: the analyst's, where this service holds it; ``tell`` hears of what no request's
-    answer tells: what was done by itself, and what was missed."""
+    """Publishes the questions in a store. ``key``: the analyst's key, if this service holds it; ``tell`` gets an event
+    for every change that no request's answer reports: what this service did by itself, and what was missed; ``grew``
+    gets the log's new size."""
 
     def __init__(
         self,
@@ -87,12 +89,12 @@ class Publishing:
 
     @property
     def signs_with(self) -> bytes | None:
-        """The public half of the analyst's key, where this service holds it."""
+        """The public half of the analyst's key, or None if this service does not hold it."""
         return None if self._key is None else self._key.public
 
     async def drafted(self, survey: Survey, who: str = "") -> Drafted:
-        """The recipe that the survey would become now, for the person ``who``. Raises ``UsageError``, and ``Abort``
-        where the log is away, or too many wait."""
+        """Draft the recipe that the survey would become now, for the person ``who``. Raises ``UsageError``, and
+        ``Abort`` if the log cannot be reached or too many wait."""
         live = await self._log.live()
         parties, now = self._questions.parties_of(survey), self._clock.now()
 
@@ -103,15 +105,16 @@ class Publishing:
         return await self._turns.do(who, work)
 
     async def checked(self, survey: Survey, who: str) -> tuple[Drafted, Checked]:
-        """The recipe as from ``drafted``, with the verdict of every rule on it. Raises as ``drafted``."""
+        """The result of ``drafted``, with the verdict of every rule on the recipe. Raises as ``drafted``."""
         found = await self.drafted(survey, who)
         live = await self._log.live()
         context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
         return found, await self._turns.do(who, lambda: checked(found.recipe, self._policy, context))
 
     async def publish(self, question_id: str, tag: str | None = None) -> Question:
-        """The question, published; or approved still, with a recipe that waits for its signature. Raises ``Abort``: 409
-        for another state or an approval that holds no more, 422 where a rule refuses, 503 where the log is away."""
+        """Publish a question. Returns it as published, or still approved if its recipe waits for a signature. Raises
+        ``Abort``: 409 in another state or if the approval is no longer valid, 422 if a rule refuses, 503 if the log
+        cannot be reached."""
         async with self._alone(question_id):
             async with self._store.read() as tx:
                 question = await self._questions.at(tx, question_id, tag)
@@ -124,8 +127,8 @@ class Publishing:
                 return await self._sent(question) if question.leaf else question
 
     async def sign(self, question_id: str, leaf: SignedLeaf) -> Question:
-        """Publish with a signature from elsewhere. Raises ``Abort``: 409 for another recipe than the one that waits,
-        422 for a signature that is not the analyst's; otherwise as ``publish``."""
+        """Publish a question with a signature that was made elsewhere. Raises ``Abort``: 409 for another recipe than
+        the one that waits, 422 for a signature that is not the analyst's; otherwise as ``publish``."""
         async with self._alone(question_id):
             async with self._store.read() as tx:
                 question = await self._questions.at(tx, question_id, None)
@@ -140,9 +143,9 @@ class Publishing:
             return await self._sent(question)
 
     async def step(self) -> int:
-        """Send what is signed and not known to be in the log, so that a publish that a crash or an absent log cut short
-        is completed; what came of it is an act of nobody's. Returns how many the log answered for. Raises
-        ``TransportError`` while it is away."""
+        """Send the signed recipes that are not known to be in the log, which completes a publish that a crash or an
+        unreachable log interrupted. The audit log records the outcome as an act of the service. Returns for how many
+        recipes the log answered. Raises ``TransportError`` while the log cannot be reached."""
         async with self._store.read() as tx:
             waiting = await tx.unsent(BATCH)
         moved = 0
@@ -163,7 +166,8 @@ class Publishing:
         return moved
 
     def _alone(self, question_id: str) -> asyncio.Lock:
-        """Held while a question is being published; there as long as anybody holds it or waits."""
+        """The lock that is held while a question is published. It exists as long as anybody holds it or waits for
+        it."""
         return self._locks.setdefault(question_id, asyncio.Lock())
 
     def _require_approval(self, question: Question) -> None:
@@ -174,11 +178,11 @@ class Publishing:
                 state=question.state.value,
             )
         if not question.leaf and question.approval != self._questions.binding(question):
-            raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since the approval; submit it again")
+            raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since it was approved; submit it again")
 
     def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
         if not question.recipe or leaf.type is not LeafType.RECIPE or leaf.body_bytes() != question.recipe:
-            raise refuse(Problem.OTHER_RECIPE, "sign the recipe that publish answers with")
+            raise refuse(Problem.OTHER_RECIPE, "sign the recipe in the answer to publish")
         analyst = self._questions.parties_of(survey_of(question)).analyst
         try:
             leaf.verify(unb64url(analyst.signing_key))
@@ -188,7 +192,7 @@ class Publishing:
             raise refuse(Problem.SIGNATURE, "the leaf names another signer")
 
     async def _placed(self, question: Question) -> Question:
-        """The question with its recipe fixed and, where the key is here, signed."""
+        """The question with its recipe fixed and, if this service holds the key, signed."""
         if question.recipe:
             kept = _recipe_of(question)
             if kept.interval.start > self._clock.now():
@@ -208,15 +212,16 @@ class Publishing:
         return await self._stored(question, replace(fixed, state=QuestionState.APPROVED))
 
     async def _sent(self, question: Question, *, by_itself: bool = False) -> Question:
-        """The question once the log has its leaf. Raises ``Abort``; where the log refused it, or its interval has
-        begun, after it is free again. ``by_itself``: no request is there to be the act of the audit log."""
+        """Send the question's leaf, and return the question once the log has it. Raises ``Abort``; if the log refused
+        the leaf, or its interval has begun, the question is freed first. ``by_itself``: no request causes this, so it
+        is recorded as an act of the service."""
         act = self._own_act(question) if by_itself else None
         if _recipe_of(question).interval.start <= self._clock.now():
             return await self._found(question, act)
         try:
             position = await send_leaf(self._log.transport, self._log.url, SignedLeaf.decode(question.leaf))
         except Abort as problem:
-            if not problem.type.startswith(REFUSAL_PREFIX):  # not of the log's rules: perhaps of something before it
+            if not problem.type.startswith(REFUSAL_PREFIX):  # not one of the log's rules: perhaps a proxy before it
                 raise away("log", problem.detail or problem.title) from problem
             rule = problem.type.removeprefix(REFUSAL_PREFIX)
             freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
@@ -233,8 +238,8 @@ class Publishing:
         return Act("", "question.publish", question.id, int(self._clock.now()), "service", "done", words)
 
     async def _found(self, question: Question, act: Act | None) -> Question:
-        """The question, if an earlier try reached the log. Raises ``Abort``: 409 where none did, 503 while one still
-        may."""
+        """The question as published, if an earlier attempt reached the log. Raises ``Abort``: 409 if none did, 503
+        while one still may."""
         try:
             async with told("log"):
                 found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
@@ -243,11 +248,11 @@ class Publishing:
                 raise
             settled = _recipe_of(question).interval.start + LANDING_SECONDS
             if self._clock.now() < settled:
-                words = f"it does not have the recipe, but may still be sent it; that is known from {when(settled)} on"
+                words = f"it does not have the recipe yet, but may still get it until {when(settled)}"
                 raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
             missed = replace(question, state=QuestionState.MISSED, recipe=b"", recipe_hash="", leaf=b"")
             await self._stored(question, missed, act and replace(act, outcome="interval-began"))
-            words = "the log does not have its recipe, and devices already decide; publish it again"
+            words = "the log does not have its recipe, and devices already decide whether to answer; publish it again"
             raise refuse(Problem.INTERVAL_BEGAN, words, state=QuestionState.MISSED.value) from problem
         position = int(found["index"])
         return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
@@ -259,18 +264,19 @@ class Publishing:
                 await audit.record(tx, act)
         if moved.position is not None:
             self._grew(moved.position + 1)
-        if act is not None or moved.state is QuestionState.MISSED:  # else the request's own answer tells of it
+        if act is not None or moved.state is QuestionState.MISSED:  # otherwise the request's own answer reports it
             self._tell(question_event(moved.id, moved.state, moved.revision))
         return moved
 
 
 def recipe_document(question: Question) -> dict[str, object] | None:
-    """The recipe that is fixed for a question, as JSON."""
+    """The body of the recipe that is fixed for a question, or None."""
     return json.loads(question.recipe) if question.recipe else None
 
 
 async def _leaf(recipe: Recipe, key: Signer) -> bytes:
-    """The signed recipe. Raises ``UsageError``, and ``Abort`` (503) where the key's token signs nothing."""
+    """Sign the recipe, and return the encoded leaf. Raises ``UsageError``, and ``Abort`` (503) if the PKCS#11 token
+    cannot sign."""
     try:
         return (await asyncio.to_thread(signed_leaf, recipe, key)).encode()
     except TransportError as error:
@@ -282,7 +288,7 @@ def _recipe_of(question: Question) -> Recipe:
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> Abort:
-    """Every rule that refuses, the first one as the problem's type."""
+    """The refusal with every rule that refuses; the first one is the problem's type."""
     abort = refused(refusals[0])
     abort.extensions["refusals"] = refusals_document(refusals)
     return abort

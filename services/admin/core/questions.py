@@ -1,8 +1,8 @@
-"""The life of a question from draft to approval. Whoever wrote any of a text cannot approve it.
+"""The life of a question from draft to approval. Nobody who wrote any part of a text can approve it.
 
-What is approved is the text together with the parties and the policy of this organisation (``binding``). The epoch and
-the slot in which a recipe asks are not known before it is published, for both pass while people read; everything else
-of the recipe follows from what is bound, and any change of it voids the approval.
+An approval covers the text together with this organisation's parties and policy (``binding``). It does not cover the
+recipe's epoch and slot, because those are chosen only when it is published; everything else in the recipe follows from
+what the approval covers, and any change to that voids the approval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from services.admin.core.ports import QuestionsTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import QUESTION_STATES, Question, QuestionState
 from tacit.errors import Abort, FieldError, UsageError
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 from tacit.ports import Clock, Entropy
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
@@ -29,7 +29,7 @@ LABEL = b"tacit approval v1\0"
 
 
 def text_of(survey: Survey) -> str:
-    """The survey as the canonical JSON that a question stores."""
+    """The survey as canonical JSON, in the form that a question stores."""
     return canonical_bytes(survey.model_dump(mode="json", exclude_none=True)).decode()
 
 
@@ -39,12 +39,12 @@ def survey_of(question: Question) -> Survey:
 
 
 def etag_of(question: Question) -> str:
-    """The entity tag of a question as it is now."""
+    """The entity tag of a question's present revision."""
     return f'"{question.revision}"'
 
 
 class Questions:
-    """What may happen to a question, in a transaction of the caller's. ``parties``: by model."""
+    """Creates and moves questions, in the caller's transactions. ``parties``: by model."""
 
     def __init__(
         self, parties: Mapping[str, Parties], policy: Policy, consent: Consent, clock: Clock, entropy: Entropy
@@ -57,18 +57,18 @@ class Questions:
 
     @property
     def parties(self) -> Mapping[str, Parties]:
-        """The parties of each model."""
+        """The parties, by model."""
         return self._parties
 
     def parties_of(self, survey: Survey) -> Parties:
-        """The parties of the survey's model. Raises ``FieldError``."""
+        """The parties of the survey's model. Raises ``FieldError`` if there are none."""
         found = self._parties.get(survey.model)
         if found is None:
-            raise FieldError("model", f"this organisation has no parties of model {survey.model}")
+            raise FieldError("model", f"this organisation has no parties for the model {survey.model}")
         return found
 
     def binding(self, question: Question) -> bytes:
-        """What an approval binds: a digest of text, parties and policy."""
+        """What an approval is bound to: a digest (32 bytes) of text, parties and policy."""
         survey = survey_of(question)
         bound: dict[str, Any] = {
             "survey": json.loads(question.text),
@@ -78,7 +78,7 @@ class Questions:
         return hashlib.sha256(LABEL + canonical_bytes(bound)).digest()
 
     async def create(self, tx: QuestionsTx, who: Principal, survey: Survey) -> Question:
-        """A new draft."""
+        """Store a new draft of ``survey``, with ``who`` as its author."""
         now = int(self._clock.now())
         question = Question(new_id(self._entropy), QuestionState.DRAFT, 1, text_of(survey), (who.person.id,), now, now)
         await tx.add_question(question)
@@ -87,8 +87,8 @@ class Questions:
     async def edit(
         self, tx: QuestionsTx, who: Principal, question_id: str, survey: Survey, tag: str | None
     ) -> Question:
-        """The question with another text: a draft again, of one author more. Raises ``Abort``: 404, 409 where it is
-        published, or may be, 412 and 428."""
+        """Replace the text of a question, which becomes a draft again and gets ``who`` as an author. Raises ``Abort``:
+        404, 409 if it is published or being published, 412 and 428."""
         before = await self.at(tx, question_id, tag, needed=True)
         if before.leaf:
             raise self._wrong_state(before, "is being published")
@@ -99,7 +99,7 @@ class Questions:
         )
 
     async def delete(self, tx: QuestionsTx, question_id: str, tag: str | None) -> None:
-        """Delete the draft. Raises as ``edit``."""
+        """Delete a draft. Raises as ``edit``."""
         before = await self.at(tx, question_id, tag, needed=True)
         if not QUESTION_STATES.allows(before.state, None):
             raise self._wrong_state(before, "is no draft")
@@ -107,7 +107,7 @@ class Questions:
             raise changed()
 
     async def submit(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
-        """Offer a complete question for approval. Raises ``FieldError`` of all that is missing, and ``Abort``."""
+        """Offer a complete question for approval. Raises ``FieldError`` with every missing member, and ``Abort``."""
         before = await self.at(tx, question_id, tag)
         if before.leaf:
             raise self._wrong_state(before, "is being published")
@@ -121,11 +121,11 @@ class Questions:
         return await self.move(tx, before, replace(cleared, state=QuestionState.SUBMITTED))
 
     async def approve(self, tx: QuestionsTx, who: Principal, question_id: str, tag: str | None) -> Question:
-        """Let it be published as it is. Raises ``Abort``: 403 ``own-draft`` for whoever wrote any of it,
-        ``counts-later`` for an approver who was changed a short while ago."""
+        """Approve a question as it is. Raises ``Abort``: 403 ``own-draft`` for anybody who wrote any part of it, 403
+        ``counts-later`` for an approver whose approvals do not count yet."""
         before = await self.at(tx, question_id, tag)
         if who.person.id in before.authors:
-            raise refuse(Problem.OWN_DRAFT, "you wrote some of it")
+            raise refuse(Problem.OWN_DRAFT, "you wrote part of it")
         if not who.may(Permission.APPROVE):
             raise forbidden(Permission.APPROVE)
         self._consent.require_counting(who.person)
@@ -133,25 +133,25 @@ class Questions:
         return await self.move(tx, before, replace(approved, state=QuestionState.APPROVED), anew=True)
 
     async def end(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
-        """End the question: nobody waits for it any more, and what the log holds stays."""
+        """End the question: nobody waits for its results any more. Its entries in the log stay."""
         before = await self.at(tx, question_id, tag)
         return await self.move(tx, before, replace(before, state=QuestionState.ENDED))
 
     async def at(self, tx: QuestionsTx, question_id: str, tag: str | None, *, needed: bool = False) -> Question:
-        """The question, if it is at ``tag`` (None: whatever it is at, unless a tag is ``needed``). Raises ``Abort``:
-        404, 412 and 428."""
+        """The question, if ``tag`` is its present entity tag or None. Raises ``Abort``: 404, 412 for another tag, and
+        428 if a tag is ``needed`` but None."""
         found = await tx.question(question_id)
         if found is None:
             raise not_found("question")
         if tag is None and needed:
-            raise refuse(Problem.PRECONDITION, "send the ETag that you have read in If-Match")
+            raise refuse(Problem.PRECONDITION, "send the ETag that you have read, in If-Match")
         if tag is not None and tag not in {etag_of(found), "*"}:
             raise changed()
         return found
 
     async def move(self, tx: QuestionsTx, before: Question, after: Question, *, anew: bool = False) -> Question:
-        """``after`` in the place of ``before``. ``anew``: even a move into the same state must be one of the table's
-        for people. Raises ``Abort`` (409) for a move that the table does not hold."""
+        """Store ``after`` in place of ``before``, with the next revision. ``anew``: the state must change. Raises
+        ``Abort``: 409 for a move that is not in ``QUESTION_STATES``, 412 if somebody has changed the question since."""
         if not QUESTION_STATES.allows(before.state, after.state) or (anew and before.state == after.state):
             raise self._wrong_state(before, f"cannot become {after.state}")
         moved = replace(after, revision=before.revision + 1, changed=int(self._clock.now()))
@@ -164,12 +164,12 @@ class Questions:
 
 
 def changed() -> Abort:
-    """The refusal for a request that does not name the newest text."""
+    """The refusal for a request that does not name the newest revision."""
     return refuse(Problem.CHANGED, "read it again, and send its ETag")
 
 
 def field_problem(error: UsageError) -> Abort:
-    """The refusal of a document with a wrong member."""
+    """The refusal of a document that cannot be used, with the wrong members if they are known."""
     if not isinstance(error, FieldError):
         return refuse(Problem.USAGE, str(error))
     fields = [{"field": one.field, "reason": one.reason} for one in error.every]

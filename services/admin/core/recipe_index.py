@@ -1,4 +1,4 @@
-"""Recipes of the log that this service follows, in its order and by hash, told as a recipe server tells them."""
+"""An index of the log's recipes, in order and by hash, with the documents that a recipe server shows of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.recipe.model import Recipe
 
 
 class RecipeIndex:
-    """Those of ``live``. ``before``: an index of the same log when it was shorter."""
+    """The recipes of ``live``. ``before``: an index of the same log when it was shorter, whose work is used again."""
 
     def __init__(self, live: LiveLog, before: RecipeIndex | None = None) -> None:
         self._recipes = live.recipes
@@ -20,15 +20,15 @@ class RecipeIndex:
         self._said: dict[str, dict[str, Any]] = {} if before is None else before._said
 
     def page(self, first: int, limit: int, now: float) -> tuple[list[dict[str, Any]], int | None]:
-        """At most ``limit`` summaries from place ``first`` of the log on, as of ``now`` (POSIX seconds); and the place
-        from which the next page goes on, if there is one."""
+        """At most ``limit`` summaries from index ``first`` of the log on, as of ``now`` (POSIX seconds), and the index
+        at which the next page begins, or None."""
         begin = bisect_left(self._places, first)
         end = begin + limit
         found = [self._summary(one, now) for one in self._recipes[begin:end]]
         return found, self._places[end - 1] + 1 if end < len(self._places) else None
 
     def in_full(self, recipe_hash: str, now: float) -> tuple[dict[str, Any], Recipe] | None:
-        """A recipe by its hash, if the log shows it: what is told of it, and itself."""
+        """The document of the recipe with this hash, and the recipe itself; None if the log does not have it."""
         live = self._by_hash.get(recipe_hash)
         if live is None:
             return None

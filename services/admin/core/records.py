@@ -1,4 +1,4 @@
-"""What the admin service keeps: questions, people with their keys and sessions, and acts."""
+"""The records that the admin service stores: questions, people with their keys and sessions, and acts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tacit.states import Move, States
 
 
 class QuestionState(enum.StrEnum):
-    """How far a question is."""
+    """The state of a question."""
 
     DRAFT = "draft"
     SUBMITTED = "submitted"
@@ -28,14 +28,14 @@ QUESTION_STATES = States(
         Move(QuestionState.DRAFT, None, "deleted"),
         Move(QuestionState.DRAFT, QuestionState.SUBMITTED, "offered for approval"),
         Move(QuestionState.SUBMITTED, QuestionState.DRAFT, "edited"),
-        Move(QuestionState.SUBMITTED, QuestionState.APPROVED, "somebody who wrote none of it approves"),
+        Move(QuestionState.SUBMITTED, QuestionState.APPROVED, "approved by somebody who wrote none of it"),
         Move(QuestionState.APPROVED, QuestionState.DRAFT, "edited before it was sent"),
-        Move(QuestionState.APPROVED, QuestionState.SUBMITTED, "offered again, as parties or policy have changed"),
+        Move(QuestionState.APPROVED, QuestionState.SUBMITTED, "offered again, because parties or policy have changed"),
         Move(QuestionState.APPROVED, QuestionState.APPROVED, "its recipe is fixed, signed, or refused by the log"),
         Move(QuestionState.APPROVED, QuestionState.PUBLISHED, "the log has its recipe"),
         Move(QuestionState.APPROVED, QuestionState.MISSED, "its interval began, and the log does not have its recipe"),
         Move(QuestionState.MISSED, QuestionState.APPROVED, "published again, with its recipe placed anew"),
-        Move(QuestionState.MISSED, QuestionState.SUBMITTED, "offered again, as parties or policy have changed"),
+        Move(QuestionState.MISSED, QuestionState.SUBMITTED, "offered again, because parties or policy have changed"),
         Move(QuestionState.MISSED, QuestionState.DRAFT, "edited"),
         Move(QuestionState.MISSED, QuestionState.ENDED, "nobody waits for it any more"),
         Move(QuestionState.PUBLISHED, QuestionState.ENDED, "nobody waits for it any more"),
@@ -45,9 +45,9 @@ QUESTION_STATES = States(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question. ``text`` is the survey as canonical JSON, ``authors`` the ids of all who wrote any of it,
-    ``approval`` what was approved (32 bytes; ``questions.binding``). ``recipe``: the canonical body of
-    the recipe that is fixed for it; ``leaf``: the same signed, which may have been sent. Times are POSIX seconds."""
+    """A question. ``text``: the survey as canonical JSON; ``authors``: the ids of everybody who wrote any part of it;
+    ``approval``: the digest that was approved (32 bytes, ``Questions.binding``); ``recipe``: the canonical body of the
+    recipe that is fixed for it; ``leaf``: the signed recipe, which may have been sent. Times are POSIX seconds."""
 
     id: str
     state: QuestionState
@@ -62,14 +62,14 @@ class Question:
     recipe_hash: str = ""
     leaf: bytes = b""
     position: int | None = None
-    """Of its recipe in the log."""
+    """The index of its recipe in the log."""
     number: int = 0
-    """In the order in which they were written."""
+    """The question's number, in the order in which questions were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who may do what ``role`` may. ``password``: an argon2id hash, empty where there is no local account."""
+    """A person with the permissions of ``role``. ``password``: an argon2id hash, empty without a local account."""
 
     id: str
     name: str
@@ -78,7 +78,7 @@ class Person:
     password: str = field(default="", repr=False)
     disabled: bool = False
     identity: str | None = None
-    """Digest of the account of the sign-in provider that is bound to the person (``flow.identity_of``)."""
+    """The digest of the sign-in provider's account that is bound to the person (``flow.identity_of``)."""
     counts_from: int = 0
     """POSIX second from which the person's approvals and consents count."""
     number: int = 0
@@ -86,7 +86,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A person's key by its digest. ``expires``: POSIX seconds, None for never."""
+    """A person's API key, stored as its digest. ``expires``: POSIX seconds, None for never."""
 
     id: str
     person: str
@@ -98,7 +98,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that somebody has signed in. ``digest`` is that of its cookie."""
+    """The session of a signed-in browser. ``began`` and ``seen``: POSIX seconds; ``digest``: of its cookie."""
 
     person: str
     began: int
@@ -108,7 +108,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """By which a person may bind an account of the sign-in provider, once, before ``expires`` (POSIX seconds)."""
+    """An invitation with which a person may bind an account of the sign-in provider or register a passkey, once, before
+    ``expires`` (POSIX seconds)."""
 
     person: str
     expires: int
@@ -117,8 +118,8 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Passkey:
-    """A passkey of a person: ``id`` and ``credential`` (WebAuthn's attested credential data) as its authenticator gave
-    them; ``counter`` as it was last."""
+    """A person's passkey. ``id`` and ``credential`` (WebAuthn's attested credential data) come from its authenticator;
+    ``counter``: the last value that the authenticator reported."""
 
     id: bytes
     person: str
@@ -130,7 +131,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a passkey is asked to sign, once, before ``expires``; ``nonce``: the fresh bytes in it."""
+    """A challenge for a passkey to sign, once, before ``expires`` (POSIX seconds). ``nonce``: the fresh bytes in it."""
 
     person: str
     expires: int
@@ -140,11 +141,12 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of somebody who approves or administers. It waits for consent until ``expires`` while ``counts_from`` is
-    0; afterwards the person counts from then on. ``kind``: of ``consent.Kind``; ``person``: the id of whom it is about,
-    with the ``name`` and the ``role`` that they have by it; ``words``: what changes; ``payload``: the same as canonical
-    JSON; ``digest``: over all of it and how the person got in when it was asked for. ``asked_by`` and ``consented_by``
-    are ids, empty for the operator and for nobody. Times are POSIX seconds."""
+    """A change of an approver or administrator. While ``counts_from`` is 0 it waits for consent, until ``expires``;
+    after the consent, the person's approvals and consents count from ``counts_from`` on. ``kind``: of ``consent.Kind``;
+    ``person``: the id of the changed person, with the ``name`` and ``role`` that the change gives; ``words``: what
+    changes; ``payload``: the same as canonical JSON; ``digest``: over all of this and how the person could sign in when
+    the change was asked for. ``asked_by`` and ``consented_by``: ids of people, empty for the operator and for nobody.
+    Times are POSIX seconds."""
 
     id: str
     kind: str
@@ -168,8 +170,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class KeptRule:
-    """How many ``persons`` a change of an approver needs, and the ``delay`` in seconds before it counts, as configured
-    ``since`` a POSIX second; and what held before."""
+    """The consent rule: how many administrators (``persons``) a change of an approver or administrator needs, and the
+    ``delay`` in seconds before it counts. The rule was configured at ``since`` (POSIX seconds); ``before_persons`` and
+    ``before_delay`` are those of the rule before it."""
 
     persons: int
     delay: int
@@ -180,7 +183,8 @@ class KeptRule:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failed attempts to sign in to one account, by a digest of its name; ``until``: when the next one is heard."""
+    """Failed sign-ins to one account, by a digest of its name. ``last``: the last failure; ``until``: when the next
+    attempt is allowed (POSIX seconds)."""
 
     account: bytes
     count: int
@@ -190,8 +194,8 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request with an ``Idempotency-Key`` was answered. ``key``: a digest of it and the person; ``request``: of
-    what was asked. An answer that holds a secret is kept without its body."""
+    """The answer to a request with an ``Idempotency-Key``. ``key``: a digest of that key and the person; ``request``: a
+    digest of the request. The body of an answer that holds a secret is not stored."""
 
     key: bytes
     request: bytes

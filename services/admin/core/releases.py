@@ -1,8 +1,8 @@
-"""What the collector released, as far as it was read: a line of each release, and the newest documents.
+"""The collector's releases that have been read so far: a short record of each release, and the newest documents.
 
-A release stays as it is and none is taken back, so each is read once, and whoever looks has the collector asked for
-those behind the last one. That one is asked for again: where it is another, the collector's database went back, and all
-are read anew. Documents are kept up to ``MOST_BYTES``; those that are not any more are asked for where they are shown.
+A release never changes and none is withdrawn, so each is read once; a reading asks the collector only for the last
+known release and those after it. If the last known one has changed, the collector's database was set back, and all are
+read again. Up to ``MOST_BYTES`` of documents are kept; the others are fetched again when they are shown.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tacit.operations.services import call
 from tacit.ports import Transport
 
 MOST_BYTES: Final = 16 << 20
-"""Of documents, as JSON, that are kept; the one that was shown longest ago goes first."""
+"""How many bytes of documents (as JSON) are kept; the one that was shown longest ago is dropped first."""
 PAGE: Final = 200
-"""Releases in one exchange, at the most."""
+"""The most releases in one exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The ``place``-th release, from 1. ``answers``: a digest of its labels; None where it has none. ``start``: of its
-    interval, a POSIX second as ``released_at``."""
+    """A release. ``place``: its number, from 1; ``start``: the beginning of its interval, in POSIX seconds like
+    ``released_at``; ``answers``: a digest of its labels, None if it has none; ``digest``: of its document."""
 
     place: int
     recipe: str
@@ -44,7 +44,7 @@ class Release:
 
 
 class Releases:
-    """Those of the collector ``at``."""
+    """Reads and keeps the releases of the collector ``at``."""
 
     def __init__(self, transport: Transport, at: CollectorAccess) -> None:
         self._transport = transport
@@ -56,7 +56,7 @@ class Releases:
         self._bytes = 0
 
     async def listed(self, recipe_hash: str | None = None) -> Sequence[Release]:
-        """Every release as of now, or one recipe's, in the order of their release. Raises ``Abort``."""
+        """Every release as of now, or those of one recipe, in order. Raises ``Abort``."""
         async with self._reading:
             cursor: int | None = max(0, len(self._listed) - 1)
             while cursor is not None:
@@ -69,7 +69,7 @@ class Releases:
             return tuple(self._listed if recipe_hash is None else self._of.get(recipe_hash, ()))
 
     async def documents(self, wanted: Sequence[Release]) -> list[dict[str, Any]]:
-        """Their result documents. Raises ``Abort``."""
+        """The result documents of these releases, in their order. Raises ``Abort``."""
         found = {one.place: text for one in wanted if (text := self._kept(one)) is not None}
         missing = sorted((one for one in wanted if one.place not in found), key=lambda one: one.place)
         while missing:
@@ -85,8 +85,8 @@ class Releases:
         return [json.loads(found[one.place]) for one in wanted]
 
     def _next(self, cursor: int, found: Sequence[Any], *, more: bool) -> int | None:
-        """Take up what stands behind the first ``cursor``; and from where to go on where there is ``more``. Raises
-        ``ValueError`` where that would not lead on."""
+        """Add the releases ``found`` after the first ``cursor`` ones. Returns where the next page begins, or None if
+        there are no ``more``. Raises ``ValueError`` if the pages would never end."""
         if cursor < len(self._listed):
             if not found or _digest(_text(found[0])) != self._listed[cursor].digest:
                 self._forget()
@@ -95,7 +95,7 @@ class Releases:
         for one in found:
             self._add(one)
         if more and len(self._listed) <= cursor:
-            raise ValueError("a page without a release says that more follow")
+            raise ValueError("a page without releases says that more follow")
         return len(self._listed) if more else None
 
     def _add(self, document: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Releases:
         return text
 
     async def _page(self, cursor: int, limit: int) -> tuple[list[Any], bool]:
-        """The documents behind the first ``cursor``, and whether more follow. Raises ``Abort``."""
+        """The documents after the first ``cursor`` ones, and whether more follow. Raises ``Abort``."""
         url = f"{self._at.url}/v1/results?cursor={cursor}&limit={limit}"
         async with told("collector"):
             page = await call(self._transport, "GET", url, bearer=self._at.bearer)

@@ -1,8 +1,8 @@
-"""What an operator closes by accepting a database from the past (``--accept-rollback``, docs/restoring.md).
+"""Closes the service after an operator has accepted an older database (``--accept-rollback``, docs/restoring.md).
 
-Such a database has forgotten keys that were taken, people who were let in no more, and approvals that an edit took
-back. So nobody is let in but those of the file of first people, with the keys and roles that stand there, and every
-approval has to be given again. The row of the audit log by which this is noted says that it was done.
+Such a database does not know that keys were revoked, people disabled, or approvals voided by an edit. So only the
+people in the file of first people can sign in, with the keys and roles given there, and every approval has to be given
+again. A row of the audit log records that this was done.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _VOID: Final = (QuestionState.APPROVED, QuestionState.MISSED)
 
 
 async def close_restored(admin: Admin, closed_until: int) -> None:
-    """Close it, once for each acceptance, in one transaction; nothing where ``closed_until`` is 0. Raises
-    ``UsageError`` where no file says who may come in."""
+    """Remove all access and approvals, once for each acceptance, in one transaction; do nothing if ``closed_until`` is
+    0. Raises ``UsageError`` if no file of first people is configured."""
     if not closed_until:
         return
     async with admin.store.read() as reading:
@@ -53,7 +53,7 @@ async def close_restored(admin: Admin, closed_until: int) -> None:
 
 
 async def _take_approvals(admin: Admin, tx: AdminTx, state: QuestionState) -> None:
-    """Those of the questions in ``state``; what was signed for them is sent no more."""
+    """Void the approvals of the questions in ``state``; recipes that were signed for them are not sent any more."""
     while page := await tx.questions(0, PAGE, state):
         for one in page:
             without = replace(one, approver="", approval=b"", recipe=b"", recipe_hash="", leaf=b"")

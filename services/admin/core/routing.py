@@ -1,8 +1,8 @@
-"""A route of the admin API as data, and what happens to every request before and after its handler.
+"""What happens to every request of the admin API before and after its handler.
 
-In this order: who is it and may it; the size and form of the body; has this request been answered before; the handler,
-for most in one transaction with its row of the audit log and its stored answer; the answer. A refusal of somebody who
-is known is an act too, and stands in the audit log after nothing else was kept.
+In this order: check who sent it and whether they may; read and check the body; look for a stored answer to the same
+request; call the handler, usually in one transaction with its audit row and its stored answer; answer. A refusal of a
+known person is an act, too: it is written to the audit log after everything else was rolled back.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_kn
 from tacit.tlog.canonical import parse_json
 
 EMPTY: Final = (Nothing, ActBody)
-"""Models of bodies that may be left out."""
+"""The models of request bodies that may be left out."""
 
 
 def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The aiohttp handler of a route."""
+    """Make the aiohttp handler of a route."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         require_known_query(route, request)
@@ -48,7 +48,7 @@ def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
 
 async def acted(route: Route, request: web.Request, raw: bytes | None = None) -> web.StreamResponse:
-    """The answer of a route to ``request``, whose body is ``raw`` where that is given."""
+    """Answer ``request`` by ``route``. ``raw``: the body, if it has already been read."""
     admin = request.app[ADMIN]
     if route.looks and admin.sign_in.shows_key(request):
         async with admin.store.read() as tx:
@@ -66,7 +66,8 @@ async def _tried(
     raw: bytes | None,
     tx: AdminTx | None = None,
 ) -> web.StreamResponse:
-    """The answer to whoever ``principal`` is; ``tx``: the view that they were looked up in, if there is one."""
+    """Answer the request of ``principal``, and record a refusal. ``tx``: the read transaction in which they were looked
+    up, if it is still open."""
     try:
         _require(route, principal)
         if raw is None:
@@ -86,7 +87,7 @@ def _require(route: Route, principal: Principal | None) -> None:
 
 
 async def _again(admin: Admin, tx: AdminTx, route: Route, before: Principal | None) -> Principal | None:
-    """Whoever sends it by now: before its body was there, a key may have been taken, or a role been changed. Raises
+    """Look the sender up again: while the body arrived, a key may have been revoked or a role changed. Raises
     ``Abort``: 401 and 403."""
     if before is None or not route.takes:
         return before
@@ -123,7 +124,9 @@ async def _answered(
         reply = await route.handler(Call(admin, request, principal, body, None, prepared))
     if route.acts:
         async with admin.store.transaction() as tx:
-            kept = key is not None and await tx.answer(key[0]) is not None  # by the same request, sent twice at a time
+            kept = (
+                key is not None and await tx.answer(key[0]) is not None
+            )  # by the same request, sent twice concurrently
             await _keep(admin, tx, route, request, principal, reply, None if kept else key)
     return _told(admin, reply) if reply.stream is None else await reply.stream(request)
 
@@ -131,12 +134,13 @@ async def _answered(
 def _idempotency(
     route: Route, request: web.Request, principal: Principal | None, raw: bytes
 ) -> tuple[bytes, bytes] | None:
-    """The digests of a request's key and of what it asks; None without a key. Raises ``Abort`` (400)."""
+    """The digests of a request's ``Idempotency-Key`` and of the request itself; None without a key. Raises
+    ``DecodeError``."""
     given = request.headers.getall(IDEMPOTENCY, [])
     if route.method != "POST" or not route.acts or not given or principal is None:
         return None
     if len(given) != 1 or not re.fullmatch(KEY_PATTERN, given[0]):
-        raise DecodeError(f"{IDEMPOTENCY} takes one value of 1 to {MOST_KEY} visible ASCII characters")
+        raise DecodeError(f"{IDEMPOTENCY} must be one value of 1 to {MOST_KEY} visible ASCII characters")
     owned = f"{principal.person.id}\0{given[0]}".encode("utf-8", "surrogateescape")
     tag = request.headers.get("If-Match", "") if route.tagged else ""
     asked = f"{route.method}\0{request.path}\0{tag}\0".encode("utf-8", "surrogateescape") + raw
@@ -144,12 +148,12 @@ def _idempotency(
 
 
 def _replayed(before: Answer, asked: bytes) -> web.Response:
-    """The stored answer to an earlier request with this key. Raises ``Abort``: 422 if that request was another one, 409
+    """The stored answer to an earlier request with this key. Raises ``Abort``: 422 if that was a different request, 409
     if its answer is shown only once."""
     if before.request != asked:
         raise refuse(Problem.IDEMPOTENCY_KEY, "use a new key for a new request")
     if before.body is None:
-        raise refuse(Problem.SHOWN_ONCE, "what was made exists; revoke it if its text is lost")
+        raise refuse(Problem.SHOWN_ONCE, "the key or invitation exists; revoke it if its text is lost")
     headers = {**json.loads(before.headers), "Idempotency-Replayed": "true"}
     return web.Response(status=before.status, body=before.body, headers=headers)
 
@@ -163,7 +167,7 @@ async def _keep(
     reply: Reply,
     key: tuple[bytes, bytes] | None,
 ) -> None:
-    """The act in the audit log, and the answer for whoever asks the same again."""
+    """Write the act to the audit log, and store the answer for a repetition of the same request."""
     who = reply.who or ("" if principal is None else principal.person.id)
     await audit.record(
         tx, Act(who, route.name, reply.target, admin.now, source_of(admin, request), "done", reply.detail)
@@ -178,7 +182,7 @@ async def _keep(
 async def _record_refusal(
     admin: Admin, route: Route, request: web.Request, principal: Principal | None, abort: Abort
 ) -> None:
-    """A refusal of somebody who is known; and of an attempt to sign in, by nobody."""
+    """Write the refusal of a known person, or of an attempt to sign in, to the audit log."""
     if not route.acts or (principal is None and (route.permission is not None or not admin.sign_in.tells())):
         return
     who = "" if principal is None else principal.person.id
@@ -189,7 +193,7 @@ async def _record_refusal(
 
 
 def source_of(admin: Admin, request: web.Request) -> str:
-    """Where a request came from, as far as the audit log holds it."""
+    """Where a request came from, as the audit log records it: an address, or only "loopback" or "remote"."""
     address = request.remote or ""
     if admin.config.audit_addresses:
         return address[:64]
@@ -197,7 +201,7 @@ def source_of(admin: Admin, request: web.Request) -> str:
 
 
 def _body(route: Route, request: web.Request, raw: bytes) -> Any:
-    """The body as the route's model. Raises ``Abort``, ``DecodeError`` and ``FieldError``."""
+    """Parse the body as the route's model. Raises ``Abort``, ``DecodeError`` and ``FieldError``."""
     if route.body is None:
         return None
     if not raw and route.body in EMPTY:
@@ -211,7 +215,7 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
 
 
 def _told(admin: Admin, reply: Reply) -> web.Response:
-    """The answer, of which whoever listens is told."""
+    """Make the response, and send the reply's event to all listeners."""
     if reply.event is not None:
         admin.events.tell(reply.event)
     return _response(reply)

@@ -1,4 +1,4 @@
-"""Rows of a database, in a transaction."""
+"""Queries and statements in a transaction of the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 class Rows:
-    """The queries and statements that all parts of the store use."""
+    """The base of all parts of the store: runs queries and statements on one connection."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

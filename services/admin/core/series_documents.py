@@ -1,4 +1,4 @@
-"""Answers about jobs, series and censuses."""
+"""Documents about jobs, series and censuses."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from tacit.service.operator_documents import JobDocument
 
 
 class JobList(Document):
-    """Jobs of this service and of the collector."""
+    """The jobs of this service and of the collector."""
 
     jobs: list[JobDocument]
     next: str | None
 
 
 class RoundDocument(Document):
-    """A round of a series that the log has: its number from 0, and its recipe's hash."""
+    """A round of a series in the log: its number from 0, and the hash of its recipe."""
 
     index: int
     recipe: str
 
 
 class SeriesDocument(Document):
-    """A series of the log: what all rounds together claim, which rounds are ``published``, and its body."""
+    """A series in the log. ``claim``: the privacy claim of all rounds together; ``published``: the rounds that are in
+    the log; ``series``: the body."""
 
     hash: str
     name: str
@@ -44,8 +45,8 @@ class SeriesPage(Document):
 
 
 class CensusDocument(Document):
-    """A census of which the log has all shares: its recipe, and how many reports it sums. ``index``: that of its last
-    share; ``end``: of its interval, from which its age counts."""
+    """A census whose shares are all in the log. ``report_count``: how many reports it sums; ``index``: the log index of
+    its last share; ``end``: the end of its interval, from which its age counts."""
 
     recipe: str
     name: str

@@ -1,4 +1,4 @@
-"""Answers of another service, shared for a moment by all who ask for the same."""
+"""Answers of another service, shared for a moment by all requests that need the same one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tacit.ports import Clock, Entropy
 from tacit.service.limits import busy
 
 SHARED_SECONDS: Final = 2.0
-"""How old an answer may be that is given to somebody else, too."""
+"""How old an answer may be to be used for another request."""
 MOST_ASKED: Final = 64
-"""How many different things may be asked for within that time."""
+"""How many different answers may be requested within that time."""
 
 
 class Shared:
-    """However many ask for however much, ``peer`` sees ``MOST_ASKED`` requests in ``SHARED_SECONDS``."""
+    """Limits the requests to the service ``peer``: at most ``MOST_ASKED`` within ``SHARED_SECONDS``, however many
+    people ask."""
 
     def __init__(self, peer: str, clock: Clock, entropy: Entropy) -> None:
         self._peer = peer
@@ -26,8 +27,8 @@ class Shared:
         self._asked: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     async def get(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """What ``ask`` returns, or did a moment ago for the same ``what``; what it raises is ``told``. Raises ``Abort``
-        (503) where too much else is being asked for."""
+        """Return what ``ask`` returns, or what it returned a moment ago for the same ``what``. Its failures become an
+        ``Abort`` as in ``told``. Raises ``Abort`` (503) if too many other answers are being requested."""
         now = self._clock.now()
         for name, (since, task) in list(self._asked.items()):
             if task.done() and now - since >= SHARED_SECONDS:
@@ -39,7 +40,7 @@ class Shared:
         return await asyncio.shield(self._asked[what][1])
 
     async def close(self) -> None:
-        """Stop all waiting."""
+        """Cancel all requests that are under way."""
         tasks = [task for _, task in self._asked.values()]
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Who sent a request: by API key, or by the session that a browser was given for a key or a password.
+"""Finds out who sent a request: by API key, or by the session that a browser got for a key or a password.
 
-A session's cookie is 256 random bits of which a digest is kept. A request by session that changes anything also shows
-the session's CSRF token, which is derived from the cookie, so that no page of another origin can know it. What was
-shown is looked at once more in the transaction of an act, so that no request goes on with a key that was taken since.
+A session's cookie is 256 random bits, of which a digest is stored. A request by session that changes anything must also
+send the session's CSRF token, which is derived from the cookie, so that no page of another origin can know it. The key
+or session is checked again in the transaction of an act, in case it was revoked in between.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from tacit.service.store import Transactions
 
 COOKIE: Final = "tacit_session"
 SECURE_PREFIX: Final = "__Host-"
-"""Of the cookie where browsers come by https: they keep it only if it is ``Secure`` and comes from this very host."""
+"""The prefix of the cookie's name if browsers use https: they accept it only if it is ``Secure`` and set by this very
+host."""
 CSRF_HEADER: Final = "X-CSRF-Token"
 BY_ITSELF: Final = "X-Tacit-By-Itself"
-"""Of requests that a page sends without its person: they do not keep a session from being idle."""
+"""The header of requests that a page sends without its user: they do not count as use of the session."""
 SAFE: Final = frozenset({"GET", "HEAD"})
 BY_KEY, BY_SESSION = "key", "session"
 MOST_TOLD: Final = 30
-"""Failed attempts to sign in that the audit log is told of in a minute, so that nobody from outside can fill it."""
+"""How many failed sign-ins are written to the audit log in a minute, so that nobody outside can fill it."""
 _SEEN_SECONDS = 60
-"""How old the time that a session was seen last may become before it is written again."""
+"""How old a session's stored time of last use may become before it is written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What somebody showed to be given a session: ``key``, a digest, or the password whose hash ``person`` has;
-    ``until``: when it opens no more (POSIX seconds, None: never)."""
+    """The credential for which somebody gets a session: a key (``key``: its digest), or the password whose hash
+    ``person`` has. ``until``: when the key expires (POSIX seconds, None: never)."""
 
     person: Person
     until: int | None = None
@@ -52,7 +53,7 @@ class Shown:
 
 
 def csrf_token(cookie: str) -> str:
-    """The CSRF token that pages of the session with this cookie send."""
+    """The CSRF token that pages in the session with this cookie send."""
     return b64url(hashlib.sha256(b"tacit csrf v1\0" + cookie.encode("utf-8", "surrogateescape")).digest())
 
 
@@ -61,7 +62,8 @@ def _digest(key: str) -> bytes:
 
 
 class SignIn:
-    """Sessions and keys over a store. ``secure``: whether browsers come by https. ``open`` before use."""
+    """Checks keys and sessions, and begins sessions, over a store. ``secure``: whether browsers use https. Call
+    ``open`` before use."""
 
     def __init__(
         self,
@@ -84,13 +86,14 @@ class SignIn:
         self.cookie = SECURE_PREFIX + COOKIE if secure else COOKIE
 
     async def open(self) -> None:
-        """Prepare for sign-ins."""
+        """Prepare for sign-ins: read the secret for names and hash a stand-in password."""
         await self._lockout.open()
         await self._passwords.open()
 
     async def principal(self, request: web.Request, *, seen: bool = True, tx: PeopleTx | None = None) -> Principal:
-        """Whoever sent ``request``. ``seen``: whether their session is in use now; ``tx``: what a key is looked up in
-        (default: a view of its own). Raises ``Abort``: 401, and 403 where a session shows no CSRF token."""
+        """Find out who sent ``request``. ``seen``: whether the request counts as use of the session; ``tx``: the
+        transaction in which a key is looked up (default: one of its own). Raises ``Abort``: 401, and 403 if the CSRF
+        token of a session is missing or wrong."""
         values = request.headers.getall("Authorization", [])
         seen = seen and BY_ITSELF not in request.headers
         found = await (self._by_key(values, tx) if values else self._by_session(request, seen=seen))
@@ -98,8 +101,8 @@ class SignIn:
         return found
 
     async def again(self, tx: PeopleTx, before: Principal) -> Principal:
-        """Whoever ``before`` is by now, in the transaction of what they do. Raises ``Abort`` (401) where what they
-        showed opens nothing any more."""
+        """Look ``before`` up again, in the transaction of the act. Raises ``Abort`` (401) if their key or session is no
+        longer valid."""
         if before.by == BY_KEY:
             person = self._holder(await tx.key_holder(before.proof))
         else:
@@ -108,7 +111,7 @@ class SignIn:
 
     @staticmethod
     def shows_key(request: web.Request) -> bool:
-        """Whether ``request`` comes by key, if by anything."""
+        """Whether ``request`` presents an API key instead of a session."""
         return "Authorization" in request.headers
 
     async def _by_key(self, values: list[str], tx: PeopleTx | None) -> Principal:
@@ -122,7 +125,7 @@ class SignIn:
         return Principal(self._holder(await tx.key_holder(digest)), BY_KEY, digest)
 
     async def by_key(self, presented: str) -> Shown:
-        """The owner of the key. Raises ``Abort`` (401)."""
+        """The credential that the API key ``presented`` is, with its owner. Raises ``Abort`` (401)."""
         digest = _digest(presented)
         async with self._store.read() as tx:
             found = await tx.key_holder(digest)
@@ -163,11 +166,11 @@ class SignIn:
         return person, session
 
     async def by_password(self, name: str, password: str, source: str) -> Shown:
-        """Whose account it is; it came from the address ``source``. Raises ``Abort``: 401, 429 during a pause, and 503
-        where too many wait."""
+        """Check the name and password of a local account, sent from the address ``source``. Raises ``Abort``: 401, 429
+        during a pause, and 503 if too many wait."""
         await self._lockout.begin(name)
         async with self._store.read() as tx:
-            person = None if "\0" in name else await tx.person_named(name)  # which no database takes
+            person = None if "\0" in name else await tx.person_named(name)  # no database stores a NUL
         kept = "" if person is None or person.disabled else person.password
         if not await self._passwords.fits(source, password, kept) or person is None:
             raise unauthorized()
@@ -175,14 +178,14 @@ class SignIn:
         return Shown(person)
 
     def tells(self) -> bool:
-        """Whether one more failure goes into the audit log."""
+        """Count one more failed sign-in. Returns whether it is written to the audit log."""
         minute = int(self._clock.now() // 60)
         self._minute, self._told = minute, self._told + 1 if minute == self._minute else 1
         return self._told <= MOST_TOLD
 
     async def begin(self, tx: PeopleTx, shown: Shown) -> str:
-        """The cookie of a new session, which lasts no longer than what was shown for it. Raises ``Abort`` (401) where
-        that opens nothing any more."""
+        """Begin a session and return its cookie. The session ends no later than the key that was shown for it. Raises
+        ``Abort`` (401) if the credential is no longer valid."""
         if shown.key:
             person: Person | None = self._holder(await tx.key_holder(shown.key))
         else:
@@ -190,13 +193,12 @@ class SignIn:
         if person is None or person.disabled or person.password != shown.person.password:
             raise unauthorized()
         cookie, now, length = b64url(self._entropy(32)), int(self._clock.now()), self._config.session_seconds
-        began = (
-            now if shown.until is None else min(now, shown.until - length)
-        )  # what a key was exchanged for ends with it
+        # a session that was begun with a key ends with the key
+        began = now if shown.until is None else min(now, shown.until - length)
         await tx.drop_sessions(began_before=now - length)
         await tx.put_session(Session(person.id, began, now, token_digest(cookie)))
         return cookie
 
     async def end(self, tx: PeopleTx, cookie: str) -> None:
-        """End the session of this cookie, if there is one."""
+        """End the session with this cookie, if there is one."""
         await tx.drop_sessions(digest=token_digest(cookie))

@@ -1,7 +1,8 @@
-"""Work that takes a while, in threads of its own and in fair turns.
+"""Slow work, in its own threads and in fair turns.
 
-So many pieces run at a time, and of those who wait everybody's next one comes in turn, however many somebody else has
-sent before. Each may have a few waiting, and all together so many: what is beyond is refused, and not kept.
+A limited number of pieces run at a time. Those that wait are served in turn, one of each person, however many another
+person has sent before. One person may have only a few waiting, and all together a limited number; any further piece is
+refused.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ T = TypeVar("T")
 
 
 class Turns:
-    """``at_a_time`` pieces run, and of one person ``each`` may wait or run, of all ``together``. ``name``: of the
-    threads."""
+    """Runs at most ``at_a_time`` pieces of work at a time. One person may have ``each`` pieces running or waiting, all
+    together ``together``. ``name``: the prefix of the threads' names."""
 
     def __init__(self, name: str, entropy: Entropy, *, at_a_time: int, each: int, together: int) -> None:
         self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix=name)
@@ -33,8 +34,8 @@ class Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def do(self, who: str, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises, once it is the turn of ``who``. Raises ``Abort`` (503) where they, or all
-        together, have too much waiting."""
+        """Run ``work`` when it is the turn of ``who``, and return or raise what it does. Raises ``Abort`` (503) if
+        they, or all together, have too much running or waiting."""
         self._hold(who)
         try:
             await self._turn(who)
@@ -42,11 +43,11 @@ class Turns:
             self._release(who)
             raise
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        running.add_done_callback(lambda _: self._ended(who))  # not before the thread is free, whoever waits for it
+        running.add_done_callback(lambda _: self._ended(who))  # once the thread is free, even if nobody waits any more
         return await asyncio.shield(running)
 
     def close(self) -> None:
-        """End the threads; pending work is dropped."""
+        """Stop the threads; waiting work is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _hold(self, who: str) -> None:
@@ -67,7 +68,7 @@ class Turns:
             await called
         except asyncio.CancelledError:
             if called.done() and not called.cancelled():
-                self._next()  # it was called in the same moment: the turn goes on to somebody else
+                self._next()  # its turn came at the same moment: pass it on to somebody else
             else:
                 self._leave(who, called)
             raise
@@ -89,7 +90,8 @@ class Turns:
             del self._held[who]
 
     def _next(self) -> None:
-        """The turn goes to the next person who waits; who has more waiting comes last again."""
+        """Give the turn to the next person who waits. If they have more work waiting, they join the end of the
+        queue."""
         while self._waiting:
             who, queue = self._waiting.popitem(last=False)
             called = queue.popleft()

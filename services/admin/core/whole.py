@@ -1,10 +1,10 @@
-"""Every entry of the log, hashed again, and the accounts that its recipes charge.
+"""A verified copy of the whole log, and the accounts that its recipes charge.
 
-Entries stay in files (``tacit.adapters.kept_tree``); in memory is what recipes, series and their leaves say, and a few
-of the newest keys. A checkpoint needs the policy's witnesses, and extends the newest one that any process of this
-folder was shown, which is kept beside the entries. The log is followed where it was left, by one reader for all who
-ask, who looks only at what it grew by; a request waits for that a few seconds at most. Accounts are reckoned when a
-leaf came that charges or frees them, and every few minutes for the time that passed.
+Every entry is hashed again and kept in files (``tacit.adapters.kept_tree``). Memory holds the contents of recipes,
+series and their leaves, and the newest key sets. A checkpoint needs the policy's witnesses, and must extend the newest
+checkpoint that any process with this folder has seen, which is stored beside the entries. One reader follows the log
+for all requests, from where it stopped, and reads only the new entries; a request waits for it a few seconds at most.
+Accounts are computed again when a new leaf charges or frees them, and every few minutes because time passes.
 """
 
 from __future__ import annotations
@@ -44,30 +44,32 @@ from tacit.tlog.merkle import EMPTY_ROOT
 
 FOLDER: Final = "log"
 CHECKPOINT: Final = "checkpoint"
-"""File of the folder with the newest checkpoint that was read, as the log signed it."""
+"""The file in the folder with the newest checkpoint that was read, as the log signed it."""
 MAX_NOTE: Final = 1 << 16
 WAIT_SECONDS: Final = 8.0
-"""How long a request waits for what the log grew by; a long log is read on without it."""
+"""How long a request waits for new entries of the log; reading a long log goes on without it."""
 BESIDE_SECONDS: Final = 30.0
-"""Age up to which the last reading is shown at once, while the next one is under way."""
+"""The age up to which the last reading is shown at once, while the next one is under way."""
 CHUNK: Final = 2048
-"""Entries that are looked at in one piece of work."""
+"""How many entries are examined in one piece of work."""
 SYNCED: Final = 8192
-"""Entries after which those that were read are made durable; others would be read again."""
+"""After how many new entries the files are made durable. After a crash, entries that were not durable are read
+again."""
 KEYS_KEPT: Final = 64
-"""Key sets of gateways, and of issuers, the newest of the log, that are shown."""
+"""How many of the newest key sets of gateways, and of issuers, are shown."""
 RENEW_SECONDS, BURN_SECONDS = 240.0, 300.0
-"""Age at which accounts are reckoned again, and at which nobody is shown them any more."""
+"""The age at which accounts are computed again in the background, and the age from which they are not shown any
+more."""
 _ENDS: Final = {
     kind: f'"type":"{kind.value}","version":1}}'.encode() for kind in (LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG)
 }
-"""How entries of key sets end: they charge no account, and are not read further."""
+"""The last bytes of key-set entries. Such entries charge no account, so they are not decoded at once."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The log as it was read last: its newest checkpoint's ``note``, ``size`` and ``root``. ``live``: recipes, series,
-    their leaves, and the newest keys; ``version`` counts its changes that touch accounts."""
+    """The log as it was last read: the ``note``, ``size`` and ``root`` of its newest checkpoint. ``live``: recipes,
+    series, their leaves, and the newest key sets; ``version`` counts the changes that affect accounts."""
 
     origin: str
     size: int
@@ -81,7 +83,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Accounts:
-    """What recipes leave in each account, how it was spent, and both as JSON."""
+    """Every account as of ``at`` (POSIX seconds): what recipes have spent and left (``ledger``), how it was spent over
+    time (``burnt``), and both as JSON (``content``)."""
 
     version: int
     at: float
@@ -91,7 +94,7 @@ class Accounts:
 
 
 class Whole:
-    """The whole log, as far as it was read. ``open`` before use, ``close`` after."""
+    """Reads and keeps the whole log. Call ``open`` before use and ``close`` after."""
 
     def __init__(self, config: AdminConfig, deps: Deps) -> None:
         self._config = config
@@ -107,7 +110,7 @@ class Whole:
         self._accounts: Accounts | None = None
 
     def open(self) -> None:
-        """Take up what an earlier process has read. Raises ``UsageError``."""
+        """Open the folder, with everything that an earlier process has read. Raises ``UsageError``."""
         own = self._config.state_dir / FOLDER
         self._tree = FileTree(folder := self._folder(own))
         self._stack.callback(self._tree.close)
@@ -119,7 +122,8 @@ class Whole:
         self._leaves = _Leaves(self._config)
 
     def _shown_before(self, path: Path, key: NoteKey) -> MonitorState:
-        """What an earlier process was shown of this log; of a file that this log did not sign, nothing."""
+        """The newest checkpoint that an earlier process saw; an empty state if the file is missing or this log did not
+        sign it."""
         fresh = MonitorState(key.name)
         try:
             found = self._required.open(read_bounded(path, MAX_NOTE))
@@ -128,7 +132,8 @@ class Whole:
         return fresh.seen(found.size, found.root, 0)
 
     def _folder(self, own: Path) -> Path:
-        """The folder; where another process of this configuration has it, one that ends with this process."""
+        """Lock and return the folder ``own``. If another process with this configuration has it, make a folder that is
+        removed when this process ends."""
         try:
             self._stack.enter_context(alone_in(own, "lock", "another process keeps the log here"))
         except UsageError:
@@ -139,7 +144,7 @@ class Whole:
         return own
 
     async def close(self) -> None:
-        """Write what was read to the folder."""
+        """Stop reading, and make everything that was read durable."""
         for task in (self._following, self._renewing):
             if task is not None:
                 task.cancel()
@@ -148,26 +153,26 @@ class Whole:
         self._stack.close()
 
     def grew(self, size: int) -> None:
-        """Be told that the log has ``size`` entries by now: whoever asks next is shown them, if the log shows them."""
+        """Note that the log now has ``size`` entries, so that the next request reads it again."""
         if self._seen is not None and self._seen.size < size:
             self._told = max(self._told, size)
 
     async def read(self) -> Seen:
-        """The log as it was at most ``BESIDE_SECONDS`` ago, or while it grows by much as of the last reading. Raises
-        ``Abort``: 502 where it does not verify, 503 where it does not answer or is still being read."""
+        """The log as it was at most ``BESIDE_SECONDS`` ago, or as last read while many new entries are being read.
+        Raises ``Abort``: 502 if it does not verify, 503 if it does not answer or is being read for the first time."""
         found = await self.look(WAIT_SECONDS) or self._held
         if found is None:
             raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
         return found
 
     async def look(self, patience: float, *, newer: float | None = None) -> Seen | None:
-        """The log as it was at most ``BESIDE_SECONDS`` ago, or ``newer`` seconds ago if it tells within ``patience``
-        seconds (0: as it is now); None where that would take longer. Raises as ``read``."""
+        """The log as it was at most ``BESIDE_SECONDS`` ago; with ``newer``, at most that many seconds ago (0: as it is
+        now) if the log answers within ``patience`` seconds. None if it takes longer. Raises as ``read``."""
         async with told("log"):
             if self._told:
                 newer = 0.0
             anew, young = newer is not None, self._config.log.poll_seconds if newer is None else newer
-            if anew and self._age >= young and self._following is not None:  # what it reads may be of before
+            if anew and self._age >= young and self._following is not None:  # it may be reading an older state
                 await asyncio.wait({self._following}, timeout=patience)
             seen, age = self._held, self._age
             if seen is not None and age < young:
@@ -184,12 +189,12 @@ class Whole:
             return self._held if self._age < BESIDE_SECONDS else None
 
     def is_newer(self, seconds: float) -> bool:
-        """Whether the last reading is younger, and shows all that it was said to."""
+        """Whether the last reading is less than ``seconds`` old, and no larger size has been noted since."""
         return self._age < seconds and not self._told
 
     @property
     def _held(self) -> Seen | None:
-        """The last reading, if all of it is there still."""
+        """The last reading, if all its entries are still there."""
         seen = self._seen
         return seen if seen is not None and self._tree.size >= seen.size else None
 
@@ -201,7 +206,7 @@ class Whole:
     def _followed(self, task: asyncio.Task[None]) -> None:
         self._following = None
         if not task.cancelled():
-            task.exception()  # whoever waits is told
+            task.exception()  # marks it as retrieved; the requests that wait raise it
 
     async def _follow(self) -> None:
         now, expected = self._deps.clock.now(), self._told
@@ -218,7 +223,7 @@ class Whole:
         try:
             await self._look(checkpoint.size)
         except Fatal:
-            self._tree.clear()  # the disk lost some of it: it is read from the log again
+            self._tree.clear()  # the disk lost entries: they are read from the log again
             raise
         if self._seen is None or self._seen.size != checkpoint.size or before is not self._leaves:
             recipes = None if self._seen is None or before is not self._leaves else self._seen.recipes
@@ -238,7 +243,7 @@ class Whole:
             raise Refusal("log-checkpoint", str(error)) from error
 
     def _keep(self, note: bytes) -> None:
-        """For the next process. One that reads beside another leaves it to that one."""
+        """Store the checkpoint for the next process. A process with a temporary folder does not."""
         if self._keeps is not None:
             try:
                 replace_file(self._keeps, note)
@@ -250,7 +255,7 @@ class Whole:
         return live, RecipeIndex(live, before)
 
     async def _look(self, size: int) -> None:
-        """Look at entries up to ``size`` that were not looked at before."""
+        """Examine the entries up to ``size`` that were not examined before."""
         if self._leaves.count > size or self._tree.root(self._leaves.count) != self._leaves.root:
             self._leaves = _Leaves(self._config, self._leaves.version + 1)
         unsynced = 0
@@ -266,11 +271,11 @@ class Whole:
         self._leaves.add(self._tree.entries[self._leaves.count : end])
 
     async def live(self) -> LiveLog:
-        """What all entries say together, of key sets the newest ones. Raises as ``read``."""
+        """The contents of all entries together; of key sets only the newest. Raises as ``read``."""
         return (await self.read()).live
 
     async def accounts(self) -> Accounts:
-        """As of at most ``BURN_SECONDS`` ago, and of every recipe of the log. Raises as ``read``."""
+        """The accounts as of at most ``BURN_SECONDS`` ago, with every recipe in the log. Raises as ``read``."""
         seen = await self.read()
         async with self._reckoning:
             found, now = self._accounts, self._deps.clock.now()
@@ -281,7 +286,7 @@ class Whole:
         return found
 
     async def _renew(self, seen: Seen) -> None:
-        """Compute the accounts beside other requests."""
+        """Compute the accounts again in the background."""
         try:
             found = await asyncio.to_thread(self._reckon, seen)
             if self._accounts is not None and self._accounts.version == found.version:
@@ -297,7 +302,7 @@ class Whole:
 
 
 class _Leaves:
-    """What the entries say that were looked at, in the order of the log. ``root``: of the tree that they make."""
+    """The contents of the first ``count`` entries of the log. ``root``: the root of the tree that they form."""
 
     def __init__(self, config: AdminConfig, version: int = 0) -> None:
         self._signers = LeafSigners(config.policy)
@@ -309,7 +314,7 @@ class _Leaves:
         self.version = version
 
     def add(self, entries: Iterable[bytes]) -> None:
-        """Look at the next ones. Raises ``DecodeError``, and ``Refusal`` (``leaf-signature``)."""
+        """Examine the next entries. Raises ``DecodeError``, and ``Refusal`` (``leaf-signature``)."""
         for entry in entries:
             kind = next((kind for kind, end in _ENDS.items() if entry.endswith(end)), None)
             if kind is not None:
@@ -320,7 +325,7 @@ class _Leaves:
             self.count += 1
 
     def _verified(self, index: int, leaf: SignedLeaf) -> VerifiedEntry | None:
-        """The leaf, signed by whoever has to; None for one of a signer that nobody knows."""
+        """Verify the leaf's signature and return the leaf; None if its signer is unknown. Raises ``Refusal``."""
         if leaf.type is LeafType.RECIPE:
             with contextlib.suppress(DecodeError):
                 recipe = Recipe.decode(leaf.body_bytes())
@@ -335,7 +340,7 @@ class _Leaves:
         return VerifiedEntry(index, leaf)
 
     def live(self) -> LiveLog:
-        """All of them together."""
+        """Join all examined entries and the newest key sets."""
         keys = LiveJoin()
         for kept in self._keys.values():
             for index, entry in kept:

@@ -1,1 +1,1 @@
-"""What each resource does, one module per kind of resource."""
+"""The handlers of the API, one module per kind of resource."""

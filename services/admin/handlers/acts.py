@@ -1,4 +1,4 @@
-"""The audit log."""
+"""The audit log, as pages of documents."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tacit.codec import b64url
 
 
 async def listed(call: Call) -> Reply:
-    """A page of the audit log, from the first act on."""
+    """A page of the audit log, in the order of the acts."""
     after, limit = call.page()
     return Reply(await page_of(call.stored, after, limit))
 
 
 async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
-    """At most ``limit`` acts after number ``after``."""
+    """A page with at most ``limit`` acts after number ``after``, with people's names."""
     found = await tx.acts(after, limit + 1)
     names = await tx.names({row.act.who for row in found if row.act.who})
     following = str(found[limit - 1].number) if len(found) > limit else None

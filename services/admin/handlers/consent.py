@@ -1,4 +1,4 @@
-"""Changes of approvers and administrators: what waits, consent and refusal."""
+"""Changes of approvers and administrators: the list, consent and refusal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def changes_of(admin: Admin, tx: AdminTx) -> ChangeList:
 
 
 async def consent(call: Call) -> Reply:
-    """Consent as a second administrator: the change is made."""
+    """Consent to a change as a second administrator. The change is then made."""
     try:
         digest = unb64url(call.body.digest, length=32)
     except DecodeError as error:
@@ -47,7 +47,7 @@ async def consent(call: Call) -> Reply:
 
 
 async def refuse_change(call: Call) -> Reply:
-    """Refuse a change: it will not be made."""
+    """Refuse a change, so that it is not made."""
     found = await call.admin.consent.refused(call.stored, call.part("id"))
     return Reply(None, 204, target=found.person, detail=words_of(found))
 
@@ -64,7 +64,7 @@ def words_of(change: Change) -> str:
 
 
 async def document_of_change(tx: AdminTx, change: Change) -> ChangeDocument:
-    """A change as everybody may see it."""
+    """A change as a document, with the names of those who asked for it and consented."""
     names = await tx.names({one for one in (change.asked_by, change.consented_by) if one})
     return ChangeDocument(
         id=change.id,

@@ -1,4 +1,4 @@
-"""The devices of a staging deployment, in counts."""
+"""Counts of a staging deployment's devices."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ async def shown(call: Call) -> Reply:
 async def fleet_of(admin: Admin) -> FleetDocument:
     """The newest counts as a document. Raises ``Abort`` (404) if this is no staging deployment."""
     if (folder := admin.config.fleet) is None:
-        raise refuse(Problem.NOT_FOUND, "only a staging deployment can count its devices, and this is none")
+        raise refuse(Problem.NOT_FOUND, "this is not a staging deployment, and no other can count its devices")
     return await asyncio.to_thread(read_fleet, folder)

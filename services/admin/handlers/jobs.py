@@ -18,7 +18,7 @@ COLLECTION = "collection"
 
 
 async def listed(call: Call) -> Reply:
-    """A page of jobs."""
+    """A page of jobs, in the order of ``jobs_of``."""
     after, limit = call.page()
     jobs = await jobs_of(call.admin, call.request.app[STEPS])
     more = len(jobs) > after + limit
@@ -40,7 +40,7 @@ async def retry(call: Call) -> Reply:
 
 
 async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
-    """All jobs, this service's first, then collections that have released nothing. Raises ``Abort``."""
+    """All jobs: first this service's, then the collections that have not released a result. Raises ``Abort``."""
     own = [_document(one) for one in background_jobs(steps)]
     if admin.collector is None:
         return own
@@ -49,8 +49,8 @@ async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
 
 
 def can_help(job: JobDocument) -> bool:
-    """Whether trying ``job`` again may have another outcome: true of a failure, and of a refusal because of
-    something that may still arrive; not of a refusal because of what the batch or the recipe is."""
+    """Whether trying ``job`` again may have another outcome. That is true after a failure, and after a refusal because
+    something is still missing, but not after a refusal because of the batch or the recipe itself."""
     if job.state != REFUSED:
         return bool(job.stuck)
     return job.detail.partition(": ")[0].rsplit(":", 1)[-1] in PASSING

@@ -13,7 +13,7 @@ from services.admin.core.people import Permission
 from tacit.errors import Abort
 
 BEAT_SECONDS = 15.0
-"""Silence after which a comment is sent and the listener's permission is checked again."""
+"""How many seconds without an event pass before a comment is sent and the listener's permission is checked again."""
 EVENT_STREAM = "text/event-stream"
 
 

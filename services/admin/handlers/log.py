@@ -1,4 +1,4 @@
-"""The log as this organisation verified it, and the accounts after the recipes in it."""
+"""The log as this organisation has verified it, and the accounts that its recipes charge."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 
 
 async def ledger(call: Call) -> Reply:
-    """Every account: spent, left, and by which recipes; day by day, and when it would be used up."""
+    """Every account: what is spent and left, by which recipes, day by day, and when it is expected to be used up."""
     found = await call.admin.whole.accounts()
     return Reply(None, headers={"Content-Type": media_types.JSON}, content=found.content)
 
 
 async def keys(call: Call) -> Reply:
-    """Keys that the organisation's questions depend on, with when they end."""
+    """The keys that the organisation's questions depend on, and when they end."""
     return Reply(keys_in(await call.admin.whole.live(), call.admin))
 
 
@@ -41,7 +41,7 @@ async def shown(call: Call) -> Reply:
 
 
 async def entries(call: Call) -> Reply:
-    """A page of the log's entries. Each is hashed and decoded, beside other requests."""
+    """A page of the log's entries. They are decoded in a thread, so that other requests do not wait."""
     first, limit = call.page()
     log = await call.admin.whole.read()
     try:
@@ -59,12 +59,12 @@ async def proof(call: Call) -> Reply:
 
 
 def keys_in(live: LiveLog, admin: Admin) -> KeysDocument:
-    """The keys as of now, by what ``live`` shows."""
+    """The keys as of now, with the key sets in ``live``."""
     return keys_of(live, admin.config, admin.questions.parties, admin.publishing.signs_with, admin.now)
 
 
 def index_of(log: Seen, text: str) -> int:
-    """The place that a URL names. Raises ``Abort`` (404) where the log has no entry."""
+    """The index in the text of a URL. Raises ``Abort`` (404) if the log has no entry there."""
     index = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else log.size
     if index >= log.size:
         raise not_found("entry")
@@ -72,13 +72,13 @@ def index_of(log: Seen, text: str) -> int:
 
 
 def checkpoint_of(log: Seen) -> LogDocument:
-    """The newest checkpoint that was read."""
+    """The newest checkpoint that was read, as a document."""
     note = log.note.decode("utf-8", "replace")
     return LogDocument(origin=log.origin, size=log.size, root=b64url(log.root), checkpoint=note)
 
 
 def entries_of(log: Seen, first: int, limit: int) -> EntryPage:
-    """At most ``limit`` entries from ``first`` on."""
+    """A page with at most ``limit`` entries from index ``first`` on."""
     end = min(first + limit, log.size)
     found = [_entry(index, log.tree.entries[index]) for index in range(first, end)]
     return EntryPage(entries=found, next=str(end) if end < log.size else None)
@@ -91,7 +91,7 @@ def proof_of(log: Seen, index: int) -> ProofDocument:
         verify_inclusion(leaf, index, log.size, path, log.root)
     except CryptoError as error:
         raise Fatal(
-            "the hashes of the log have changed on the disk; remove the folder and start the service again"
+            "the log's hashes on the disk have changed; remove the folder and start the service again"
         ) from error
     return ProofDocument(
         index=index,
@@ -104,7 +104,7 @@ def proof_of(log: Seen, index: int) -> ProofDocument:
 
 
 def _entry(index: int, data: bytes) -> EntryDocument:
-    """The summary of an entry; one of an unknown kind has no name and no signer."""
+    """The summary of an entry. An entry of an unknown type has no name and no signer."""
     kind, signer, name = "unknown", "", None
     with contextlib.suppress(DecodeError):
         leaf = SignedLeaf.decode(data)

@@ -1,4 +1,4 @@
-"""Signing in by OpenID Connect: its two steps, and the invitations that bind accounts to people."""
+"""Sign-in by OpenID Connect in two steps, and the invitations that bind accounts to people."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RETURN_PATH = "/sign-in/openid/return"
 
 
 def client_of(admin: Admin) -> OpenIdClient:
-    """Raises ``Abort`` (404) where no provider is configured."""
+    """The client of the sign-in provider. Raises ``Abort`` (404) if no provider is configured."""
     if admin.openid is None:
         raise refuse(Problem.NOT_FOUND, "this service is configured without a sign-in provider")
     return admin.openid
 
 
 async def begin(call: Call) -> Reply:
-    """The URL at which a browser signs in, and the cookie that identifies it on its return."""
+    """The URL at which a browser signs in, and the cookie that identifies the browser when it returns."""
     admin, body = call.admin, call.body
     client = client_of(admin)
     begun = flow.begun(admin.deps.entropy, admin.now, body.invitation or "", body.next or "/")
@@ -74,12 +74,13 @@ async def end(call: Call) -> Reply:
 
 
 def cookie_name(*, secure: bool) -> str:
-    """The name of the cookie; over TLS, one that no other host of the same site can set."""
+    """The name of the cookie of a sign-in. If ``secure``, it has a prefix, so that no other host of the same site can
+    set it."""
     return SECURE_PREFIX + flow.FLOW_COOKIE if secure else flow.FLOW_COOKIE
 
 
 async def invite(call: Call) -> Reply:
-    """An invitation, whose text is shown this once."""
+    """Invite a person. The invitation's text is shown only once."""
     if call.admin.openid is None:
         call.admin.passkeys.require_on()
     made, text = await call.admin.empowering.invite(call.stored, call.who, call.part("id"))

@@ -1,4 +1,4 @@
-"""Passkeys: one's own, what browsers are asked for, and other people's for administrators."""
+"""Passkeys: a person's own, the options for browsers, and other people's passkeys for administrators."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ APPROVE, PUBLISH = "approve", "publish"
 
 
 async def own(call: Call) -> Reply:
-    """One's own."""
+    """The passkeys of the person who sent the request."""
     return Reply(_list(await call.stored.passkeys(call.who.person.id)))
 
 
 async def of_person(call: Call) -> Reply:
-    """A person's."""
+    """A person's passkeys, for administrators."""
     await existing(call.stored, call.part("id"))
     return Reply(_list(await call.stored.passkeys(call.part("id"))))
 
@@ -58,14 +58,14 @@ async def take(call: Call) -> Reply:
         raise not_found("passkey") from error
     if not await call.stored.drop_passkey(call.part("id"), found):
         raise not_found("passkey")
-    if call.admin.passkeys.mode == "optional":  # whoever has none needs none
+    if call.admin.passkeys.mode == "optional":  # a person without a passkey does not need one
         person, words = await existing(call.stored, call.part("id")), f"lost the passkey {b64url(found[:6])}"
         await call.stored.put_person(await call.admin.consent.note(call.stored, person, Kind.PASSKEY, words))
     return Reply(None, 204, target=call.part("id"), detail=f"passkey {b64url(found[:6])}")
 
 
 async def asked(call: Call) -> Reply:
-    """The options with which a browser uses a passkey for an act on a question as it is now."""
+    """The options with which a browser uses a passkey for an act on a question in its present state."""
     admin = call.admin
     async with admin.store.transaction() as tx:
         question = await admin.questions.at(tx, call.part("id"), call.tag)
@@ -74,8 +74,8 @@ async def asked(call: Call) -> Reply:
 
 
 async def shown(call: Call, tx: AdminTx, question: Question, act: str) -> str:
-    """Words for the audit log of the passkey that was shown for ``act`` on ``question`` as it was. Raises ``Abort``
-    (403) where one is needed."""
+    """Check the passkey that was used for ``act`` on ``question`` (as it was before the act). Returns words for the
+    audit log, empty if none was used. Raises ``Abort`` (403) if a passkey is needed or not valid."""
     admin = call.admin
     if act == PUBLISH and not admin.config.passkeys_publish:
         return ""
@@ -85,7 +85,7 @@ async def shown(call: Call, tx: AdminTx, question: Question, act: str) -> str:
 
 
 def purpose_for(call: Call, question: Question, act: str) -> dict[str, object]:
-    """The purpose for which a passkey is used."""
+    """The purpose that a passkey signs for ``act`` on ``question``."""
     binding = call.admin.questions.binding(question)
     return purpose_of(act, call.who.person, question.id, question.state.value, question.revision, binding)
 

@@ -28,12 +28,12 @@ async def listed(call: Call) -> Reply:
 
 
 async def hashed(admin: Admin, body: PersonBody | PersonChange) -> str | None:
-    """The hash of the password in ``body``, if there is one: it takes too long for a transaction."""
+    """The hash of the password in ``body``, if there is one. Hashing takes too long to do it in a transaction."""
     return None if body.password is None else await admin.passwords.hashed(body.password)
 
 
 async def add(call: Call) -> Reply:
-    """A new person, with a local account if there is a password."""
+    """Add a person, with a local account if a password is given."""
     admin, body = call.admin, call.body
     found = await admin.empowering.add(
         call.stored, call.who, body.name, body.role, call.prepared or "", body.key_sha256
@@ -44,7 +44,7 @@ async def add(call: Call) -> Reply:
 
 
 async def change(call: Call) -> Reply:
-    """Change the role or password of a person, or let them in no more."""
+    """Change the role or password of a person, or disable them."""
     body = call.body
     wanted = Wanted(body.role, body.disabled, call.prepared)
     found = await call.admin.empowering.change(call.stored, call.who, call.part("id"), wanted)
@@ -61,7 +61,7 @@ async def keys(call: Call) -> Reply:
 
 
 async def give_key(call: Call) -> Reply:
-    """A new key, whose text is shown this once."""
+    """Give a person a new key. Its text is shown only once."""
     admin, body = call.admin, call.body
     if body.expires is not None and body.expires <= admin.now:
         raise FieldError("expires", "has passed; give a POSIX second in the future")
@@ -76,13 +76,13 @@ async def give_key(call: Call) -> Reply:
 
 
 async def take_key(call: Call) -> Reply:
-    """The key opens nothing any more."""
+    """Revoke a person's key."""
     await call.admin.people.take_key(call.stored, call.part("id"), call.part("key"))
     return Reply(None, 204, target=call.part("id"), detail=f"key {call.part('key')}")
 
 
 def document_of(person: Person) -> PersonDocument:
-    """A person as the document that every permitted reader sees."""
+    """A person as a document, without password and keys."""
     return PersonDocument(
         id=person.id,
         name=person.name,

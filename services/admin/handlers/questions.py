@@ -1,4 +1,4 @@
-"""Questions: drafts, their check, approval, publishing and end."""
+"""Questions: writing, checking, approving, publishing and ending them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tacit.tlog.leaves import SignedLeaf
 
 
 async def create(call: Call) -> Reply:
-    """A new draft."""
+    """Store a new draft."""
     question = await call.admin.questions.create(call.stored, call.who, call.body)
     return await _reply(call.stored, question, status=201, location=True)
 
@@ -33,7 +33,7 @@ async def listed(call: Call) -> Reply:
     after, limit = call.page()
     stated = call.request.query.get("state")
     if stated is not None and stated not in set(QuestionState):
-        raise DecodeError(f"state is one of {', '.join(QuestionState)}")
+        raise DecodeError(f"state must be one of {', '.join(QuestionState)}")
     state = None if stated is None else QuestionState(stated)
     found = await call.stored.questions(after, limit + 1, state)
     names = await names_of(call.stored, found)
@@ -66,7 +66,7 @@ async def submit(call: Call) -> Reply:
 
 
 async def approve(call: Call) -> Reply:
-    """Approve a question, as a person who is none of its authors."""
+    """Approve a question. None of its authors may do so."""
     before = await call.admin.questions.at(call.stored, call.part("id"), call.tag)
     found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
     words = await passkeys.shown(call, call.stored, before, passkeys.APPROVE)
@@ -75,12 +75,12 @@ async def approve(call: Call) -> Reply:
 
 
 async def end(call: Call) -> Reply:
-    """End a question: nobody waits for it any more."""
+    """End a question: nobody waits for its results any more."""
     return await _reply(call.stored, await call.admin.questions.end(call.stored, call.part("id"), call.tag))
 
 
 async def check(call: Call) -> Reply:
-    """The verdict of every rule on the recipe that the question would become now, with numbers and what would pass."""
+    """The verdict of every rule on the recipe that the question would become now, with the numbers that would pass."""
     async with call.admin.store.read() as tx:
         question = await call.admin.questions.at(tx, call.part("id"), call.tag)
     return await _checked(call, survey_of(question))
@@ -102,7 +102,7 @@ async def design(call: Call) -> Reply:
 
 
 async def publish(call: Call) -> Reply:
-    """Publish a question in the log; or 202, if its recipe waits for a signature from elsewhere."""
+    """Publish a question in the log; the status is 202 if its recipe waits for a signature from elsewhere."""
     if call.admin.config.passkeys_publish:
         async with call.admin.store.transaction() as tx:
             before = await call.admin.questions.at(tx, call.part("id"), call.tag)
@@ -112,7 +112,7 @@ async def publish(call: Call) -> Reply:
 
 
 async def sign(call: Call) -> Reply:
-    """Publish a question in the log with a signature from elsewhere."""
+    """Publish a question in the log with a signature that was made elsewhere."""
     leaf = SignedLeaf.decode(canonical_bytes(call.body.leaf))
     return await _published(call, await call.admin.publishing.sign(call.part("id"), leaf))
 
@@ -135,7 +135,7 @@ async def _reply(
 
 
 async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable[str] = ()) -> Mapping[str, str]:
-    """The names of all who wrote or approved any of them, and of ``others`` (ids)."""
+    """The names, by id, of everybody who wrote or approved one of ``questions``, and of ``others`` (ids)."""
     return await tx.names(
         {person for one in questions for person in (*one.authors, one.approver) if person} | set(others)
     )

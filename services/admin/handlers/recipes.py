@@ -1,4 +1,4 @@
-"""Recipes of the log with their yield, collections, and what was released."""
+"""The log's recipes with their yields, collections, and releases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}
 """Formats of results other than JSON, by their name in the query."""
 MOST_ACCEPTED: Final = 32
 PATIENCE_SECONDS: Final = 1.0
-"""How many seconds a request waits for the log that is followed here."""
+"""How many seconds a request waits for this service's own reading of the log."""
 
 
 async def listed(call: Call) -> Reply:
@@ -46,9 +46,9 @@ async def listed(call: Call) -> Reply:
 
 
 async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Summaries from place ``first`` on, and the place after them, if there are more: of the log that is followed here,
-    which is looked at once more for recipes that wait for opt-ins; as the recipe server tells them while the log is
-    read for the first time."""
+    """Summaries from log index ``first`` on, and the index of the next page, if there is one. They come from this
+    service's own reading of the log, which is repeated if a recipe waits for opt-ins; while the log is read for the
+    first time, they come from the recipe server."""
     for newer in (None, 0.0):
         if (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is None:
             break
@@ -63,9 +63,9 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
 
 
 async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
-    """A recipe and what is told of it: by the log that is followed here, which is looked at once more where it waits
-    for opt-ins, and for one that it does not show if that was not done just now; while this log is slow, by the
-    recipe server. Raises ``Abort``: 404 where there is none."""
+    """A recipe's document and the recipe. They come from this service's own reading of the log, which is repeated if
+    the recipe waits for opt-ins, or if it is missing and the reading is not fresh; while reading is slow, they come
+    from the recipe server. Raises ``Abort``: 404 if there is no such recipe."""
     newer: float | None = None
     while (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is not None:
         found = seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
@@ -89,7 +89,7 @@ async def shown(call: Call) -> Reply:
 
 
 async def document_of(admin: Admin, recipe_hash: str) -> RecipeDocument:
-    """The recipe of this hash, verified, with its yield. Raises ``Abort``."""
+    """The recipe with this hash, verified, with its yield. Raises ``Abort``."""
     document, recipe = await _in_full(admin, recipe_hash)
     async with admin.store.read() as tx:
         own = await tx.questions_of([recipe_hash])
@@ -100,7 +100,8 @@ async def document_of(admin: Admin, recipe_hash: str) -> RecipeDocument:
 
 
 async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
-    """What the collector may know; None where this organisation collects nothing of the recipe, or cannot ask now."""
+    """The yield that the collector reports; None if this organisation does not collect the recipe, or the collector
+    cannot be reached."""
     if admin.collector is None:
         return None
     transport = admin.log.transport
@@ -115,7 +116,7 @@ async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
 
 
 async def results(call: Call) -> Reply:
-    """A page of releases, of one recipe or all; a table has all of them unless a page is asked for."""
+    """A page of releases, of one recipe or all. A table (CSV or Parquet) has all of them unless a page is requested."""
     query, (after, limit), admin = call.request.query, call.page(), call.admin
     given = query.get("recipe")
     asked = _format(query.get("format"), call.request.headers.get("Accept", ""))
@@ -131,24 +132,25 @@ async def results(call: Call) -> Reply:
 
 
 async def _table(call: Call, asked: str, found: list[dict[str, Any]]) -> Reply:
-    """Releases as a file. Raises ``Abort``: 501 without the extra, 502 for what cannot be made one of."""
+    """Releases as a CSV or Parquet file. Raises ``Abort``: 501 if the extra is not installed, 502 if the releases
+    cannot be written as a table."""
     try:
         made = csv_bytes if asked == "csv" else parquet_bytes
         content = await call.admin.computing.do(call.who.person.id, lambda: made(found))
     except UsageError as error:
         raise refuse(Problem.EXTRA_MISSING, str(error), extra=EXTRA) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise refuse(Problem.PEER_ANSWER, "what the collector released cannot be made a table of") from error
+        raise refuse(Problem.PEER_ANSWER, "the collector's releases cannot be written as a table") from error
     kept = f'attachment; filename="results.{asked}"'
     return Reply(None, headers={"Content-Type": FORMATS[asked], "Content-Disposition": kept}, content=content)
 
 
 def _format(asked: str | None, accept: str) -> str:
-    """The format that the query names, else the one that ``Accept`` (RFC 9110) likes best; JSON unless it likes another
-    one better. Raises ``DecodeError``."""
+    """The format that the query names, otherwise the one that ``Accept`` (RFC 9110) prefers; JSON unless another one is
+    preferred to it. Raises ``DecodeError``."""
     if asked is not None:
         if asked != "json" and asked not in FORMATS:
-            raise DecodeError(f"format is one of json, {', '.join(FORMATS)}")
+            raise DecodeError(f"format must be one of json, {', '.join(FORMATS)}")
         return asked
     liked: dict[str, float] = {}
     for part in accept.split(",")[:MOST_ACCEPTED]:
@@ -164,7 +166,7 @@ def _quality(text: str) -> float:
 
 
 async def collect(call: Call) -> Reply:
-    """A collection of a recipe's batch; the same one where it was asked for before."""
+    """Ask the collector for a recipe's batch. Asking again gives the same collection."""
     recipe_hash = _hash(call.body.recipe)
     body = json.dumps({"recipe_hash": recipe_hash}).encode()
     found = CollectionDocument(**await at_collector(call.admin, "POST", "/v1/collections", body))
@@ -186,7 +188,7 @@ async def collection(call: Call) -> Reply:
 
 
 async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") -> Any:
-    """What the organisation's collector answers. Raises ``Abort``."""
+    """Send a request to the organisation's collector, and return its JSON answer. Raises ``Abort``."""
     at = admin.own_collector
     async with told("collector"):
         transport = admin.log.transport

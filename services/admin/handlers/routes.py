@@ -1,4 +1,4 @@
-"""The one table of routes: the application, the OpenAPI document and the page that shows it are made from it."""
+"""The table of the API's routes. The application, the OpenAPI document and the page that shows it are made from it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ROUTES: Final = (
         body=Survey, storing=Storing.WRITE,
     ),
     Route(
-        "GET", "/v1/questions", "question.list", "Questions, in the order in which they were written.",
+        "GET", "/v1/questions", "question.list", "List questions, in the order in which they were written.",
         questions.listed, _READ, {200: QuestionPage}, paged=True, query=("state",),
     ),
     Route("GET", _QUESTION, "question.show", "One question, with its ETag.", questions.shown, _READ, _ONE,
@@ -129,7 +129,7 @@ ROUTES: Final = (
     ),
     Route(
         "POST", f"{_QUESTION}/end", "question.end",
-        "End a question: nobody waits for it any more, and what the log holds stays.",
+        "End a question: nobody waits for its results any more. Its entries in the log stay.",
         questions.end, _OPERATE, _ONE, body=Nothing, problems=(404, 409, 412), storing=Storing.WRITE, tagged=True,
     ),
     Route(
@@ -142,7 +142,7 @@ ROUTES: Final = (
         recipes.shown, _READ, {200: RecipeDocument}, problems=(404, 422, 502), storing=Storing.NOTHING,
     ),
     Route(
-        "GET", "/v1/results", "result.list", "What was released, of one recipe or all.", recipes.results, _READ,
+        "GET", "/v1/results", "result.list", "The releases of one recipe, or of all.", recipes.results, _READ,
         {200: ResultList}, problems=(404, 501, 502), storing=Storing.NOTHING, paged=True, query=("recipe",),
         formats=recipes.FORMATS,
     ),
@@ -159,7 +159,7 @@ ROUTES: Final = (
         {200: CollectionDocument}, problems=(404, 502), storing=Storing.NOTHING,
     ),
     Route(
-        "GET", "/v1/jobs", "job.list", "Work of this service and of the collector, and which of it is stuck.",
+        "GET", "/v1/jobs", "job.list", "Jobs of this service and of the collector, and which of them are stuck.",
         jobs.listed, _READ, {200: JobList}, problems=(502,), storing=Storing.NOTHING, paged=True,
     ),
     Route(
@@ -167,7 +167,7 @@ ROUTES: Final = (
         {202: JobDocument}, body=Nothing, problems=(404, 502), storing=Storing.NOTHING,
     ),
     Route("GET", "/v1/fleet", "fleet.show",
-          "How many devices of a staging deployment work, and whether what they sent was released; 404 elsewhere.",
+          "Counts of a staging deployment's devices, and whether all they sent was released; 404 elsewhere.",
           fleet.shown, _READ, {200: FleetDocument}, problems=(404,), storing=Storing.NOTHING),
     Route("GET", "/v1/series", "series.list", "Series of the log, with their rounds in the log.", series.listed, _READ,
           {200: SeriesPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
@@ -176,10 +176,10 @@ ROUTES: Final = (
     Route("GET", "/v1/censuses", "census.list", "Censuses whose shares the log has.", series.censuses, _READ,
           {200: CensusPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/ledger", "ledger.show",
-          "What each account has spent and has left, by which recipes, and for how long that will last.",
+          "What each account has spent and has left, by which recipes, and how long the rest will last.",
           log.ledger, _READ, {200: LedgerDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/keys", "keys.show",
-          "Keys that the questions depend on and when they end: the analyst's, gateways', issuers', certificates.",
+          "The keys that questions depend on (analyst, gateways, issuers, certificates), and when they end.",
           log.keys, _READ, {200: KeysDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/events", "event.stream", "All changes from now on, as server-sent events.", live.events, _READ,
           {200: None}, storing=Storing.NOTHING, media=live.EVENT_STREAM, seen=False),
@@ -205,7 +205,7 @@ ROUTES: Final = (
     Route("GET", "/v1/people/{id}/keys", "key.list", "A person's keys, without their texts.", people.keys,
           Permission.PEOPLE, {200: KeyList}, problems=(404,)),
     Route(
-        "POST", "/v1/people/{id}/keys", "key.give", "Give a person a key; its text is shown this once.",
+        "POST", "/v1/people/{id}/keys", "key.give", "Give a person a key. Its text is shown only once.",
         people.give_key, Permission.PEOPLE, {201: NewKey, 202: ChangeDocument}, body=KeyBody,
         problems=(404, 409), storing=Storing.WRITE,
     ),
@@ -228,15 +228,14 @@ ROUTES: Final = (
     ),
     Route(
         "POST", f"{_QUESTION}/assertion", "question.assertion",
-        "The options with which a browser uses a passkey, for an act on the question as it is now.", passkeys.asked,
-        _READ,
-        {200: OptionsDocument}, body=AssertionBody, problems=(404, 412), storing=Storing.NOTHING, tagged=True,
-        computes=True,
+        "The options with which a browser uses a passkey for an act on the question in its present state.",
+        passkeys.asked, _READ, {200: OptionsDocument}, body=AssertionBody, problems=(404, 412),
+        storing=Storing.NOTHING, tagged=True, computes=True,
     ),
     Route("GET", "/v1/passkeys", "passkey.list", "Your own passkeys.", passkeys.own, _READ, {200: PasskeyList}),
     Route(
         "POST", "/v1/passkeys/options", "passkey.options",
-        "The options from which a browser makes a passkey, for an invitation.",
+        "The options from which a browser makes a passkey. Needs an invitation.",
         passkeys.options, _READ, {200: OptionsDocument}, body=PasskeyOptionsBody, problems=(404,),
         storing=Storing.NOTHING, computes=True,
     ),
@@ -253,7 +252,7 @@ ROUTES: Final = (
     ),
     Route(
         "POST", "/v1/people/{id}/invitation", "person.invite",
-        "Invite a person to bind an account of the sign-in provider; the text is shown this once.", openid.invite,
+        "Invite a person to bind an account or register a passkey. The text is shown only once.", openid.invite,
         Permission.PEOPLE, {201: InvitationDocument, 202: WaitingInvitation}, body=Nothing,
         problems=(404, 409), storing=Storing.WRITE,
     ),
@@ -269,7 +268,7 @@ ROUTES: Final = (
     ),
     Route(
         "POST", "/v1/session/openid/return", "session.return",
-        "Sign in with what the provider sent the browser back with.",
+        "Sign in with the parameters with which the provider sent the browser back.",
         openid.end, None, {201: SessionDocument}, body=OpenIdReturn, problems=(401, 403, 404, 409, 502),
         storing=Storing.NOTHING,
     ),
@@ -277,8 +276,8 @@ ROUTES: Final = (
         "POST", "/v1/session", "session.begin", "Sign in with a key, or with a name and a password.",
         sessions.sign_in, None, {201: SessionDocument}, body=SignInBody, problems=(401, 429), storing=Storing.NOTHING,
     ),
-    Route("GET", "/v1/session", "session.show", "Who is signed in, and with which permissions.", sessions.shown, _READ,
-          {200: SessionDocument}),
+    Route("GET", "/v1/session", "session.show", "The person who is signed in, and their permissions.", sessions.shown,
+          _READ, {200: SessionDocument}),
     Route("DELETE", "/v1/session", "session.end", "Sign out.", sessions.sign_out, _READ, {204: None},
           storing=Storing.WRITE),
     Route("GET", "/v1/audit", "audit.list", "Every act, in order.", acts.listed, Permission.AUDIT, {200: AuditPage},

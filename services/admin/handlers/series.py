@@ -1,4 +1,4 @@
-"""Series and censuses of the log, as this organisation verified it."""
+"""The series and censuses in the log, as this organisation has verified it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page_of(live: LiveLog, after: int, limit: int) -> SeriesPage:
 
 
 def document_of(live: LiveLog, wanted: str) -> SeriesDocument:
-    """The series of this hash. Raises ``Abort``."""
+    """The series with this hash. Raises ``Abort`` (404) if the log has none."""
     found = next((one for one in live.series if one.series.hash_text == wanted), None)
     if found is None:
         raise not_found("series")

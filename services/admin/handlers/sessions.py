@@ -1,4 +1,4 @@
-"""Signing in and out with a browser, and who is signed in."""
+"""Signs browsers in and out, and shows who is signed in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.errors import FieldError
 
 
 async def sign_in(call: Call) -> Reply:
-    """A session for a key, or for the name and password of a local account."""
+    """Begin a session with a key, or with the name and password of a local account."""
     admin = call.admin
     shown = await _shown(call)
     async with admin.store.transaction() as tx:
@@ -35,7 +35,8 @@ def session_reply(admin: Admin, person: Person, cookie: str) -> Reply:
 
 
 async def _shown(call: Call) -> Shown:
-    """The person who signs in, with what they showed."""
+    """Check the key or the password in the body, and return it with its person. Raises ``Abort``, and ``FieldError``
+    if the body has neither or both."""
     admin, body = call.admin, call.body
     if body.key is not None and body.name is None and body.password is None:
         return await admin.sign_in.by_key(body.key)

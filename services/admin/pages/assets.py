@@ -1,4 +1,5 @@
-"""The style sheet and the script: read once, and addressed by their digests so that browsers may keep them for good."""
+"""The style sheet and the scripts. They are read once, and their URLs contain their digests, so that browsers may
+cache them forever."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file that pages name by ``path``."""
+    """A static file. ``path``: the path under which pages refer to it."""
 
     path: str
     body: bytes

@@ -1,4 +1,4 @@
-"""Positions in drawings, computed from numbers. The templates draw; nothing here knows a colour."""
+"""Computes positions in drawings from numbers. The templates draw, and choose colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ROW = 26
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From ``low`` at ``begin`` to ``high`` at ``end``; ``log``: by powers of ten, both ends above 0."""
+    """An axis from the value ``low`` at position ``begin`` to ``high`` at ``end``. ``log``: a logarithmic axis, with
+    both values above 0."""
 
     low: float
     high: float
@@ -32,7 +33,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where ``value`` is; what lies beyond an end is there."""
+        """The position of ``value``; a value beyond an end is placed at that end."""
         low, high, found = map(math.log10, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         share = min(1.0, max(0.0, (found - low) / ((high - low) or 1.0)))
         return round(self.begin + share * (self.end - self.begin), 1)
@@ -81,7 +82,8 @@ class Line:
 
 
 def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[tuple[Line, float]]:
-    """Where the labels of ``lines`` go, so that none covers another."""
+    """Place the labels of ``lines`` between ``low`` and ``high``, at least ``gap`` apart. Returns each line with the
+    position of its label, from ``low`` to ``high``."""
     placed: list[tuple[Line, float]] = []
     for line in sorted(lines, key=lambda one: one.end[1]):
         wanted = line.end[1] if not placed else max(line.end[1], placed[-1][1] + gap)
@@ -98,7 +100,7 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 
 
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A released result: each answer with its 95 % interval on one axis."""
+    """The drawing of a released result: each answer with its 95 % interval on one axis."""
     rows = [(bucket, *_interval(bucket)) for bucket in document["buckets"]]
     low, high = min(0.0, *(row[1] for row in rows)), max(0.0, *(row[2] for row in rows))
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
@@ -122,7 +124,8 @@ def answers(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A batch against B: positions from 0 to 100 of what came, of the interval in which that is, and of B."""
+    """The drawing of a batch: positions from 0 to 100 of the contributions so far (``count``), of the bounds within
+    which they are (``least``, ``most``), and of B (``size``)."""
 
     count: float
     least: float
@@ -131,19 +134,19 @@ class Fill:
 
     @classmethod
     def of(cls, told: Mapping[str, Any], expected: int) -> Fill:
-        """By a yield document; ``expected``: contributions."""
+        """The drawing of a yield document. ``expected``: the number of contributions that the recipe expects."""
         size = told["min_batch_size"]
         most = told.get("most")
         top = max(size * 1.25, expected, told["contributions"], most or 0)
         axis = Axis(0, top, 0, 100)
         least = told.get("least") or 0
         if most is None:
-            most = top if told["contributions"] else 0  # nothing told yet is nothing to draw
+            most = top if told["contributions"] else 0  # nothing is known yet, so nothing is drawn
         return cls(axis.at(told["contributions"]), axis.at(least), axis.at(most), axis.at(size))
 
 
 def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Small multiples, one for each answer, all on the same axes: its estimates with 95 % intervals by time."""
+    """Small charts, one for each answer and all on the same axes, of its estimates with 95 % intervals over time."""
     times = [one["interval"]["start"] for one in documents]
     ends = [end for one in documents for bucket in one["buckets"] for end in _interval(bucket)]
     across = Axis(min(times), max(times), 52, 250)
@@ -169,7 +172,7 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ends(first: float, last: float) -> tuple[str, str]:
-    """What stands at the ends of an axis of time: days, with the time of day where it is short."""
+    """The labels at the ends of a time axis: days, and also the time of day if the axis is short."""
     digits = 10 if last - first > 3 * 86400 else 16
     return when(first)[:digits], when(last)[:digits]
 
@@ -179,7 +182,7 @@ def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def burning(found: BurnDown) -> dict[str, Any]:
-    """What is left of an account day by day, and where its pace leads."""
+    """The drawing of what is left of an account day by day, and of when it is used up at its present pace."""
     days, limit = found.days, float(found.account.epsilon)
     first, last = days[0].at, days[-1].at
     until = min(found.used_up_at or last, last + 3 * max(86400, last - first))

@@ -1,4 +1,4 @@
-"""A recipe's claim against each adversary, for a person."""
+"""A recipe's privacy claim against each adversary, in words."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.models.forms.form import Form
-from tacit.models.forms.registry import known
+from tacit.models.form import Form
+from tacit.models.forms import known
 from tacit.recipe.model import Recipe
 
 
 def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
-    """By adversary: who it is, epsilon and delta as stated, and what that means in a sentence."""
+    """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean."""
     form = known(recipe.model)
     rows: list[dict[str, Any]] = []
     for name, stated in recipe.privacy.epsilon.root.items():
@@ -41,7 +41,7 @@ def _words(form: Form | None, name: str | None, n: int) -> str:
 
 
 def meaning(epsilon: float) -> str:
-    """What an epsilon says of one device."""
+    """What an epsilon guarantees to one device, in words."""
     if not math.isfinite(epsilon):
         return "nothing is guaranteed against it"
     factor = math.exp(min(epsilon, 700.0))

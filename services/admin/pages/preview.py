@@ -1,4 +1,5 @@
-"""Cost and accuracy of each way to ask a survey, and the verdict of every rule: shown while somebody writes."""
+"""The preview that is shown while somebody writes a question: cost and accuracy of each way to ask, and the verdict of
+every rule."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tacit.operations.design import requirements_of
 from tacit.recipe.survey import Survey
 
 FACTORS: Final = tuple(map(Decimal, ("0.125", "0.25", "0.5", "1", "2", "4")))
-"""Multiples of the wanted epsilon at which every way to ask is computed."""
+"""The multiples of the wanted epsilon for which every way to ask is computed."""
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 56, 190, 14, 42
 MIN, MAX, PLACES = "0.000001", "40", 9
 Name = tuple[str, str]
@@ -30,8 +31,8 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class Preview:
-    """What can be said of a survey so far. ``wrong``: every member that is, and why; ``unknown``: why there is no
-    comparison; ``unchecked``: why no rule was asked."""
+    """The preview of a survey that may be incomplete. ``wrong``: every wrong member, and why; ``unknown``: why there is
+    no comparison; ``unchecked``: why the rules were not checked."""
 
     wrong: tuple[FieldError, ...] = ()
     unknown: str = ""
@@ -47,7 +48,7 @@ class Preview:
 
 
 async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview:
-    """The preview of what a form of the person ``who`` holds."""
+    """The preview of the survey in ``form``, for the person ``who``."""
     try:
         survey = Survey.from_body(body_of(form))
     except FieldError as error:
@@ -56,7 +57,7 @@ async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview
 
 
 async def preview_of_survey(admin: Admin, who: str, survey: Survey, *, compare: bool = True) -> Preview:
-    """The preview of a survey."""
+    """The preview of a survey, for the person ``who``. ``compare``: whether to compare the ways to ask."""
     found = Preview()
     if compare and survey.population is None:
         found = replace(found, unknown="Fill in “Devices” to see the margin of every way to ask here")
@@ -74,7 +75,7 @@ async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Pre
     if survey.lacking:
         lacking = [one for one in survey.lacking if one != "name" or survey.metric is not None]
         words = ", ".join(f"“{label_of(one)}”" for one in lacking)
-        return replace(found, unchecked=f"the rules are asked once there is {words}")
+        return replace(found, unchecked=f"the rules are checked once you have filled in {words}")
     try:
         drafted, checked = await admin.publishing.checked(survey, who)
     except FieldError as error:
@@ -87,8 +88,8 @@ async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Pre
 
 
 async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
-    """The ways at the wanted epsilon as rows, and all of them by epsilon as a drawing. Errors are margins: 1.96
-    standard errors. Raises ``UsageError``."""
+    """The ways to ask at the wanted epsilon as rows, and their errors at several epsilons as a drawing. Errors are
+    margins (1.96 standard errors). Raises ``UsageError``."""
     needs = requirements_of(survey, admin.config.policy)
     wanted = None if survey.accuracy is None else NORMAL_95 * float(survey.accuracy) * needs.scale
     here = await admin.planner.compared(who, survey)
@@ -118,7 +119,7 @@ def _name(way: Mapping[str, Any]) -> Name:
 
 
 def _bounded(epsilon: Decimal) -> Decimal:
-    """Within what the planner takes, and of so few digits that a survey takes it."""
+    """``epsilon``, limited to the range that the planner accepts and rounded to the digits that a survey accepts."""
     return min(Decimal(MAX), max(Decimal(MIN), round(epsilon, PLACES)))
 
 
@@ -128,7 +129,7 @@ def _drawing(
     kinds: Mapping[Name, str],
     wanted: float | None,
 ) -> dict[str, Any]:
-    """Margins against epsilon, both by powers of ten."""
+    """The drawing of margins against epsilon, with two logarithmic axes."""
     epsilons = [epsilon for points in curves.values() for epsilon, _ in points]
     errors = [error for points in curves.values() for _, error in points] + ([wanted] if wanted else [])
     across = Axis(min(epsilons), max(epsilons), LEFT, WIDTH - RIGHT, log=True)

@@ -1,4 +1,4 @@
-"""Templates, how numbers and times are written in them, and the headers of every page."""
+"""The templates, the filters that write numbers and times in them, and the headers of every page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NONE: Final = "–"
 
 @cache
 def environment() -> Environment:
-    """The templates. Every value is escaped, and a name that nobody gave is an error."""
+    """The environment of the templates. Every value is escaped, and an undefined name is an error."""
     found = Environment(
         loader=PackageLoader("services.admin.pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -67,17 +67,17 @@ def environment() -> Environment:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """The text of a template."""
+    """Render the template with these values."""
     return environment().get_template(template).render(**values)
 
 
 def response(text: str, status: int = 200, content_type: str = HTML) -> web.Response:
-    """A page, or a part of one."""
+    """The response with the text of a page, or of a part of one."""
     return web.Response(text=text, status=status, content_type=content_type, charset="utf-8", headers=HEADERS)
 
 
 def moment(seconds: float | None) -> Markup:
-    """A POSIX time as an element that a script may tell in the reader's own zone."""
+    """A POSIX time as a ``time`` element in UTC, which a script may show in the reader's time zone."""
     if seconds is None:
         return Markup("–")
     try:
@@ -89,12 +89,12 @@ def moment(seconds: float | None) -> Markup:
 
 
 def number(value: float | None) -> str:
-    """A count with separators."""
+    """A count with thousands separators."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def figure(value: float | str | None) -> str:
-    """A quantity of any size in at most four digits."""
+    """A quantity of any size, with at most four significant digits up to 1,000."""
     if value is None:
         return NONE
     found = float(value)
@@ -110,12 +110,12 @@ _RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def left(value: str) -> str:
-    """What is left of an epsilon, in at most four digits after the point, never more than it is."""
+    """What is left of an epsilon, rounded down to at most four digits after the point."""
     return stated(value, ROUND_FLOOR)
 
 
 def stated(value: str, rounding: str = ROUND_CEILING) -> str:
-    """An epsilon or a delta in at most four digits after the point, never less than it is."""
+    """An epsilon or a delta, rounded up to at most four digits after the point."""
     try:
         exact = Decimal(value)
     except InvalidOperation:
@@ -126,7 +126,7 @@ def stated(value: str, rounding: str = ROUND_CEILING) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A length of time in the largest unit of which it has two, or in days; whole ones."""
+    """A length of time in whole units: the largest unit of which it has at least two."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:,.0f} {unit}"
@@ -134,18 +134,18 @@ def lasting(seconds: float) -> str:
 
 
 def plain(text: str) -> str:
-    """A word of the protocol as people read it."""
+    """A word of the protocol for readers, with spaces instead of hyphens and underscores."""
     return text.replace("-", " ").replace("_", " ")
 
 
 def ends(bucket: Mapping[str, Any], form: str) -> str:
-    """The 95 % interval of an answer."""
+    """The 95 % interval of an answer, as text."""
     low, high = interval(bucket["estimate"], bucket["stderr"])
     return f"{estimate(low, form)} to {estimate(high, form)}"
 
 
 def marked(text: str) -> Markup:
-    """Text whose names of the protocol, given between backticks, are marked up as code."""
+    """Mark the words between backticks up as code."""
     pieces = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(pieces)
@@ -153,15 +153,15 @@ def marked(text: str) -> Markup:
 
 
 def finished(state: str) -> str:
-    """The state of a recipe of the log as people read it: “over” is shown as “finished”."""
+    """The state of a recipe for readers; “over” is shown as “finished”."""
     return "finished" if state == "over" else plain(state)
 
 
 def chosen(word: str) -> str:
-    """A choice of a form as people read it."""
+    """A choice in the form, in words for readers."""
     return CHOICES.get(word, plain(word))
 
 
 def short(text: str, length: int = 10) -> str:
-    """The beginning of a hash."""
+    """The first ``length`` characters of a hash."""
     return text if len(text) <= length else f"{text[:length]}…"

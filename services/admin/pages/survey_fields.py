@@ -1,7 +1,7 @@
-"""The members of a survey as fields of a form, and back again.
+"""Converts the members of a survey to fields of a form, and back.
 
 A field is named by its member's path (``encoder.low``), so that an error in a member is shown beside its field. Lists
-have one item per line or commas between items, attributes are ``name=value``; an empty field leaves the member out.
+have one item per line or commas between items, and attributes are ``name=value``. An empty field leaves its member out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from services.admin.pages.survey_labels import LABELS
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.registry import FORMS
+from tacit.models.forms import FORMS
 from tacit.recipe.survey import MECHANISMS, MISSING, Survey
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -29,7 +29,7 @@ def _text(said: str) -> Any:
 
 
 def _whole(said: str) -> Any:
-    """An integer, or the text itself, which the survey then refuses with a message of its own."""
+    """An integer; other text is kept, and the survey then refuses it with its own message."""
     return int(said) if _WHOLE.fullmatch(said) else said
 
 
@@ -38,7 +38,7 @@ def _amount(said: str) -> Any:
 
 
 def _moment(said: str) -> Any:
-    """POSIX seconds, also from a time in UTC."""
+    """POSIX seconds, from a number or from a time in UTC."""
     if not _MOMENT.fullmatch(said):
         return _whole(said)
     try:
@@ -203,9 +203,9 @@ FIELDS: Final = tuple(field for group in GROUPS for field in group.fields)
 
 
 def body_of(form: Mapping[str, str]) -> dict[str, Any]:
-    """The document that the fields of a form make: the body of a survey, not checked yet. Fields of another encoder
-    than the chosen one are left out; a question without a name is named after its metric, and numbers are averaged
-    unless the form says otherwise."""
+    """The body of a survey, from the fields of a form. It is not checked yet. Fields that do not belong to the chosen
+    encoder are left out; a question without a name is named after its metric, and numbers are averaged unless the form
+    says otherwise."""
     kind = form.get("encoder.kind", "")
     body: dict[str, Any] = {}
     for field in FIELDS:
@@ -231,7 +231,7 @@ def _name_of(metric: str) -> str:
 
 
 def fields_of(survey: Survey) -> dict[str, str]:
-    """The form fields that stand for a survey; the inverse of ``body_of``."""
+    """The form fields of a survey; the inverse of ``body_of``."""
     body = survey.model_dump(mode="json", exclude_none=True)
     flat = {name: value for name, value in body.items() if name not in {"encoder", "importance"}}
     for part in ("encoder", "importance"):
@@ -244,6 +244,6 @@ def _said(value: Any, field: Field) -> str:
         several = (f"{name}={'|'.join(one) if isinstance(one, list) else one}" for name, one in value.items())
         return ("\n" if field.lines else ", ").join(several)
     if isinstance(value, list):
-        # a label may hold a comma: then, as always for labels, one to a line
+        # fields for labels have several lines, because a label may hold a comma
         return ("\n" if field.lines else ", ").join(map(str, value))
     return str(value)

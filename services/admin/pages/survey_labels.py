@@ -1,4 +1,4 @@
-"""The label of each member of a survey in the form, with a hint of one line."""
+"""The label of each member of a survey in the form, with a one-line hint."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 from typing import Final
 
 LABELS: Final[dict[str, tuple[str, str]]] = {
-    "name": ("Short name", "a-z, 0-9 and -, such as doctor-visits; if empty, made from the metric"),
+    "name": ("Short name", "a-z, 0-9 and -, such as doctor-visits; if empty, it is made from the metric"),
     "text": ("Question", "As people will read it"),
-    "metric": ("Metric", "Name of the field in the device's data, or of the event that devices watch"),
+    "metric": ("Metric", "Name of a field in the device's data, or of an event that devices watch"),
     "encoder.kind": ("Kind of answer", ""),
     "encoder.categories": ("Categories", "One per line"),
     "encoder.edges": ("Lower edges", "Increasing, such as 0, 1, 3, 10; the last bucket is open"),
-    "encoder.low": ("Lowest value", "Lower values are raised to it"),
-    "encoder.high": ("Highest value", "Higher values are lowered to it"),
-    "encoder.unit": ("Unit", "Values are rounded to multiples of it; if empty, 1"),
+    "encoder.low": ("Lowest value", "Lower values are raised to this one"),
+    "encoder.high": ("Highest value", "Higher values are lowered to this one"),
+    "encoder.unit": ("Unit", "Values are rounded to multiples of the unit; if empty, 1"),
     "encoder.length": ("Length", "How many numbers the vector has"),
-    "encoder.norm": ("Norm", "Longer vectors are scaled down to it"),
+    "encoder.norm": ("Norm", "Longer vectors are scaled down to this norm"),
     "encoder.start": ("Watched from", "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; if empty, the next step"),
     "encoder.step_seconds": ("Step", "Length of one step in seconds"),
     "encoder.steps": ("Steps", "How many steps are watched"),
-    "encoder.most": ("At most", "How many events of one device count; not needed for a count"),
+    "encoder.most": ("At most", "The most events of one device that count; not needed for a count"),
     "encoder.attributes": ("Attributes", "One per line, with its values separated by bars: locale=de|fr"),
-    "encoder.cells": ("Answers", "How many answers, without names: enough to compare, not to publish"),
+    "encoder.cells": ("Answers", "How many answers there are, without names; enough to compare, not to publish"),
     "encoder.other": ("Name for other values", "If empty, other values are not distinguished"),
     "missing": ("Devices without a value", "category: counted separately; ignore: spread over the answers"),
     "encoder.missing": ("Name for no value", "If empty, “no value”"),
@@ -34,7 +34,7 @@ LABELS: Final[dict[str, tuple[str, str]]] = {
     "epsilon": ("Epsilon", "The most that an aggregator may learn about one device, even together with the relay"),
     "delta": ("Delta", "Probability with which epsilon may fail to hold; if empty, 0.000001"),
     "accuracy": ("Wanted standard error", "As a share of the devices or of the range; the margin ± is 1.96 times this"),
-    "account": ("Account", "The account that the recipe is charged to"),
+    "account": ("Account", "The account to which the recipe is charged"),
     "model": ("Model", "Decides whom devices have to trust"),
     "mechanism": ("Noise", "local: each device adds its own noise; flips: a device is hidden only in the sum"),
     "randomizer": ("Randomizer", "If empty, the most accurate one that is allowed"),
@@ -62,7 +62,7 @@ LABELS: Final[dict[str, tuple[str, str]]] = {
 
 
 def label_of(path: str) -> str:
-    """The label of the member at ``path``; of a part with several fields, the label of its first field."""
+    """The label of the member at ``path``. A part with several fields has the label of its first field."""
     return LABELS.get(path, LABELS.get(f"{path}.kind", (path, "")))[0]
 
 
@@ -84,5 +84,5 @@ CHOICES: Final[dict[str, str]] = {
 
 
 def worded(text: str) -> str:
-    """A reason whose members, given between backticks, are replaced by their labels in the form."""
+    """Replace the members of a survey between backticks by their labels in the form."""
     return re.sub(r"`([a-z_.]+)`", lambda found: f"“{label_of(found[1])}”", text)

@@ -1,7 +1,7 @@
-"""A visit to a page: who came, whether they may see it, what they sent, and what becomes of a refusal.
+"""A visit to a page: checks who sent the request and whether they may, reads the form, and shows refusals as pages.
 
-Whoever is not signed in, or not any more, goes to the sign-in page and comes back. A form shows the session's CSRF
-token in a field; it is handed to the check of the API as the header that programs send.
+A person who is not signed in, or whose session has ended, is redirected to the sign-in page and then comes back. A form
+holds the session's CSRF token in a field; the API's check gets it as the header that programs send.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ NAVIGATION: Final = (
 
 @dataclass(frozen=True)
 class Visit:
-    """One request of a page. ``principal`` is None on pages for everybody; ``form``: the fields of a POST."""
+    """One request for a page. ``principal``: the sender, None on pages that are open to everybody; ``form``: the fields
+    of a POST."""
 
     admin: Admin
     request: web.Request
@@ -59,7 +60,7 @@ class Visit:
     def who(self) -> Principal:
         """The signed-in person, on a page that needs one."""
         if self.principal is None:
-            raise RuntimeError("this page is for everybody")
+            raise RuntimeError("this page is open to everybody")
         return self.principal
 
     def may(self, permission: str) -> bool:
@@ -67,30 +68,30 @@ class Visit:
         return self.principal is not None and self.principal.may(Permission(permission))
 
     def part(self, name: str) -> str:
-        """A part of the path. Raises ``Abort`` (404) for text that no database holds."""
+        """A part of the path. Raises ``Abort`` (404) if it holds a NUL, which no database can store."""
         return part_of(self.request, name)
 
     def cursor(self) -> int:
-        """The number behind which a page of a list begins. Raises ``DecodeError``."""
+        """The number after which a page of a list begins. Raises ``DecodeError``."""
         text = self.request.query.get("cursor", "0")
         if not text.isascii() or not text.isdigit() or len(text) > 16:
             raise DecodeError("cursor must be a number")
         return int(text)
 
     async def act(self, name: str, body: Mapping[str, Any] | None = None, tag: str = "") -> web.Response:
-        """Do what the API's operation ``name`` does, as whoever sent the form; the answer is the API's. The field
-        ``once`` keeps a form that is sent twice from being done twice. Raises ``Abort``."""
+        """Carry out the API's operation ``name`` as the person who sent the form, and return the API's answer. The
+        form's field ``once`` prevents a form that is sent twice from being carried out twice. Raises ``Abort``."""
         raw = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": media_types.JSON, **({"If-Match": tag} if tag else {})}
         if once := self.form.get("once", ""):
             headers[IDEMPOTENCY] = f"{once[:64]}.{hashlib.sha256(raw).hexdigest()}"
         found = await acted(_ACTS[name], _with(self.request, headers | _shown(self.form)), raw)
         if not isinstance(found, web.Response):
-            raise TypeError("acts answer at once")
+            raise TypeError("an act does not answer with a stream")
         return found
 
     def show(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
-        """A page of the template."""
+        """Render the template as a page with the usual layout."""
         return response(rendered(template, **_frame(self.admin, self.request, self.principal), **values), status)
 
 
@@ -99,8 +100,9 @@ View = Callable[[Visit], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Page:
-    """One row of the table of pages. Without a ``permission`` it is for everybody. ``home``: where whoever has to sign
-    in goes afterwards (default: here); ``part``: whether it is asked for by the script and no page of its own."""
+    """One row of the table of pages. A page without a ``permission`` is open to everybody. ``home``: where a person who
+    has to sign in first goes afterwards (default: this page); ``part``: whether it is only a part of a page, which the
+    script requests."""
 
     method: str
     path: str
@@ -111,7 +113,7 @@ class Page:
 
 
 def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The aiohttp handler of a page."""
+    """Make the aiohttp handler of a page."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         principal: Principal | None = None

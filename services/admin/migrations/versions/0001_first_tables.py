@@ -1,4 +1,4 @@
-"""The first tables."""
+"""The first tables: questions, people, API keys, sessions, failures, answers and the audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the seven tables."""
     _questions()
     _people()
     _api_keys()
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop the seven tables."""
     for table in ("audit", "answers", "failures", "sessions", "api_keys", "people", "questions"):
         op.drop_table(table)
 

@@ -1,4 +1,4 @@
-"""Secrets of the service's own; failures to sign in begin anew, under other places."""
+"""A table for the service's own secrets. Failed sign-ins are forgotten, because they are now counted differently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the table."""
+    """Create the table of secrets, and forget failed sign-ins."""
     op.create_table(
         "secrets",
         sa.Column("name", sa.String(32), nullable=False),
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table of secrets."""
     op.drop_table("secrets")

@@ -1,4 +1,4 @@
-"""Accounts of a sign-in provider: whose they are, invitations, and sign-ins that were completed."""
+"""Accounts of a sign-in provider: the person of each, invitations, and completed sign-ins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """A column of people, and two tables."""
+    """Add the column ``people.identity``, and the tables of invitations and completed sign-ins."""
     op.add_column("people", sa.Column("identity", sa.String(64), nullable=True))
     op.create_index("people_identity", "people", ["identity"], unique=True)
     op.create_table(
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Without them."""
+    """Drop the column and both tables."""
     op.drop_table("used_flows")
     op.drop_table("invitations")
     op.drop_index("people_identity", "people")

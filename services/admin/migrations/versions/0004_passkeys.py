@@ -1,4 +1,4 @@
-"""Passkeys, and what they are asked to sign."""
+"""Passkeys, and the challenges that they have to sign."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add both tables."""
+    """Create the tables of passkeys and challenges."""
     op.create_table(
         "passkeys",
         sa.Column("id", sa.LargeBinary(512), nullable=False),
@@ -35,6 +35,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop both."""
+    """Drop both tables."""
     op.drop_table("challenges")
     op.drop_table("passkeys")

@@ -1,4 +1,4 @@
-"""What was done to one question is found without reading all acts."""
+"""An index with which the acts on one question are found without reading all acts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the index."""
+    """Create the index of acts by target."""
     op.create_index("audit_target", "audit", ["target", "number"])
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the index."""
     op.drop_index("audit_target", "audit")

@@ -1,4 +1,4 @@
-"""Changes of approvers and administrators that wait for consent, and from when those people count."""
+"""Changes of approvers and administrators that wait for consent, and when these people's approvals begin to count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Everybody who is there counts."""
+    """Create the tables of changes and of the rule, and the column ``people.counts_from``: the approvals and consents
+    of everybody who exists count already."""
     op.add_column("people", sa.Column("counts_from", sa.BigInteger(), nullable=False, server_default="0"))
     with op.batch_alter_table("people") as people:
         people.alter_column("counts_from", server_default=None)
@@ -44,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop both tables and the column."""
     op.drop_table("consent_rule")
     op.drop_table("changes")
     op.drop_column("people", "counts_from")

@@ -1,4 +1,4 @@
-// What a script adds to the pages: a preview while typing, live parts, local times, and a notice when the server is away.
+// Adds to the pages: a preview while typing, live parts, local times, and a notice while the server cannot be reached.
 "use strict";
 
 const offline = document.getElementById("offline");
@@ -120,15 +120,15 @@ function edit(form) {
   restore();
 }
 
-// What was kept of a form is removed once the form was sent and accepted. A sign-in on the way, or a refusal, keeps it.
+// The kept text of a form is removed once the form was sent and accepted; a sign-in or a refusal in between keeps it.
 function forget() {
   const sent = sessionStorage.getItem("tacit-sent");
   if (sent !== null) sessionStorage.removeItem(sent);
   sessionStorage.removeItem("tacit-sent");
 }
 
-// Live parts: read the page again and replace the parts that have changed, unless the focus is inside one. What is open
-// or typed in a part that the server sends unchanged stays.
+// Live parts: read the page again and replace the parts that have changed, except one that has the focus. A part that
+// the server sends unchanged keeps its opened details and typed text.
 const served = new Map();
 for (const part of document.querySelectorAll("[data-live]")) served.set(part.id, part.innerHTML);
 
@@ -152,7 +152,7 @@ if (editor) edit(editor);
 else if (document.querySelector(".account")) forget();
 localTimes(document);
 
-// The live parts are read again when the server reports a change, at most once a second; without its stream, every 15 s.
+// Live parts are read again when the server reports a change, at most once a second; without the stream, every 15 s.
 if (document.querySelector("[data-live]")) {
   let due = 0;
   const soon = () => {

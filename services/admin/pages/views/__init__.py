@@ -1,1 +1,1 @@
-"""What each page shows, one module per kind of page."""
+"""The views of the pages, one module per kind of page."""

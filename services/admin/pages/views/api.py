@@ -1,4 +1,4 @@
-"""The API as a page, for everybody: what ``/openapi.json`` says, with its examples."""
+"""The page that documents the API, open to everybody: the contents of ``/openapi.json``, with its examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.service.openapi import document
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """Every request, grouped by the first part of its path."""
+    """The page with every request, grouped by the first part of its path."""
     found, groups = _described(visit.admin.sign_in.cookie)
     return visit.show("api.html", info=found["info"], groups=groups, roles=about("").roles)
 

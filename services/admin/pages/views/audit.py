@@ -1,4 +1,4 @@
-"""The audit log, with the state of its chain of hashes."""
+"""The page of the audit log, with the state of its hash chain."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tacit.operations.audit_chain import FIRST, Chain
 from tacit.service.openapi import DEFAULT_LIMIT
 
 MOST_VERIFIED = 1_000
-"""Rows up to which a visit checks the whole chain; ``tacit admin audit verify`` reads any number."""
+"""The most rows for which a visit checks the whole chain; ``tacit admin audit verify`` checks any number."""
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """A page of acts, in their order."""
+    """A page of acts, in order."""
     after = visit.cursor()
     async with visit.admin.store.read() as tx:
         page = await page_of(tx, after, DEFAULT_LIMIT)

@@ -1,4 +1,4 @@
-"""Writing a question: one form whose fields are the survey's members, with the cost and accuracy below it."""
+"""The form for writing a question: its fields are the survey's members, and cost and accuracy are shown below."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from services.admin.pages.visits import Visit
 from tacit.errors import Abort
 
 USE: Final = "use:"
-"""The prefix of the name of a way to ask, in the value of a button of the preview."""
+"""The prefix of a preview button's value; the name of a way to ask follows it."""
 
 
 async def new(visit: Visit) -> web.StreamResponse:
-    """An empty form."""
+    """The form with the usual values, for a new question."""
     return await _form(visit, USUAL, await preview_of(visit.admin, visit.who.person.id, USUAL))
 
 
 async def create(visit: Visit) -> web.StreamResponse:
-    """Save a new draft; or, for the button that only previews, show the form again."""
+    """Save a new draft. If the button only previews, show the form again instead."""
     form, looks = _pressed(visit.form)
     preview = await preview_of(visit.admin, visit.who.person.id, form)
     if looks:
@@ -40,7 +40,7 @@ async def create(visit: Visit) -> web.StreamResponse:
 
 
 async def edit(visit: Visit) -> web.StreamResponse:
-    """The form, filled from the question."""
+    """The form, filled in from the question."""
     question = await _question(visit)
     survey = survey_of(question)
     preview = await preview_of_survey(visit.admin, visit.who.person.id, survey)
@@ -48,7 +48,7 @@ async def edit(visit: Visit) -> web.StreamResponse:
 
 
 async def save(visit: Visit) -> web.StreamResponse:
-    """Save another text of the question."""
+    """Save a new text of the question. If the button only previews, show the form again instead."""
     question = await _question(visit)
     form, looks = _pressed(visit.form)
     preview = await preview_of(visit.admin, visit.who.person.id, form)
@@ -108,19 +108,20 @@ async def _form(
 
 
 def _stands_out(field: Field, said: Mapping[str, str], wrong: Mapping[str, str]) -> bool:
-    """Whether the field's group is to be open: something else than usual is said in it, or something wrong."""
+    """Whether the field's group has to be open, because the field's value is unusual or wrong."""
     usual = {"", USUAL.get(field.path, "")}
     return field.path in wrong or said.get(field.path, "") not in usual
 
 
 def _fields_of(problem: Abort | None) -> list[dict[str, str]]:
-    """What is wrong with which members."""
+    """The wrong members in a refusal, with the reasons."""
     found = [] if problem is None else problem.extensions.get("fields")
     return found if isinstance(found, list) else []
 
 
 def shown_at(path: str, paths: Collection[str]) -> str:
-    """The field that shows what is wrong with the member at ``path``: of a part, its kind; of an entry, the whole."""
+    """The field beside which an error in the member at ``path`` is shown. For a part with several fields that is its
+    kind, for an item of a list the whole list."""
     while path and path not in paths and f"{path}.kind" not in paths:
         path = path.rpartition(".")[0]
     return path if path in paths or not path else f"{path}.kind"

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""The pages for signing in and out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.codec import b64url
 from tacit.errors import Abort
 
 FORM_COOKIE = "tacit_form"
-"""Proves that the sign-in form was ours, before there is a session whose token could."""
+"""The cookie that proves that the sign-in form came from this service; there is no session yet whose token could."""
 
 
 async def sign_in(visit: Visit) -> web.StreamResponse:
@@ -26,7 +26,7 @@ async def sign_in(visit: Visit) -> web.StreamResponse:
 
 
 async def enter(visit: Visit) -> web.StreamResponse:
-    """Begin a session with what the form holds, and redirect to the page that was wanted."""
+    """Begin a session with the key or password in the form, and redirect to the page that was wanted."""
     if not _ours(visit):
         return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     given = {name: visit.form[name] for name in ("key", "name", "password") if visit.form.get(name)}
@@ -43,7 +43,8 @@ async def enter(visit: Visit) -> web.StreamResponse:
 
 
 async def depart(visit: Visit) -> web.StreamResponse:
-    """A page that leads to the sign-in provider; the pages' own policy would not let a form redirect there."""
+    """A page that leads to the sign-in provider. A form cannot redirect there, because of the pages' content security
+    policy."""
     if not _ours(visit):
         return _form(visit, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     body = {"next": _target(visit.form.get("next", ""))}
@@ -62,8 +63,8 @@ async def depart(visit: Visit) -> web.StreamResponse:
 
 
 async def arrive(visit: Visit) -> web.StreamResponse:
-    """Back from the provider. The session's cookie is not sent with a redirect that began elsewhere, so that a page of
-    our own leads on."""
+    """Sign in a browser that comes back from the provider. A browser does not send the session's cookie with a redirect
+    that began elsewhere, so a page of this service leads on."""
     query = visit.request.query
     body = {name: query[name] for name in ("state", "code", "error", "iss") if name in query}
     cookie = visit.request.cookies.get(cookie_name(secure=visit.admin.sign_in.secure), "")
@@ -78,7 +79,7 @@ async def arrive(visit: Visit) -> web.StreamResponse:
 
 
 def _ours(visit: Visit) -> bool:
-    """Whether the form that was sent is one that this browser was given."""
+    """Whether this service gave the form to this browser."""
     cookie, shown = visit.request.cookies.get(FORM_COOKIE, ""), visit.form.get("csrf", "")
     return bool(cookie) and hmac.compare_digest(csrf_token(cookie).encode(), shown.encode())
 

@@ -1,4 +1,4 @@
-"""The devices of a staging deployment: how many there are and work, and whether what they sent is what was released."""
+"""The page of a staging deployment's devices: how many exist and work, and whether all they sent was released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of the service and of the collector: which are stuck, why, and a button that tries one again."""
+"""The page of jobs of this service and of the collector: which are stuck, why, and a button that tries one again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.service.openapi import DEFAULT_LIMIT
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """A page of jobs, those that are stuck first."""
+    """A page of jobs, the stuck ones first."""
     return await _page(visit)
 
 
@@ -32,7 +32,7 @@ async def retry(visit: Visit) -> web.StreamResponse:
 
 
 async def _names(visit: Visit, hashes: Iterable[str]) -> dict[str, str]:
-    """What recipes are called, as far as the log is read."""
+    """The names of these recipes, by hash, as far as the log has been read."""
     try:
         seen = await visit.admin.whole.look(PATIENCE_SECONDS)
     except Abort:

@@ -1,4 +1,4 @@
-"""Metrics that devices are known to hold: what recipes of the log asked for, and of which something was released."""
+"""The metrics that recipes in the log have asked for, and how many devices have answered: suggestions for the form."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tacit.errors import Abort
 from tacit.recipe.model import Attributes, Occurrences
 
 MOST = 100
-"""Metrics that are offered, those that were asked for last."""
+"""How many metrics are suggested, the most recently used ones."""
 
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """``asked``: recipes of the log that ask for it; ``answered``: contributions to the largest of their releases, 0
-    where none is known; ``event``: whether it is an event that devices watch."""
+    """A metric. ``asked``: how many recipes in the log ask for it; ``answered``: the contributions to the largest of
+    their releases, 0 if none is known; ``event``: whether it is an event that devices watch."""
 
     name: str
     asked: int = 0
@@ -25,14 +25,15 @@ class KnownMetric:
 
     @property
     def words(self) -> str:
-        """In words, how the metric is known."""
-        recipes = "1 recipe of the log" if self.asked == 1 else f"{self.asked:,} recipes of the log"
+        """How often the metric was used, in words."""
+        recipes = "1 recipe in the log" if self.asked == 1 else f"{self.asked:,} recipes in the log"
         answered = f", answered by {self.answered:,}" if self.answered else ", no known release"
         return f"{'event, ' if self.event else ''}asked for by {recipes}{answered}"
 
 
 async def known_metrics(admin: Admin) -> list[KnownMetric]:
-    """Those that were asked for last come first. Empty while the log cannot be read: one may be typed all the same."""
+    """The known metrics, the most recently used first. The list is empty while the log cannot be read; a metric can
+    still be typed."""
     try:
         recipes = (await admin.whole.live()).recipes
     except Abort:
@@ -45,7 +46,7 @@ async def known_metrics(admin: Admin) -> list[KnownMetric]:
     for item in recipes:
         question = item.recipe.question
         if isinstance(question.encoder, Attributes):
-            continue  # a census asks for attributes, which are no field of the data
+            continue  # a census asks for attributes, which are not fields of the data
         known = found.pop(question.metric, KnownMetric(question.metric))
         answered = max(known.answered, counted.get(item.recipe.hash_text, 0))
         event = isinstance(question.encoder, Occurrences)

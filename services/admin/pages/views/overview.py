@@ -1,4 +1,4 @@
-"""The overview: what waits for whom, and what is wrong."""
+"""The overview: the questions and changes that wait, and for whom, and anything that is wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAITING, RELEASES = 20, 6
 
 
 async def overview(visit: Visit) -> web.StreamResponse:
-    """The first page."""
+    """The overview page."""
     admin, me = visit.admin, visit.who.person.id
     async with admin.store.read() as tx:
         counts = await tx.question_counts()
@@ -54,7 +54,7 @@ async def overview(visit: Visit) -> web.StreamResponse:
 
 
 async def _troubles(visit: Visit, trouble: str) -> list[str]:
-    """What keeps the service, or what it reads, from its work."""
+    """Everything that prevents this service, the log or the collector from working, in words."""
     found = unready(visit.request.app)
     try:
         await visit.admin.log.live()

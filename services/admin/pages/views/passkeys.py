@@ -1,4 +1,4 @@
-"""The signed-in person's own passkeys."""
+"""The page of the signed-in person's own passkeys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 
 async def add(visit: Visit) -> web.StreamResponse:
-    """One more."""
+    """Register a passkey."""
     form = visit.form
     body = {name: form.get(name, "") for name in ("invitation", "label")}
     try:
@@ -30,7 +30,7 @@ async def add(visit: Visit) -> web.StreamResponse:
 
 
 def answer_of(text: str) -> dict[str, Any] | None:
-    """What a script wrote of a passkey's answer. Raises ``DecodeError``."""
+    """Parse a passkey's answer, which a script wrote into a form; None if there is none. Raises ``DecodeError``."""
     if not text:
         return None
     try:

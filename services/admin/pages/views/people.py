@@ -1,4 +1,4 @@
-"""People and their keys, for administrators."""
+"""The pages of people and their keys, for administrators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.errors import Abort, FieldError
 from tacit.service.openapi import DEFAULT_LIMIT
 
 WAITS = HTTPStatus.ACCEPTED
-"""The status of an act that waits for a second administrator, and then stands on the overview."""
+"""The status of an act that waits for a second administrator; the overview then shows it."""
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
@@ -60,7 +60,7 @@ async def change(visit: Visit) -> web.StreamResponse:
 
 
 async def give_key(visit: Visit) -> web.StreamResponse:
-    """Give a new key; its text is on the page that answers, and nowhere else."""
+    """Give a person a new key. Its text is shown only on the page that answers."""
     body: dict[str, object] = {"label": visit.form.get("label", "")}
     try:
         if digest := visit.form.get("sha256", ""):
@@ -73,7 +73,7 @@ async def give_key(visit: Visit) -> web.StreamResponse:
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     if not isinstance(found.body, bytes):
-        raise TypeError("a new key is told at once")
+        raise TypeError("the answer with a new key has no body")
     return await _person(visit, new_key=json.loads(found.body)["key"] or "")
 
 
@@ -84,13 +84,13 @@ async def take_key(visit: Visit) -> web.StreamResponse:
 
 
 async def invite(visit: Visit) -> web.StreamResponse:
-    """Make an invitation; its text is on the page that answers, and nowhere else."""
+    """Make an invitation. Its text is shown only on the page that answers."""
     try:
         found = await visit.act("person.invite", {})
     except Abort as problem:
         return await _person(visit, _kept(problem))
     if not isinstance(found.body, bytes):
-        raise TypeError("an invitation is told at once")
+        raise TypeError("the answer with an invitation has no body")
     return await _person(visit, invitation=json.loads(found.body))
 
 
@@ -107,7 +107,7 @@ async def take_passkey(visit: Visit) -> web.StreamResponse:
 
 
 def _day(text: str) -> int:
-    """The POSIX second in which a day of UTC is over. Raises ``FieldError``."""
+    """The POSIX second at the end of a day in UTC. Raises ``FieldError``."""
     try:
         return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + 86400
     except (ValueError, OverflowError) as error:
@@ -115,7 +115,7 @@ def _day(text: str) -> int:
 
 
 def _kept(problem: Abort) -> Abort:
-    """A refusal that the page can show. Raises ``Abort`` where there is no such page."""
+    """The refusal, if the page can show it. Raises the refusal itself if the person may not see the page."""
     if problem.status in {401, 403, 404}:
         raise problem
     return problem
@@ -144,7 +144,7 @@ async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
 
 
 def _next_end(keys: Sequence[ApiKey]) -> int | None:
-    """When the next of the keys expires (POSIX seconds)."""
+    """When the first of these keys expires (POSIX seconds), or None."""
     return min((one.expires for one in keys if one.expires is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What came of published recipes: how far their batches are filled, and what was released."""
+"""The results page, and the yields and releases of published recipes for other pages."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tacit.methods.statistics import STATISTICS
 from tacit.recipe.model import Recipe
 
 RUNNING = 8
-"""Recipes whose yield the overview tells, the newest."""
+"""How many of the newest recipes the overview shows with their yields."""
 PATIENCE_SECONDS = 1.0
 """How many seconds a page waits for the log."""
 SHOWN, POINTS = 20, 60
-"""Names on one page, and releases of one name."""
+"""How many names one page shows, and how many releases of each name."""
 
 
 async def results(visit: Visit) -> web.StreamResponse:
-    """What was released, by name, the newest first: the newest release whole, and all of them over time."""
+    """The releases by name, the newest first: the newest release of a name in full, and all its releases over time."""
     after = visit.cursor()
     listed, trouble = await listed_of(visit.admin)
     groups = sorted(by_answers(listed), key=lambda several: several[-1].place, reverse=True)
@@ -49,7 +49,8 @@ async def results(visit: Visit) -> web.StreamResponse:
 
 
 async def listed_of(admin: Admin, recipe_hash: str | None = None) -> tuple[Sequence[Release], str]:
-    """A line of each release, in their order, and why there are none where nobody could be asked."""
+    """The records of all releases, or of one recipe's, in order; if the collector cannot be asked, none and the
+    reason."""
     if admin.releases is None:
         return (), "this service is configured without a collector, so it cannot show any releases"
     try:
@@ -59,13 +60,13 @@ async def listed_of(admin: Admin, recipe_hash: str | None = None) -> tuple[Seque
 
 
 async def releases_of(admin: Admin, recipe_hash: str) -> tuple[list[dict[str, Any]], str]:
-    """A recipe's releases in their order, and why there are none where nobody could be asked."""
+    """The result documents of a recipe's releases, in order; if the collector cannot be asked, none and the reason."""
     listed, trouble = await listed_of(admin, recipe_hash)
     return (await admin.own_releases.documents(listed) if listed else []), trouble
 
 
 def release_row(document: Mapping[str, Any], question: str | None = None) -> dict[str, Any]:
-    """A release with its drawing. Numbers are of who answered; ``rows`` has them for readers."""
+    """A release with its drawing, the unit of its estimates and its privacy cost, for a template."""
     chart = answers(document)
     return {
         "document": document,
@@ -77,13 +78,13 @@ def release_row(document: Mapping[str, Any], question: str | None = None) -> dic
 
 
 def unit_of(document: Mapping[str, Any]) -> str:
-    """The unit of the estimates."""
+    """The unit of a release's estimates, in words."""
     kind = STATISTICS.get(document.get("statistic", ""))
     return "devices" if kind is None or kind.counts_devices else kind.name
 
 
 def by_answers(found: Iterable[Release], *, by_name: bool = True) -> list[list[Release]]:
-    """Releases of one name together, or of any (``by_name``); apart where their answers have other labels."""
+    """Group releases that have the same labels and, if ``by_name``, the same name."""
     groups: dict[tuple[str, bytes | None], list[Release]] = {}
     for one in found:
         groups.setdefault((one.name if by_name else "", one.answers), []).append(one)
@@ -91,8 +92,8 @@ def by_answers(found: Iterable[Release], *, by_name: bool = True) -> list[list[R
 
 
 async def running_of(visit: Visit) -> list[dict[str, Any]]:
-    """The newest recipes of this organisation in the log, whoever published them, with their yields; without those
-    whose question has ended, and with those alone that were published here while the log is not read."""
+    """This organisation's newest recipes in the log with their yields, whether or not they were published here, except
+    those whose question has ended. While the log cannot be read, only those that were published here."""
     admin = visit.admin
     async with admin.store.read() as tx:
         hashes = list(await tx.newest_published(RUNNING))
@@ -107,8 +108,8 @@ async def running_of(visit: Visit) -> list[dict[str, Any]]:
 
 
 async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:
-    """The newest of ``here`` and of what the organisation's analyst published without this service; None while the log
-    is not read."""
+    """The hashes of the newest recipes among ``here`` and those that the organisation's analyst published without this
+    service; None while the log cannot be read."""
     try:
         seen = await admin.whole.look(PATIENCE_SECONDS)
     except Abort:
@@ -125,7 +126,7 @@ async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:
 
 
 async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
-    """A recipe of the log with how far its batch is filled; None while the log does not tell."""
+    """A recipe in the log and how far its batch is filled, for a template; None while the log cannot be read."""
     try:
         document = await document_of(admin, recipe_hash)
     except Abort:

@@ -1,4 +1,4 @@
-"""Questions: the list, one with its way from draft to release, and the acts of its buttons."""
+"""The pages of questions: the list, one question with its steps from draft to release, and the acts of its buttons."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.canonical import parse_canonical
 
 ROUNDS: Final = 50
-"""Submissions and approvals that are told of one question, the newest."""
+"""How many of the newest submissions and approvals of a question are shown."""
 SUBMITTED, APPROVED = "question.submit", "question.approve"
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """Questions in the order in which they were written, of all states or one."""
+    """A page of questions in one state or in all, in the order in which they were written."""
     stated = visit.request.query.get("state", "")
     if stated and stated not in set(QuestionState):
-        raise DecodeError(f"state is one of {', '.join(QuestionState)}")
+        raise DecodeError(f"state must be one of {', '.join(QuestionState)}")
     after = visit.cursor()
     async with visit.admin.store.read() as tx:
         found = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
@@ -53,7 +53,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 
 def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, Any]:
-    """A question in a list, at POSIX second ``now``."""
+    """A question as a row of a list, at POSIX second ``now``."""
     body = json.loads(question.text)
     over = question.state is QuestionState.PUBLISHED and _ends(question) <= now
     return {
@@ -71,7 +71,7 @@ def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, 
 
 
 def _ends(question: Question) -> float:
-    """When reports of its recipe end (POSIX seconds); never, where it has none."""
+    """When the interval of the question's recipe ends (POSIX seconds); infinity without a recipe."""
     if not question.recipe:
         return math.inf
     span = json.loads(question.recipe)["interval"]
@@ -178,7 +178,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
 
 
 def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
-    """Which acts the state allows and the role may do."""
+    """The acts, each with whether the question's state and the visitor's role allow it."""
     state, write, operate = question.state, visit.may(Permission.WRITE), visit.may(Permission.OPERATE)
     free = not question.leaf
     return {
@@ -201,7 +201,8 @@ def _steps(
     releases: Sequence[Mapping[str, Any]],
     acts: Sequence[Act],
 ) -> list[dict[str, Any]]:
-    """The way from draft to the end: each step with whether it is done, who did it, and when it was last (``acts``)."""
+    """The steps of a question from draft to end: for each, whether it is done, who did it, and when it was last done
+    (from ``acts``)."""
     order = list(QuestionState)
     at = order.index(question.state)
     if question.position is None:
@@ -236,7 +237,7 @@ def _steps(
 
 
 def _rounds(acts: Sequence[Act], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every submission with the approval that came of it, if one did, the first one first."""
+    """Every submission with the approval that followed it, if there is one, the oldest first."""
     rounds: list[dict[str, Any]] = []
     for one in acts:
         told = {"by": names.get(one.who, one.who), "at": one.at}
@@ -247,7 +248,7 @@ def _rounds(acts: Sequence[Act], names: Mapping[str, str]) -> list[dict[str, Any
 
 
 def facts_of(survey: Survey) -> list[tuple[str, str]]:
-    """What a survey says, member by member, as a person reads it."""
+    """The members of a survey as pairs of a label and a value, for readers."""
     said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
     return [
         (field.label, chosen(said[field.path]) if field.choices else said[field.path])

@@ -1,4 +1,4 @@
-"""What everybody can check: the log with its proofs, the accounts, and keys with their expiry."""
+"""The pages of the log with its proofs, of the accounts, and of keys with their expiry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 
 
 async def log(visit: Visit) -> web.StreamResponse:
-    """The newest checkpoint and a page of entries: the newest ones, or those from a place on."""
+    """The newest checkpoint and a page of entries: the newest ones, or those from a given index on."""
     whole = await visit.admin.whole.read()
     checkpoint = checkpoint_of(whole)
     first = visit.cursor() if "cursor" in visit.request.query else max(0, checkpoint.size - DEFAULT_LIMIT)
@@ -42,7 +42,7 @@ async def entry(visit: Visit) -> web.StreamResponse:
 
 
 async def ledger(visit: Visit) -> web.StreamResponse:
-    """Every account: what is left, day by day, and by which recipes."""
+    """Every account: what is left of it, what was spent day by day, and by which recipes."""
     admin = visit.admin
     found = await admin.whole.accounts()
     accounts = found.ledger.document()["accounts"]
@@ -51,7 +51,7 @@ async def ledger(visit: Visit) -> web.StreamResponse:
 
 
 async def keys(visit: Visit) -> web.StreamResponse:
-    """Keys that the log shows, and one's own, with when they end."""
+    """The keys in the log, and the visitor's own API keys, with their expiry."""
     admin = visit.admin
     found = keys_in(await admin.log.live(), admin)
     async with admin.store.read() as tx:

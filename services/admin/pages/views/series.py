@@ -1,4 +1,4 @@
-"""Series of the log: which rounds were published, and what was released of them over time."""
+"""The pages of series: which rounds were published, and their releases over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.admin.pages.visits import Visit
 from tacit.service.openapi import DEFAULT_LIMIT
 
 ANSWERS = 6
-"""Answers with a column in the table."""
+"""How many answers have a column in the table."""
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
@@ -22,7 +22,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """One series: its releases over time with their intervals, and the newest of its rounds in a table."""
+    """One series: its releases over time with their intervals, and a table of its newest rounds."""
     live = await visit.admin.whole.live()
     series = document_of(live, visit.part("hash"))
     newest = series.published[-POINTS:]

@@ -1,4 +1,4 @@
-"""The table of pages."""
+"""The table of pages, and the function that adds them to the application."""
 
 from __future__ import annotations
 
@@ -84,4 +84,4 @@ def add_pages(app: web.Application) -> None:
 
 
 async def _nowhere(request: web.Request) -> web.StreamResponse:
-    return refused(request, None, refuse(Problem.NOT_FOUND, "nothing is at this address"))
+    return refused(request, None, refuse(Problem.NOT_FOUND, "there is no page at this address"))

@@ -6,18 +6,30 @@ the payloads of an ordinary report (design rule P23).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from tacit.errors import Refusal
 from tacit.messages import Role
-from tacit.models.forms.pan_private import PanPrivate
-from tacit.models.secure_aggregation import DapChannel, SecureAggregationModel
-from tacit.panprivate.two_servers import SharedCell, sealed_shares, sealed_size
+from tacit.models.pan_private.form import PanPrivate, state_aggregators
+from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
+from tacit.models.watched import asks_whether, most_of, public_key
+from tacit.panprivate.stored import TwoServers
+from tacit.panprivate.two_servers import (
+    SharedCell,
+    SharedNonZero,
+    SharedOccurrences,
+    sealed_shares,
+    sealed_size,
+)
+from tacit.panprivate.two_servers import Sharing as StateSharing
 from tacit.ports import Entropy
-from tacit.recipe.derive import task_of
+from tacit.recipe.derive import members_of, task_id, task_of
 from tacit.recipe.model import Recipe
 from tacit.roles.client import Sharing
+from tacit.version import DAP_18
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,7 @@ class PanPrivateChannel(DapChannel):
         return b"", payloads
 
 
-class PanPrivateModel(SecureAggregationModel):
+class PanPrivateDevice(SecureAggregationDevice):
     """Model ``pan-private``."""
 
     name: ClassVar[str] = PanPrivate.name
@@ -50,3 +62,16 @@ class PanPrivateModel(SecureAggregationModel):
         if task.state_key(Role.LEADER) is None:
             raise Refusal("model-unsupported", "the recipe's aggregators have no state keys")
         return PanPrivateChannel(task)
+
+    def stored(self, recipe: Recipe) -> TwoServers:
+        """Cells that are shared between leader and helper, and encrypted to both."""
+        leader, helper = (public_key(party.state_key) for party in state_aggregators(recipe.parties))
+        sharing = StateSharing(leader, helper, DAP_18.vdaf_context(task_id(recipe)))
+        if asks_whether(recipe):
+            return TwoServers(SharedNonZero(sharing))
+        return TwoServers(SharedOccurrences(sharing, most_of(recipe)))
+
+    def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> Sequence[SharedCell]:
+        """The shares of randomised cells."""
+        stored, epsilon0 = self.stored(recipe), Decimal(members_of(recipe.randomizer)["epsilon0"])
+        return stored.machine.answer(stored.cells(state), epsilon0, entropy)

@@ -14,7 +14,7 @@ from tacit.dp.reports import Reports
 from tacit.methods.method import Method
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.parties import Parties
+from tacit.models.parties import Parties
 
 
 class Cap(enum.Enum):

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar
 
 from tacit import bhttp, media_types
 from tacit.errors import REFUSAL_PREFIX
 from tacit.messages import REPORT_ID_SIZE
-from tacit.models.forms.pan_private_single import PanPrivateSingle
-from tacit.models.model import Channel, Fate, Model, Submission, Verdict
+from tacit.methods.flips import Flips
+from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.pan_private_single.form import PanPrivateSingle, analyzer_of
+from tacit.models.pan_private_single.task import one_server_task
+from tacit.models.watched import asks_whether, most_of, public_key
 from tacit.panprivate.elgamal import Ciphertext
+from tacit.panprivate.single_server import NonZero, Occurrences
+from tacit.panprivate.stored import OneServer
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
+from tacit.recipe.derive import members_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.one_server import one_server_task
 from tacit.task.one_server import INVALID, OVER, REPLAYED, Contents, OneServerTask
 from tacit.tokens.binding import Preimages
 from tacit.tokens.slots import TokenVerifier
@@ -48,10 +54,10 @@ class AnalyzerChannel(Channel):
             raise ValueError("the token does not belong to the recipe's slot, or has another nonce")
         payload = b"".join(cell.encode() for cell in measurement)
         report = self.task.seal(entropy(REPORT_ID_SIZE), Contents(token, preimages, payload), entropy)
-        return Submission(self.url, PanPrivateSingleModel.media_type, report.encode())
+        return Submission(self.url, PanPrivateSingleDevice.media_type, report.encode())
 
 
-class PanPrivateSingleModel(Model):
+class PanPrivateSingleDevice(DeviceSide):
     """Model ``pan-private-single``."""
 
     name: ClassVar[str] = PanPrivateSingle.name
@@ -71,3 +77,18 @@ class PanPrivateSingleModel(Model):
         party = party_of(response.content, "the analyzer")
         said = f"{party} answered {response.status}" + (f", {known}" if known else "")
         return Verdict(Fate.REFUSED if known else Fate.LATER, said)
+
+    def stored(self, recipe: Recipe) -> OneServer:
+        """Counters that are encrypted to the analyzer."""
+        key = public_key(analyzer_of(recipe.parties).state_key)
+        return OneServer(NonZero(key) if asks_whether(recipe) else Occurrences(key, most_of(recipe)))
+
+    def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> Sequence[Ciphertext]:
+        """The ciphertexts of randomised numbers: one for a count or a mean, one per cell for a histogram."""
+        stored, members = self.stored(recipe), members_of(recipe.randomizer)
+        cells, machine = stored.cells(state), stored.machine
+        if isinstance(machine, NonZero):
+            return machine.answer(cells, Decimal(members["epsilon0"]), entropy)
+        if recipe.randomizer.name == Flips.NAME:
+            return (machine.mean(cells, int(members["scale"]), int(members["flips"]), entropy),)
+        return machine.histogram(cells, Decimal(members["epsilon0"]), entropy)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.forms.form import Adversary, Form
-from tacit.models.forms.pan_private import PanPrivate
-from tacit.models.forms.pan_private_single import PanPrivateSingle
-from tacit.models.forms.secure_aggregation import SecureAggregation
+from tacit.models.form import Adversary, Form
+from tacit.models.pan_private.form import PanPrivate
+from tacit.models.pan_private_single.form import PanPrivateSingle
+from tacit.models.secure_aggregation.form import SecureAggregation
 
 FORMS: dict[str, Form] = {
     SecureAggregation.name: SecureAggregation(),

@@ -15,14 +15,15 @@ from typing import ClassVar
 from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
+from tacit.errors import Refusal
 from tacit.methods.method import Method
 from tacit.methods.proof import Proof
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.form import Adversary
-from tacit.models.forms.parties import Aggregator, Key, Parties
-from tacit.models.forms.secure_aggregation import SecureAggregation, SecureAggregationParties
+from tacit.models.form import Adversary
+from tacit.models.parties import Aggregator, Key, Parties
+from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
 
 INTRUDER = "intruder"
 INTRUDER_WITH_AGGREGATOR = "intruder_with_aggregator"
@@ -43,6 +44,14 @@ class PanPrivateParties(SecureAggregationParties):
 
     leader: StateAggregator
     helper: StateAggregator
+
+
+def state_aggregators(parties: Parties) -> tuple[StateAggregator, StateAggregator]:
+    """Leader and helper among ``parties`` of this model. Raises refusal ``model-unsupported`` for parties of another
+    model."""
+    if not isinstance(parties, PanPrivateParties):
+        raise Refusal("model-unsupported", "the recipe's aggregators have no state keys")
+    return parties.leader, parties.helper
 
 
 class PanPrivate(SecureAggregation):

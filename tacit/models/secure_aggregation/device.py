@@ -9,8 +9,8 @@ from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadErrors, UploadRequest
-from tacit.models.forms.secure_aggregation import SecureAggregation
-from tacit.models.model import Channel, Fate, Model, Submission, Verdict
+from tacit.models.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
 from tacit.recipe.derive import task_of
@@ -51,14 +51,14 @@ class DapChannel(Channel):
         metadata = ReportMetadata(entropy(REPORT_ID_SIZE), task.interval.start)
         sharing = self.sharing(measurement, metadata.report_id, entropy)
         report = bound_report(task, sharing, token, preimages, metadata, entropy)
-        return Submission(self.url, SecureAggregationModel.media_type, UploadRequest((report,)).encode())
+        return Submission(self.url, SecureAggregationDevice.media_type, UploadRequest((report,)).encode())
 
     def sharing(self, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
         """The content of the report's plaintexts: the measurement, shared now. Raises ``ValueError``."""
         return shard(self.task, measurement, report_id, entropy)
 
 
-class SecureAggregationModel(Model):
+class SecureAggregationDevice(DeviceSide):
     """Model ``secure-aggregation``."""
 
     name: ClassVar[str] = SecureAggregation.name

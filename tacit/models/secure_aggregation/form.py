@@ -23,8 +23,8 @@ from tacit.dp.hidden_claim import Sample, crowd_epsilon, mechanism_name
 from tacit.dp.reports import Reports
 from tacit.dp.sampling import amplify_visible
 from tacit.errors import Refusal
-from tacit.models.forms.form import Adversary, Cap, Form
-from tacit.models.forms.parties import Aggregator, Analyst, Attester, Collector, Gateway, Issuer, Parties, Relay
+from tacit.models.form import Adversary, Cap, Form
+from tacit.models.parties import Aggregator, Analyst, Attester, Collector, Gateway, Issuer, Parties, Relay
 
 AGGREGATOR = "aggregator"
 AGGREGATOR_WITH_RELAY = "aggregator_with_relay"

@@ -1,27 +1,17 @@
-"""The task of a recipe whose model has one server."""
+"""The task of a recipe of model ``pan-private-single``, as devices, the analyzer and the collector derive it."""
 
 from __future__ import annotations
 
-from tacit.errors import Refusal
-from tacit.models.forms.pan_private_single import ANALYZER, PanPrivateSingle, analyzer_of
+from tacit.models.pan_private_single.form import ANALYZER, analyzer_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.recipe.derive import hpke_config, labels, slot_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask
 
-_MODELS = frozenset({PanPrivateSingle.name})
-
-
-def has_one_server(recipe: Recipe) -> bool:
-    """Whether the recipe's model has one server that takes single reports."""
-    return recipe.model in _MODELS
-
 
 def one_server_task(recipe: Recipe, token_key_spki: bytes) -> OneServerTask:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal
     ``model-unsupported`` for a model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
-    if not has_one_server(recipe):
-        raise Refusal("model-unsupported", f"model {recipe.model} does not have a single server that takes reports")
     analyzer = analyzer_of(recipe.parties)
     cells = len(labels(recipe))
     return OneServerTask(

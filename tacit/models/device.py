@@ -1,4 +1,4 @@
-"""What devices and collectors need from a recipe's model."""
+"""The device side of a model: how an answer becomes a submission, and what a server's answer means."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tacit import bhttp
-from tacit.models.release import release_document
+from tacit.errors import Refusal
+from tacit.models.watched import RandomisedCells, Stored
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
-from tacit.roles.collector import AggregateResult
 from tacit.tokens.binding import Preimages
 
 
@@ -47,14 +47,20 @@ class Channel(ABC):
     """The path of one recipe's answers from a device to the server that takes them. Everything that can refuse the
     recipe has been checked before."""
 
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The URL to which submissions are sent."""
+
     @abstractmethod
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
         """Make the submission of one randomised answer, bound to its token (P10). ``ValueError`` for a measurement that
         the recipe does not allow, or a token for another nonce."""
 
 
-class Model(ABC):
-    """One model. ``media_type``: the media type of its submissions, which stored submissions do not include."""
+class DeviceSide(ABC):
+    """What a device does for the recipes of one model. ``media_type``: the media type of its submissions, which stored
+    submissions do not include."""
 
     name: ClassVar[str]
     media_type: ClassVar[str]
@@ -69,8 +75,13 @@ class Model(ABC):
     def verdict(self, response: bhttp.Response) -> Verdict:
         """What a server's answer to a submission means."""
 
-    def result(
-        self, recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
-    ) -> dict[str, Any]:
-        """The result document of an opened aggregate; see ``release_document``."""
-        return release_document(recipe, batch_id, number, aggregate, now)
+    def stored(self, recipe: Recipe) -> Stored:
+        """The form in which a device keeps the state of the event that it watches for the recipe. Raises refusal
+        ``state-key-invalid`` for keys to which nothing can be encrypted, and ``model-unsupported`` in a model whose
+        devices watch nothing."""
+        raise Refusal("model-unsupported", f"nothing is watched for a recipe of model {recipe.model}")
+
+    def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> RandomisedCells:
+        """The answer made from a kept ``state``: the recipe's randomizer is applied to the ciphertexts. The state is
+        not decrypted, and cannot be recognised in the answer. Raises as ``stored``."""
+        raise Refusal("model-unsupported", f"nothing is watched for a recipe of model {recipe.model}")

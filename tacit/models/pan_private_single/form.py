@@ -26,9 +26,9 @@ from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import StatisticName
-from tacit.models.forms.form import Adversary, Cap, Form
-from tacit.models.forms.pan_private import INTRUDER, INTRUDER_ROW
-from tacit.models.forms.parties import Analyst, Attester, Gateway, Issuer, Key, Parties, Relay, Server
+from tacit.models.form import Adversary, Cap, Form
+from tacit.models.pan_private.form import INTRUDER, INTRUDER_ROW
+from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Key, Parties, Relay, Server
 
 ANALYZER = "analyzer"
 RELEASE = "release"
@@ -58,6 +58,14 @@ def analyzer_of(parties: Parties) -> Analyzer:
     if not isinstance(parties, PanPrivateSingleParties):
         raise Refusal("model-unsupported", "the recipe's model has no analyzer")
     return parties.analyzer
+
+
+def state_key_of(server: Server) -> str:
+    """The key (base64url) to which devices encrypt their state for ``server``. Raises refusal ``model-unsupported`` for
+    a server of another model."""
+    if not isinstance(server, Analyzer):
+        raise Refusal("model-unsupported", "the recipe's analyzer has no key for states")
+    return server.state_key
 
 
 class PanPrivateSingle(Form):

@@ -1,0 +1,85 @@
+"""Collecting from a Leader (DAP-18, collection): create a job, poll it, open the shares, delete the job.
+
+In leader-selected mode the Leader is told to delete the job once the result is stored, which frees the same request for
+the next batch.
+"""
+
+from __future__ import annotations
+
+import re
+
+from services.collector.progress import Progress, Subject
+from services.collector.records import Collection, CollectionState
+from tacit import media_types
+from tacit.aggregator.work import creation
+from tacit.codec import unb64url
+from tacit.errors import Refusal
+from tacit.messages import BatchMode
+from tacit.models.secure_aggregation.collector import DapSource
+from tacit.problem import problem_type
+from tacit.service.app import Deps
+from tacit.service.live_tokens import ShownToken
+
+WAIT_SECONDS = 10
+"""Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
+_JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class LeaderExchange:
+    """One exchange with the Leader for each call. ``token`` is presented to it."""
+
+    def __init__(self, rows: Progress, deps: Deps, token: ShownToken) -> None:
+        self._rows = rows
+        self._deps = deps
+        self._token = token
+
+    async def advance(self, known: Subject, source: DapSource, row: Collection) -> int:
+        """Do what the row's state calls for; returns 1 if the state changed. Raises ``TransportError``."""
+        if row.state is CollectionState.REQUESTED:
+            return await self._ask(source, row)
+        if row.state is CollectionState.COLLECTING:
+            return await self._poll(known, source, row)
+        return await self._forget(source, row)
+
+    async def _ask(self, source: DapSource, row: Collection) -> int:
+        headers = {**self._token.headers(), "Content-Type": media_types.dap("collection-job-req")}
+        method, url = creation(source.task.version, source.jobs_url, unb64url(row.id))
+        answer = await self._deps.transport.request(method, url, headers=headers, body=row.request)
+        if not 200 <= answer.status < 300:
+            return await self._rows.said_no(row, answer, source.party)
+        job = row.id if method == "PUT" else answer.headers.get("location", "").rpartition("/")[2]
+        if not _JOB.fullmatch(job):
+            return await self._rows.later(row, "leader-answer", "the Leader named no collection job")
+        due = self._deps.clock.now() + (0.0 if answer.body else self._rows.pause(answer))
+        return await self._rows.move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
+
+    async def _poll(self, known: Subject, source: DapSource, row: Collection) -> int:
+        url = f"{source.jobs_url}/{row.job}"
+        headers = self._token.headers()
+        if self._deps.background:
+            headers = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
+        asked = self._deps.clock.now()
+        answer = await self._deps.transport.request("GET", url, headers=headers)
+        if answer.status == 404 and problem_type(answer.body) == "about:blank":
+            return await self._rows.move(row, CollectionState.REQUESTED, job="")
+        if not 200 <= answer.status < 300:
+            return await self._rows.said_no(row, answer, source.party)
+        if not answer.body:
+            now = self._deps.clock.now()
+            waited = source.task.batch_mode is BatchMode.LEADER_SELECTED and now - asked >= WAIT_SECONDS / 2
+            due = now + (0.0 if waited else self._rows.pause(answer))
+            return await self._rows.wait(row, due)
+        try:
+            aggregate = source.opened(row.request, answer.body)
+            selected = source.task.batch_mode is BatchMode.LEADER_SELECTED
+            state = CollectionState.FINISHING if selected else CollectionState.RELEASED
+            return await self._rows.keep(known, row, aggregate, state)
+        except Refusal as refusal:
+            return await self._rows.refuse(row, refusal.rule, refusal.detail)
+
+    async def _forget(self, source: DapSource, row: Collection) -> int:
+        url = f"{source.jobs_url}/{row.job}"
+        answer = await self._deps.transport.request("DELETE", url, headers=self._token.headers())
+        if 200 <= answer.status < 300 or answer.status == 404:
+            return await self._rows.move(row, CollectionState.RELEASED)
+        return await self._rows.later(row, "leader-answer", f"the Leader answered with status {answer.status}")

@@ -1,0 +1,24 @@
+"""The device sides of the models that this version knows, by the models' names in recipes."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.models.device import DeviceSide
+from tacit.models.forms import unsupported
+from tacit.models.pan_private.device import PanPrivateDevice
+from tacit.models.pan_private_single.device import PanPrivateSingleDevice
+from tacit.models.secure_aggregation.device import SecureAggregationDevice
+
+DEVICES: dict[str, DeviceSide] = {
+    SecureAggregationDevice.name: SecureAggregationDevice(),
+    PanPrivateDevice.name: PanPrivateDevice(),
+    PanPrivateSingleDevice.name: PanPrivateSingleDevice(),
+}
+
+
+def device_side(model: str) -> DeviceSide:
+    """The device side of ``model``. Raises refusal ``model-unsupported``."""
+    found = DEVICES.get(model)
+    if found is None:
+        raise Refusal("model-unsupported", unsupported(model))
+    return found

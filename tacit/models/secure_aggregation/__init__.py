@@ -1,0 +1,1 @@
+"""Model ``secure-aggregation``: two aggregators sum secret shares (DAP, Prio3)."""

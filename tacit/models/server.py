@@ -1,0 +1,27 @@
+"""The server side of a model with one server: its task, and how that server reads a report.
+
+Devices must not import a server side, because it can decrypt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.recipe.model import Recipe
+from tacit.roles.analyzer import Reading
+from tacit.task.one_server import OneServerTask
+
+
+class ServerSide(ABC):
+    """What the one server of a model knows and does beyond opening and counting reports."""
+
+    @abstractmethod
+    def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
+        """The recipe's task; ``slot_key`` is the token key (SPKI) of its slot. Raises refusal ``hpke-key-invalid`` or
+        ``task-hpke``."""
+
+    @abstractmethod
+    def reading(self, recipe: Recipe, key: PrivateKey) -> Reading:
+        """How the payloads of the recipe are read with the server's private state key. Raises refusal
+        ``randomizer-parameters``."""

@@ -1,0 +1,19 @@
+"""The server sides of the models with one server that opens reports, by the models' names in recipes. Two aggregators
+need none: their part follows from the DAP task (``tacit.roles``)."""
+
+from __future__ import annotations
+
+from tacit.errors import Refusal
+from tacit.models.pan_private_single.form import PanPrivateSingle
+from tacit.models.pan_private_single.server import PanPrivateSingleServer
+from tacit.models.server import ServerSide
+
+SERVERS: dict[str, ServerSide] = {PanPrivateSingle.name: PanPrivateSingleServer()}
+
+
+def server_side(model: str) -> ServerSide:
+    """The server side of ``model``. Raises refusal ``model-unsupported``."""
+    found = SERVERS.get(model)
+    if found is None:
+        raise Refusal("model-unsupported", f"model {model} does not have a single server that takes reports")
+    return found

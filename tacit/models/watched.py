@@ -1,0 +1,42 @@
+"""What the models have in common whose devices watch an event and keep its state encrypted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tacit.codec import unb64url
+from tacit.errors import DecodeError, Refusal
+from tacit.models.forms import form_of
+from tacit.panprivate.elgamal import Ciphertext, PublicKey
+from tacit.panprivate.stored import OneServer, TwoServers
+from tacit.panprivate.two_servers import SharedCell
+from tacit.recipe.model import Occurrences, Recipe
+
+Stored = OneServer | TwoServers
+"""How a state is kept: encrypted to one server, or shared between two."""
+RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
+"""What is sent: ciphertexts for one server, or secret shares for two."""
+
+
+def is_watched(recipe: Recipe) -> bool:
+    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
+    return bool(form_of(recipe.model).watched)
+
+
+def most_of(recipe: Recipe) -> int:
+    """Most occurrences of the event that count on one device."""
+    asked = recipe.question.encoder
+    return asked.most if isinstance(asked, Occurrences) else 1
+
+
+def asks_whether(recipe: Recipe) -> bool:
+    """Whether the recipe asks only if the event happened at all, not how often."""
+    return recipe.question.statistic == "count"
+
+
+def public_key(text: str) -> PublicKey:
+    """The state key that a recipe names (base64url). Raises refusal ``state-key-invalid``."""
+    try:
+        return PublicKey(unb64url(text))
+    except DecodeError as error:
+        raise Refusal("state-key-invalid", str(error)) from error
