@@ -95,7 +95,7 @@ class CsvSourceConfig(Frozen):
     value."""
 
     kind: Literal["csv"]
-    """Selects a CSV file."""
+    """Selects a CSV file as the source."""
     path: ConfigPath
     """The path of the file (at most 64 MiB)."""
     row: int | None = Field(default=None, ge=0)

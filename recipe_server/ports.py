@@ -210,7 +210,7 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
         ...
 
     async def add_result(self, result: PublishedResult) -> None:
-        """Store a released result."""
+        """Store a result that was released."""
         ...
 
 

@@ -23,7 +23,7 @@ class ServedTask(Protocol):
 
     @property
     def task_id(self) -> bytes:
-        """The task's id (32 bytes)."""
+        """The id of the task (32 bytes)."""
         ...
 
     @property

@@ -40,7 +40,7 @@ class OwnDraftError(ForbiddenError):
 
 
 class NotFoundError(ApiError):
-    """404: nothing has this id."""
+    """404: no question, person, job or entry has this id."""
 
 
 class ConflictError(ApiError):

@@ -137,7 +137,7 @@ class LiveRecipe:
     leaf: SignedLeaf
     recipe: Recipe
     opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
-    """The opt-ins by role."""
+    """The opt-ins to the recipe, by role."""
     opt_in_entries: Mapping[str, VerifiedEntry] = field(default_factory=dict)
     """The log entries that hold the opt-ins, by role."""
     voids: Mapping[str, Void] = field(default_factory=dict)

@@ -377,7 +377,7 @@ class Recipe(Document):
 
     @property
     def rate(self) -> Decimal:
-        """The sampling rate q."""
+        """The sampling rate q, in (0, 1]."""
         return Decimal(self.sampling.rate)
 
     @property

@@ -36,7 +36,7 @@ class UnknownLeafError(DecodeError):
 
 
 class LeafType(enum.StrEnum):
-    """The types of log entry."""
+    """The types of entry that a log holds."""
 
     RECIPE = "recipe"
     SERIES = "series"

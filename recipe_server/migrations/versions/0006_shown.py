@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table ``shown``."""
+    """Drop the table ``shown`` again."""
     op.drop_table("shown")
