@@ -10,7 +10,7 @@ from tacit.service.config import ConfigPath, ServiceConfig
 
 
 class AttesterConfig(ServiceConfig):
-    """Configuration of the attester."""
+    """The attester's configuration file."""
 
     issuer_url: str
     """The issuer's base URL, without a final slash."""

@@ -28,7 +28,7 @@ class Debit:
 
     @property
     def place(self) -> tuple[int, int]:
-        """(epoch, slot)."""
+        """The epoch and the slot of the token."""
         return (self.epoch, self.slot)
 
     @property
@@ -38,7 +38,7 @@ class Debit:
 
 
 class DebitResult(enum.Enum):
-    """Outcome of a debit."""
+    """The outcome of a debit against a device's quota."""
 
     GRANTED = "granted"  # granted, now or before, for this very request: forward it
     EXHAUSTED = "exhausted"  # the device already sent another request for this slot

@@ -107,7 +107,7 @@ class SoftwareRootVerifier:
 
     @property
     def fmt(self) -> str:
-        """``software-root``."""
+        """The name of this attestation format, ``software-root``."""
         return SOFTWARE_ROOT
 
     def verify(self, evidence: Evidence, binding: bytes, now: float) -> AttestedDevice:

@@ -119,7 +119,7 @@ class SqlAttesterStore(DatabaseStore):
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """As in ``AttesterStore``, in one snapshot."""
+        """See ``AttesterStore.issuance``; reads one snapshot."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:

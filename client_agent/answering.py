@@ -69,11 +69,11 @@ class Data:
         derive.randomizer_of(recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
-        """Always."""
+        """Always true: data need no preparation."""
         return True
 
     def expect(self, recipe: Recipe) -> None:
-        """Nothing: data need no preparation."""
+        """Does nothing: data need no preparation."""
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
         """Read all data concurrently; a datum that does not arrive in time is missing. Trouble with the source is
@@ -118,7 +118,7 @@ class KeptStates:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Both."""
+    """Answers each recipe from the device's data or from the state that it kept."""
 
     data: Origin
     kept: Origin

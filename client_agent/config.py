@@ -28,7 +28,7 @@ LOCK = "agent.lock"
 
 
 class IssuerPin(Frozen):
-    """The token issuer."""
+    """The name and the key of the token issuer that the device trusts."""
 
     name: str
     """The issuer's name in challenges."""
@@ -39,7 +39,7 @@ class IssuerPin(Frozen):
 
 
 class GatewayPin(Frozen):
-    """The OHTTP gateway."""
+    """The name and the key of the OHTTP gateway that the device trusts."""
 
     name: str
     """The gateway's name in the log."""
@@ -128,7 +128,7 @@ class Announcements(Frozen):
     host: str = Field(min_length=1, max_length=253)
     """Host name or address of the broker."""
     port: int = Field(default=8883, ge=1, le=65535)
-    """Port of the broker."""
+    """The port of the MQTT broker."""
     tls: bool = True
     """Whether to connect over TLS; without it only to loopback, or with ``insecure_http``."""
     tls_ca: ConfigPath | None = None
@@ -146,7 +146,7 @@ class AgentConfig(Frozen):
     log_key: str
     """The transparency log's key as a signed-note key (name+id+base64)."""
     issuer: IssuerPin
-    """The token issuer, pinned."""
+    """The token issuer that the device trusts."""
     gateway: GatewayPin
     """The OHTTP gateway, pinned."""
     relay_url: Base

@@ -104,7 +104,7 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
 
 
 RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken": _slot, "budget-spent": _budget}
-"""The rules by name."""
+"""The device's own rules, by name."""
 
 
 def ledger_time(context: Context) -> float:

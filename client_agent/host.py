@@ -75,7 +75,7 @@ class _Hosted:
     failed_at: float = 0.0
 
     def leave(self) -> None:
-        """Make it stop."""
+        """Tell the agent to stop and not to be started again."""
         self.leaving = True
         self.stop.set()
 
@@ -140,7 +140,7 @@ class AgentHost:
                 agent.task = asyncio.ensure_future(self._live(name, agent, common))
 
     async def counts(self) -> Counts:
-        """The current counts."""
+        """Count the agents by what they do now."""
         agents = list(self._agents.values())
         working = [agent.store for agent in agents if agent.store is not None and not agent.leaving]
         failed = sum(bool(agent.failure) for agent in agents)

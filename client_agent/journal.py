@@ -208,7 +208,7 @@ class Trouble:
     what: str
 
     def encode(self) -> bytes:
-        """Bytes for a ``Fact``."""
+        """Encode the trouble as the value of a ``Fact``."""
         return json.dumps({"since": self.since, "what": self.what}).encode()
 
     @classmethod
@@ -247,7 +247,7 @@ class MemoryAgentStore:
         return self._facts.get(fact, b"")
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """Replace these values."""
+        """Replace the values of these facts."""
         self._facts.update(facts)
 
     async def prefetches(self) -> list[Prefetch]:

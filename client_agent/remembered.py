@@ -43,7 +43,7 @@ class RememberedStore:
         self._writes: set[asyncio.Task[object]] = set()
 
     async def close(self) -> None:
-        """Close the kept store."""
+        """Wait for all writes, then close the store beneath."""
         while self._writes:
             await asyncio.wait(set(self._writes))
         await self._kept.close()

@@ -224,7 +224,7 @@ class Watch:
         self._entries = {entry.recipe_hash: entry for entry in await self.store.entries()}
 
     async def look(self) -> None:
-        """Report every change."""
+        """Log every change since the last call."""
         for fact in Fact.troubles():
             await self._trouble(fact)
         state = await self.store.fact(Fact.LOG_STATE)

@@ -57,7 +57,7 @@ class Participation:
 
     @property
     def with_relay(self) -> Decimal | None:
-        """Claim (b) of the charge."""
+        """The claim (b) that the device charges; ``None`` if it charges nothing."""
         return None if self.cost is None else with_relay_of(self.recipe if self.series is None else self.series)
 
     @property

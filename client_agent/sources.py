@@ -35,7 +35,7 @@ READ_SECONDS = 10.0
 
 
 class DataSource(Protocol):
-    """The device's own data."""
+    """Where an agent reads its device's own values."""
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
         """The current value of ``metric``, or ``None`` if there is none. Raises ``UsageError``.
@@ -95,9 +95,9 @@ class CsvSourceConfig(Frozen):
     value."""
 
     kind: Literal["csv"]
-    """A CSV file."""
+    """Selects a CSV file as the source."""
     path: ConfigPath
-    """The file, 64 MiB at most."""
+    """The path of the file (at most 64 MiB)."""
     row: int | None = Field(default=None, ge=0)
     """Index, from 0, of the data row that belongs to this device; absent: the last row."""
     columns: dict[str, str] = Field(default_factory=dict)
@@ -108,18 +108,18 @@ class JsonLinesSourceConfig(Frozen):
     """A file with one JSON object per line."""
 
     kind: Literal["jsonl"]
-    """JSON lines."""
+    """Selects a file with one JSON object a line."""
     path: ConfigPath
-    """The file, 64 MiB at most."""
+    """The path of the file (at most 64 MiB)."""
     row: int | None = Field(default=None, ge=0)
     """Index, from 0, of the line that belongs to this device; absent: the last line."""
 
 
 class SqliteSourceConfig(Frozen):
-    """A SQLite file."""
+    """Reads values from a SQLite database."""
 
     kind: Literal["sqlite"]
-    """A SQLite database."""
+    """Selects a SQLite database."""
     path: ConfigPath
     """The file; it is only read."""
     queries: dict[str, str]
@@ -212,7 +212,7 @@ class CallableSource:
         self._of_round = of_round
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The function's result."""
+        """Call the application's function and return its value."""
         if round_input is None or self._of_round is None:
             return self._function(metric)
         return self._of_round(metric, round_input)

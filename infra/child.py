@@ -50,7 +50,7 @@ class Child:
 
     @property
     def group(self) -> int:
-        """Id of the process group."""
+        """The id of the child's process group."""
         return self._process.pid
 
     @property

@@ -32,7 +32,7 @@ class Monitor:
 
     @property
     def found(self) -> bool:
-        """Whether anything was ever found."""
+        """Whether the monitor has found anything so far."""
         return bool(self._told)
 
     async def step(self) -> int:

@@ -34,7 +34,7 @@ PIDS = "processes.json"
 
 
 class Started(Protocol):
-    """A service with a process."""
+    """A service of the stack that runs as a process."""
 
     @property
     def part(self) -> Part:
@@ -42,7 +42,7 @@ class Started(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """The id of the service's process."""
 
 
 @dataclass
@@ -53,12 +53,12 @@ class Served:
 
     @property
     def name(self) -> str:
-        """The name of the service."""
+        """The service's name in the layout."""
         return self.part.name
 
     @property
     def title(self) -> str:
-        """The name shown to people."""
+        """The service's name as shown to people."""
         return self.part.label
 
 
@@ -75,7 +75,7 @@ class ServiceProcess(Served):
 
     @property
     def log(self) -> Path:
-        """The log file."""
+        """The file to which the service's log is written."""
         return self.part.log
 
     @property

@@ -65,7 +65,7 @@ class Answers:
         self._making = asyncio.Lock()
 
     async def head(self) -> bytes:
-        """The encoded ``Head``."""
+        """Return the encoded ``Head`` of the log."""
         async with self._making:
             async with self._store.read() as tx:
                 size, note = await self._shown(tx)
@@ -92,7 +92,7 @@ class Answers:
         return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
 
     async def key_sets(self) -> bytes:
-        """The encoded ``KeySets``."""
+        """Return the encoded ``KeySets`` of the gateways."""
         async with self._store.read() as tx:
             size, note = await self._shown(tx)
             return KeySets(note, await live_key_sets(tx, size, self._clock.now())).encode()

@@ -12,7 +12,7 @@ from tacit.service.config import ConfigPath, Frozen, ServiceConfig
 
 
 class WitnessConfig(Frozen):
-    """One witness of this log."""
+    """A witness that is to cosign this log."""
 
     url: Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
     """The base URL of the witness's ``add-checkpoint``."""

@@ -47,7 +47,7 @@ class LedgerGauge:
         return self._found
 
     async def close(self) -> None:
-        """Stop."""
+        """Cancel the running computation, if there is one."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)

@@ -58,11 +58,11 @@ class LogTx(Protocol):
 
     @property
     def series(self) -> SeriesTx:
-        """The series."""
+        """The part of the transaction that reads series."""
         ...
 
     async def leaves(self, indices: Collection[int]) -> dict[int, bytes]:
-        """Entries by index."""
+        """The encoded entries at ``indices``, by index."""
         ...
 
     async def directories(self, issuer: str | None = None) -> list[LoggedDirectory]:
@@ -181,7 +181,7 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
     """The transaction of the service."""
 
     async def put_checkpoint(self, size: int, note: bytes) -> None:
-        """Replace the checkpoint."""
+        """Replace the newest checkpoint."""
         ...
 
     async def put_shown(self, size: int, note: bytes) -> None:
@@ -210,7 +210,7 @@ class RecipeTx(PagesTx, AdmissionTx, Protocol):
         ...
 
     async def add_result(self, result: PublishedResult) -> None:
-        """Store a released result."""
+        """Store a result that was released."""
         ...
 
 

@@ -121,7 +121,7 @@ class RecipeService:
         return shown or await _checkpoint(tx)
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the recipe server's store."""
         await self._store.close()
 
     async def publish_leaf(self, data: bytes) -> Published:

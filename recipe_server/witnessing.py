@@ -119,7 +119,7 @@ class WitnessDriver:
 
     @property
     def name(self) -> str:
-        """The witness's name."""
+        """The name of the witness in its cosignatures."""
         return self._key.name
 
     @property

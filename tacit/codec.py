@@ -53,11 +53,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not yet read."""
+        """Number of bytes that are not yet read."""
         return len(self._data) - self._at
 
     def raw(self, length: int) -> bytes:
-        """Exactly ``length`` bytes."""
+        """Read exactly ``length`` bytes. Raises ``DecodeError`` if fewer are left."""
         start = self._at
         end = start + length
         if end > len(self._data):
@@ -89,7 +89,7 @@ class Reader:
         return int.from_bytes(self.raw(size), "big") & ((1 << (8 * size - 2)) - 1)
 
     def rest(self) -> bytes:
-        """All bytes that are left."""
+        """Read all bytes that are left."""
         return self.raw(self.remaining)
 
     def items(self, read: Callable[[Reader], T]) -> list[T]:
@@ -107,7 +107,7 @@ class Reader:
         return Reader(self.opaque(prefix, minimum=minimum), self._what).items(read)
 
     def end(self) -> None:
-        """Refuse trailing bytes."""
+        """Raise ``DecodeError`` if any bytes are left."""
         if self.remaining:
             raise DecodeError(f"{self._what} has {self.remaining} trailing bytes")
 

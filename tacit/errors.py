@@ -30,7 +30,7 @@ class Unavailable(Fatal):
 
 
 class NoRoom(Unavailable):
-    """A store's disk is full."""
+    """The disk or the quota of a store is full."""
 
 
 class RolledBack(Unavailable):

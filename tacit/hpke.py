@@ -184,7 +184,7 @@ class SenderContext(_Context):
 
 
 class RecipientContext(_Context):
-    """Recipient's side."""
+    """The recipient's side of an HPKE context, which opens messages in sequence."""
 
     def open(self, aad: bytes, ciphertext: bytes) -> bytes:
         """Open the next message of the sequence; ``CryptoError`` leaves the sequence where it was."""

@@ -15,7 +15,7 @@ class Clock(Protocol):
     """Time as one party sees it."""
 
     def now(self) -> float:
-        """POSIX time in seconds."""
+        """Return this clock's POSIX time, in seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -27,7 +27,7 @@ class Entropy(Protocol):
     """A source of random bytes. In production always the operating system's."""
 
     def __call__(self, length: int, /) -> bytes:
-        """``length`` uniform bytes."""
+        """Return ``length`` uniformly random bytes."""
         ...
 
 
@@ -84,15 +84,15 @@ class OwnedTransport(Transport, Protocol):
     """A transport with its own connections, closed by the code that created it (or by ``async with``)."""
 
     async def __aenter__(self) -> Self:
-        """The transport itself."""
+        """Return the transport itself."""
         ...
 
     async def __aexit__(self, *error: object) -> None:
-        """``close``."""
+        """Close the transport, as ``close`` does."""
         ...
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close all connections of the transport."""
         ...
 
 
@@ -147,7 +147,7 @@ class Subscription(Protocol):
     """Announcements of some topics, as they arrive. For a slow reader, only the newest of each topic is kept."""
 
     def __aiter__(self) -> Subscription:
-        """The subscription itself."""
+        """Return the subscription itself."""
         ...
 
     async def __anext__(self) -> Announcement:
@@ -155,7 +155,7 @@ class Subscription(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and end the iteration."""
         ...
 
 

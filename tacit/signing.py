@@ -40,7 +40,7 @@ class Signer(Protocol):
 
     @property
     def public(self) -> bytes:
-        """The 32-byte public key."""
+        """The public key (32 bytes)."""
         ...
 
     def sign(self, label: bytes, data: bytes) -> bytes:
@@ -57,7 +57,7 @@ class SigningKey:
     public: bytes
 
     def sign(self, label: bytes, data: bytes) -> bytes:
-        """``sign`` with this key."""
+        """Sign ``label + data`` with this key; returns 64 bytes."""
         return sign(self.private, label, data)
 
 

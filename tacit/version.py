@@ -58,7 +58,7 @@ DAP_18 = DapVersion(
     upload_unknown_config=ReportError.OUTDATED_CONFIG,
     aggregation_unknown_config=ReportError.HPKE_DECRYPT_ERROR,
 )
-"""draft-ietf-ppm-dap-18."""
+"""The wire format of draft-ietf-ppm-dap-18."""
 
 JANUS_MAIN = DapVersion(
     name="janus-main",
@@ -75,4 +75,4 @@ JANUS_MAIN = DapVersion(
 aggregation jobs and the resource ids of earlier drafts, and DAP-19's empty ``task_info``."""
 
 VERSIONS = {version.name: version for version in (DAP_18, JANUS_MAIN)}
-"""Every version by name."""
+"""Every DAP version that is spoken, by name."""

@@ -40,7 +40,7 @@ class Pod:
 
     @property
     def service(self) -> str:
-        """Of Tacit, or empty."""
+        """The Tacit service that the pod runs, or the empty text."""
         return self.labels.get("tacit/service", "")
 
 
@@ -63,12 +63,12 @@ def _said_by(program: str, *words: str) -> str:
 
 
 def of_kind(documents: Iterable[Document], *kinds: str) -> list[Document]:
-    """Those of these kinds."""
+    """The documents of these kinds, in order."""
     return [one for one in documents if one["kind"] in kinds]
 
 
 def pods(documents: Iterable[Document]) -> Iterator[Pod]:
-    """What pods they make."""
+    """The pods that the documents create."""
     for one in of_kind(documents, "Deployment", "StatefulSet", "CronJob"):
         template: Any = one
         for step in _POD_IN.get(one["kind"], _POD_IN[""]):

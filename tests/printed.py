@@ -151,7 +151,7 @@ class Walk:
         assert status in {0, 130} or (kind == "agent" and status == -signal.SIGINT), log.read_text()
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """End everything that was started, and leave no process behind."""
         for _, process, _ in reversed(self._staying):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)

@@ -35,11 +35,11 @@ class Disk(Protocol):
     """The system calls of an update, each called once."""
 
     def write(self, file: int, data: bytes, at: int) -> int:
-        """As ``os.pwrite``."""
+        """Write ``data`` at offset ``at``, as ``os.pwrite`` does."""
         ...
 
     def sync(self, file: int) -> None:
-        """As ``os.fdatasync``."""
+        """Sync the file's data to the disk, as ``os.fdatasync`` does."""
         ...
 
 
@@ -147,15 +147,15 @@ class InMemory:
         return 0
 
     def write(self, content: Content) -> None:
-        """Replace the content."""
+        """Replace the content that is kept."""
         self.content = content
 
     def erase(self, entropy: Entropy) -> None:
-        """Drop the state."""
+        """Drop the state and keep its number."""
         self.content = Content(self.content.number, b"")
 
     def close(self) -> None:
-        """Nothing to do: nothing is open."""
+        """Does nothing: there is no open file."""
 
 
 class Slots:

@@ -28,7 +28,7 @@ _PLAN = struct.Struct(">32s32s32sQII")
 SUFFIX = ".state"
 
 Now = Callable[[], float]
-"""Returns POSIX seconds."""
+"""A function that returns the POSIX time, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class EventWatch:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file in which the state is kept."""
         return self._slots.path
 
     @property

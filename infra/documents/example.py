@@ -53,7 +53,7 @@ class Example:
         return self._object(self.schema)
 
     def toml(self) -> str:
-        """The same as TOML, with descriptions."""
+        """The example as TOML, with descriptions as comments."""
         return "\n".join([f"# {_HEAD}", *self._lines((), self.schema, "")])
 
     def _object(self, schema: Schema) -> dict[str, Any]:

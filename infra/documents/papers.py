@@ -10,7 +10,7 @@ from tacit.service.token_files import MOST_TOKENS
 from tacit.tlog.leaves import Blob, Hash, Key32
 
 Token = Annotated[str, Field(pattern="^[!-~]+$")]
-"""A bearer token."""
+"""A bearer token as JSON text."""
 
 
 class Strict(BaseModel):

@@ -91,7 +91,7 @@ class Provisioning:
         self._credentials = credentials
 
     def routes(self) -> list[web.RouteDef]:
-        """Every command."""
+        """The routes of every command of the test API."""
         return [
             ready(),
             command("endpoint_for_task", Endpoint, self.endpoint),

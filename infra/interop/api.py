@@ -33,7 +33,7 @@ Command = Callable[[web.Request, Kind], Awaitable[dict[str, Any]]]
 
 
 def ready() -> web.RouteDef:
-    """``/internal/test/ready``."""
+    """The route ``/internal/test/ready``, which always answers."""
 
     async def answer(_request: web.Request) -> web.Response:
         return web.json_response({})

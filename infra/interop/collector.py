@@ -48,7 +48,7 @@ class BareSubject:
 
     @property
     def name(self) -> str:
-        """The task id."""
+        """The task's id as text, by which the collection is known."""
         return self.task.task_id_text
 
     def active(self) -> DapSource:
@@ -67,7 +67,7 @@ class BareSubject:
 
 
 class BareSubjects:
-    """The tasks by id."""
+    """The tasks that the collector knows, by task id."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, BareSubject] = {}

@@ -39,7 +39,7 @@ Token = Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-~]([ -
 
 
 class Document(BaseModel):
-    """A request's JSON object."""
+    """The JSON object in a request of the test API."""
 
     model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
 
@@ -192,7 +192,7 @@ class Upload(TaskMembers):
 
 
 class Query(Document):
-    """The batch to collect."""
+    """The batch that a collection names."""
 
     batch_mode: Count = Field(validation_alias=AliasChoices("type", "batch_mode"))
     batch_interval_start: Count | None = None

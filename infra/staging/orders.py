@@ -58,7 +58,7 @@ class Service(Started, Protocol):
         """Whether it ran at the last call of ``look``, or later."""
 
     async def look(self) -> None:
-        """Find out whether it runs."""
+        """Find out whether the service runs."""
 
     async def stop(self) -> None:
         """Tell it to stop, and wait until it has ended. A service that has ended stays stopped."""
@@ -68,7 +68,7 @@ class Service(Started, Protocol):
         ``UsageError`` if it does not."""
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """The last line of the service's log."""
 
 
 @dataclass(frozen=True)

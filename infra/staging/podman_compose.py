@@ -33,7 +33,7 @@ class Compose:
     folder: Path
 
     def write(self, document: dict[str, Any]) -> None:
-        """Write the compose file."""
+        """Write the compose file into the folder."""
         import yaml  # type: ignore[import-untyped]
 
         (self.folder / FILE).write_text(yaml.safe_dump(document, sort_keys=False, width=200))

@@ -237,7 +237,7 @@ def _crowd(journals: Sequence[tuple[AgentConfig, list[Entry]]]) -> Crowd:
 
 
 def _ends(journals: Iterable[tuple[AgentConfig, list[Entry]]]) -> dict[str, Ends]:
-    """Outcomes of each recipe."""
+    """Count the journalled outcomes of each recipe, over all devices."""
     found: dict[str, Ends] = {}
     for _, entries in journals:
         for entry in entries:

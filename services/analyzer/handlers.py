@@ -79,7 +79,7 @@ class Handlers:
         return web.json_response(await self._releases.status(await self._party(request)))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes."""
+        """GET /v1/recipes: the recipes of this service, with their counts."""
         request.app[CALLERS].require(request, "operator", "collector")
         return web.json_response(await self._releases.recipes())
 

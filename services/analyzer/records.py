@@ -26,5 +26,5 @@ def packed(numbers: tuple[int, ...]) -> bytes:
 
 
 def unpacked(data: bytes) -> tuple[int, ...]:
-    """Inverse of ``packed``."""
+    """Decode the numbers that ``packed`` encoded."""
     return tuple(int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE))

@@ -69,7 +69,7 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
 
 
 class AnalyzerStore(SqlStore[SqlAnalyzerTx]):
-    """The analyzer's database."""
+    """The analyzer's state in an SQL database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, SqlAnalyzerTx, mark)

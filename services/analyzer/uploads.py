@@ -42,7 +42,7 @@ Answers = dict[bytes, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One report that arrived."""
+    """One report that arrived and waits to be stored."""
 
     party: AnalyzerParty
     report: OneServerReport

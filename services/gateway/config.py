@@ -68,10 +68,10 @@ class GatewayConfig(ServiceConfig):
 
     @property
     def signing_key_path(self) -> Path:
-        """File of the signing key."""
+        """The path of the file with the signing key."""
         return self.signing_key or self.state_dir / "signing.key"
 
     @property
     def key_ring_path(self) -> Path:
-        """File of the OHTTP keys."""
+        """The path of the file with the OHTTP keys."""
         return self.state_dir / "ohttp-keys.json"

@@ -72,7 +72,7 @@ class Handlers:
         return await self._parties.demand(request.match_info["task_id"])
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
-        """GET /hpke_config."""
+        """GET /hpke_config: the HPKE configuration to which devices encrypt."""
         return hpke_config_response(self._hpke_keys)
 
     async def create_job(self, request: web.Request) -> web.Response:
@@ -121,7 +121,7 @@ class Handlers:
         return message(_RESPONSE, response)
 
     async def delete_job(self, request: web.Request) -> web.Response:
-        """DELETE on a job."""
+        """DELETE on an aggregation job's URL: forget the job."""
         party = await self._party(request)
         job_id = resource_in_url(request, DapProblem.UNRECOGNIZED_AGGREGATION_JOB)
         if not await self._helper.drop_job(party, job_id):
@@ -166,7 +166,7 @@ class Handlers:
         return web.json_response(await self._helper.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes."""
+        """GET /v1/recipes: the recipes of this service, with their counts."""
         request.app[CALLERS].require(request, "collector", "operator")
         return web.json_response(await self._helper.recipes())
 

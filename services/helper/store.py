@@ -67,7 +67,7 @@ def _may_become(state: JobState | None) -> ColumnElement[bool]:
 
 
 class HelperStore(SqlStore[SqlHelperTx]):
-    """The Helper's database."""
+    """The helper's state in an SQL database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, SqlHelperTx, mark)

@@ -13,7 +13,7 @@ MAX_SLOTS = 64
 
 
 class IssuerConfig(ServiceConfig):
-    """Configuration of the issuer."""
+    """The issuer's configuration file."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
     """The issuer's name in challenges and in its directory leaves."""

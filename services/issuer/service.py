@@ -48,7 +48,7 @@ COUNTED_TOGETHER = 256
 """Most signatures whose counts share one transaction."""
 
 SlotId = tuple[int, int]
-"""(epoch, slot)."""
+"""An epoch and a slot within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Issuer:
         self._keys[key.token_key.truncated_token_key_id] = LiveKey(stored.epoch, stored.slot, key)
 
     def epoch_now(self) -> int:
-        """The current epoch."""
+        """The number of the epoch at the present moment."""
         return int(self._deps.clock.now() // self._config.epoch_seconds)
 
     def held_keys(self) -> list[HeldKey]:

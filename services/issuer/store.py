@@ -19,7 +19,7 @@ class SqlIssuerStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def keys(self) -> list[StoredKey]:
-        """As in ``IssuerStore``, in one snapshot."""
+        """See ``IssuerStore.keys``; reads one snapshot."""
         statement = sa.select(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot, SLOT_KEYS.c.private_key)
         async with self._database.read() as connection:
             rows = await connection.execute(statement.order_by(SLOT_KEYS.c.epoch, SLOT_KEYS.c.slot))
@@ -70,7 +70,7 @@ class SqlIssuerStore(DatabaseStore):
             return destroyed
 
     async def counts(self) -> dict[tuple[int, int], int]:
-        """As in ``IssuerStore``, in one snapshot."""
+        """See ``IssuerStore.counts``; reads one snapshot."""
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count))
             return {(epoch, slot): count for epoch, slot, count in rows}

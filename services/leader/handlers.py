@@ -81,7 +81,7 @@ class Handlers:
         return self.wake_aggregation, self.wake_collection, self.wake_workers
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
-        """GET /hpke_config."""
+        """GET /hpke_config: the HPKE configuration to which devices encrypt."""
         return hpke_config_response(self._hpke_keys)
 
     async def upload(self, request: web.Request) -> web.Response:
@@ -160,7 +160,7 @@ class Handlers:
         return web.json_response(await self._leader.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes."""
+        """GET /v1/recipes: the recipes of this service, with their counts."""
         request.app[CALLERS].require(request, "collector", "operator")
         return web.json_response(await self._leader.recipes())
 

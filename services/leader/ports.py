@@ -295,7 +295,7 @@ class CollectionsTx(ReleasingTx, Protocol):
         ...
 
     async def add_collection(self, row: CollectionRow) -> None:
-        """Create a collection job."""
+        """Store a new collection job."""
         ...
 
     async def put_collection(self, row: CollectionRow) -> None:

@@ -151,5 +151,5 @@ def pack_seqs(seqs: Sequence[int]) -> bytes:
 
 
 def unpack_seqs(packed: bytes) -> tuple[int, ...]:
-    """Inverse of ``pack_seqs``."""
+    """Decode the numbers that ``pack_seqs`` encoded."""
     return struct.unpack(f">{len(packed) // 8}q", packed)

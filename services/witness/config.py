@@ -19,7 +19,7 @@ class WitnessedLog(Frozen):
 
 
 class WitnessConfig(ServiceConfig):
-    """Configuration of a witness."""
+    """The witness's configuration file."""
 
     name: Annotated[str, Field(pattern=r"^[^\s+]{1,200}$")]
     """The witness's own name, which its cosignatures carry."""

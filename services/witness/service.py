@@ -26,7 +26,7 @@ from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
 COUNTED = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
-"""What a witness counts from its start."""
+"""What a witness counts from its start, by name."""
 
 
 class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a fault
@@ -73,7 +73,7 @@ class Witness:
         await self._store.open()
 
     async def close(self) -> None:
-        """Close the store."""
+        """Close the witness's store."""
         await self._store.close()
 
     def trouble(self) -> str:

@@ -27,7 +27,7 @@ class SqlWitnessStore(DatabaseStore):
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """As in ``WitnessStore``, in one snapshot."""
+        """See ``WitnessStore.witnessed``; reads one snapshot."""
         async with self._database.read() as connection:
             return await _witnessed(connection, origin)
 

@@ -50,7 +50,7 @@ class MechanismEntry:
 
     @property
     def relation(self) -> Relation:
-        """The default relation."""
+        """The relation that applies where the caller names none: the first of ``relations``."""
         return next(iter(self.relations))
 
     def parameters(self) -> dict[str, bool]:

@@ -56,7 +56,7 @@ class NumberedTable(ABC):
 
     @abstractmethod
     async def lacks_room(self) -> bool:
-        """Whether ``make_room`` has something to do."""
+        """Whether ``make_room`` would do anything now."""
 
     @abstractmethod
     async def make_room(self) -> None:

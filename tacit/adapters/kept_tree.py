@@ -39,7 +39,7 @@ class FileTree:
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """Number of entries in the tree, those not yet synced included."""
         return self._ends.count
 
     def read(self, level: int, index: int) -> bytes:
@@ -70,7 +70,7 @@ class FileTree:
         return found
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove every entry from the tree and its files."""
         self.cut(0)
 
     def cut(self, size: int) -> None:
@@ -94,7 +94,7 @@ class FileTree:
         self._durable.sync()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close every file of the tree."""
         for one in (self._text, self._ends, *self._levels, self._durable):
             one.close()
 
@@ -139,7 +139,7 @@ class _File:
 
     @property
     def count(self) -> int:
-        """Number of whole records."""
+        """Number of whole records, those not yet written included."""
         with self._moving:
             return (self._written + len(self._waiting)) // self._width
 
@@ -179,7 +179,7 @@ class _File:
             self._dirty = True
 
     def sync(self) -> None:
-        """Make the file durable."""
+        """Sync the file to the disk, if it changed since the last sync."""
         with self._moving:
             if not self._dirty:
                 return

@@ -106,7 +106,7 @@ class MemoryAnnouncer:
         """Do nothing: within one process nothing has to be connected."""
 
     async def close(self) -> None:
-        """End every subscription."""
+        """Close every subscription and forget them."""
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions.clear()

@@ -43,7 +43,7 @@ class PostgresDialect(Dialect):
             yield values
 
     def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
-        """Compares with an array."""
+        """Match the column against one array parameter, ``= ANY(...)``."""
         array = postgresql.ARRAY(column.type)
         return column == sa.any_(sa.bindparam(None, list(values), type_=array, unique=True))
 
@@ -60,7 +60,7 @@ class PostgresDialect(Dialect):
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Uses COPY."""
+        """Insert the rows with ``COPY``."""
         if rows:
             driver = await driver_of(connection)
             with constraints(f"COPY {table.name}"):

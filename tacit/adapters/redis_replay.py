@@ -40,7 +40,7 @@ class RedisSeen:
             raise UsageError("Redis may evict keys, which a replay window must keep; set maxmemory-policy noeviction")
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to Redis."""
         await self._redis.aclose()
 
     async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:

@@ -80,7 +80,7 @@ class SqliteDialect(Dialect):
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Uses executemany."""
+        """Insert the rows with ``executemany``."""
         if rows:
             await connection.execute(sa.insert(table), _named(columns, rows))
 

@@ -13,11 +13,11 @@ class SystemClock:
     """Wall-clock time of this machine."""
 
     def now(self) -> float:
-        """POSIX time in seconds."""
+        """The system's POSIX time, in seconds."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for real."""
+        """Wait ``seconds`` of real time."""
         await asyncio.sleep(seconds)
 
 
@@ -55,5 +55,5 @@ class OsEntropy:
     """Random bytes from the operating system; the only source of randomness in production."""
 
     def __call__(self, length: int, /) -> bytes:
-        """``length`` uniform bytes."""
+        """Return ``length`` bytes from the operating system's generator."""
         return os.urandom(length)

@@ -81,7 +81,7 @@ class Time(Protocol):
     """The part of a clock that is needed here."""
 
     def now(self) -> float:
-        """POSIX seconds."""
+        """Return the POSIX time, in seconds."""
         ...
 
 
@@ -211,7 +211,7 @@ class Watermark:
         os.pwrite(self._descriptor, _SLOT.pack(number, int(self._clock.now())), _HEADER.size + shard * _SLOT.size)
 
     def close(self) -> None:
-        """Sync and close the file."""
+        """Sync the file to the disk and close it."""
         file, self._file = self._file, None
         if file is not None:
             os.fsync(file)

@@ -11,7 +11,7 @@ from typing import Any
 from tacit.errors import DecodeError
 
 LOOKS = 5
-"""How often a count is read."""
+"""How often the count of a task is looked at."""
 STEPS = 10
 """The number of parts of B in which a count is given."""
 MAX_BATCH = 10**10

@@ -31,7 +31,7 @@ class FillingTask(ServedTask, Protocol):
 
     @property
     def min_batch_size(self) -> int:
-        """B."""
+        """The fewest reports (B) that may be released as one batch."""
         ...
 
 
@@ -40,7 +40,7 @@ class FillingParty(Served, Protocol):
 
     @property
     def task(self) -> FillingTask:
-        """The task."""
+        """The task that this party serves."""
         ...
 
 

@@ -23,7 +23,7 @@ class ServedTask(Protocol):
 
     @property
     def task_id(self) -> bytes:
-        """Its id (32 bytes)."""
+        """The id of the task (32 bytes)."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Served(Protocol):
 
     @property
     def task(self) -> ServedTask:
-        """The task."""
+        """The task that this party serves."""
         ...
 
     @property
@@ -60,7 +60,7 @@ P = TypeVar("P", bound=Served)
 
 
 class PartyTable(Generic[P]):
-    """Active tasks by task id."""
+    """The parties of all active tasks, by task id."""
 
     def __init__(self, parties: Iterable[P] = ()) -> None:
         self._parties = {party.task.task_id: party for party in parties}
@@ -68,11 +68,11 @@ class PartyTable(Generic[P]):
         """Loads tasks that another process of this aggregator has started meanwhile; rate-limited."""
 
     def add(self, party: P) -> None:
-        """Start serving a task."""
+        """Serve the party's task from now on."""
         self._parties[party.task.task_id] = party
 
     def remove(self, task_id: bytes) -> None:
-        """Stop serving a task."""
+        """Stop serving a task; does nothing if it is not served."""
         self._parties.pop(task_id, None)
 
     def find(self, task_id: bytes) -> P | None:

@@ -112,7 +112,7 @@ class ReleasingTx(OpenTx, CountingTx, Protocol):
         ...
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
-        """Close a batch for good."""
+        """Mark a batch as released; it takes no further reports."""
         ...
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
@@ -125,7 +125,7 @@ class StatusTx(CountingTx, Protocol):
     """What a status page of either aggregator requires of a transaction."""
 
     async def tasks(self) -> list[TaskRow]:
-        """Every recipe that has been seen."""
+        """Every recipe that this aggregator has seen."""
         ...
 
     async def release_count(self, task_id: bytes) -> int:
@@ -153,7 +153,7 @@ class MetricsTx(Protocol):
         ...
 
     async def all_counted(self) -> int:
-        """Reports in all buckets."""
+        """Number of reports counted in all buckets together."""
         ...
 
 
@@ -161,7 +161,7 @@ class CensusTx(Protocol):
     """What publishing census shares requires of a transaction."""
 
     async def tasks(self) -> list[TaskRow]:
-        """Every recipe that has been seen."""
+        """Every recipe that this aggregator has seen."""
         ...
 
     async def census_shares(self) -> list[tuple[bytes, int, bytes]]:

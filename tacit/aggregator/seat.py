@@ -42,7 +42,7 @@ class Signatory(Protocol):
 
     @property
     def operator(self) -> str:
-        """The name of the operator."""
+        """The operator's name in recipes."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class AggregatorSeat:
             raise Refusal("own-state-key", "devices would encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
-        """The id of the DAP task."""
+        """The id of the recipe's DAP task (32 bytes)."""
         return derive.task_of(recipe, token_key_spki).task_id
 
     def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:

@@ -20,7 +20,7 @@ _MEMBERS = {"state_key", "private_key"}
 
 
 def generate_state_key(entropy: Entropy) -> PrivateKey:
-    """Generate a new key."""
+    """Generate a new key for the state that devices keep encrypted."""
     return PrivateKey.generate(entropy)
 
 

@@ -18,7 +18,7 @@ class Document(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
 
     def document(self) -> dict[str, Any]:
-        """The document as JSON."""
+        """The document as a JSON object, with the API's member names."""
         return self.model_dump(mode="json", by_alias=True)
 
 

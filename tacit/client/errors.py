@@ -40,7 +40,7 @@ class OwnDraftError(ForbiddenError):
 
 
 class NotFoundError(ApiError):
-    """404: nothing has this id."""
+    """404: no question, person, job or entry has this id."""
 
 
 class ConflictError(ApiError):
@@ -65,7 +65,7 @@ class RuleError(ApiError):
 
     @property
     def rule(self) -> str:
-        """The rule's stable name."""
+        """The stable name of the rule that refused, without its prefix."""
         return self.type.removeprefix(REFUSAL_PREFIX)
 
 

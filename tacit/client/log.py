@@ -19,7 +19,7 @@ class AsyncLog:
         self._caller = caller
 
     async def checkpoint(self) -> Checkpoint:
-        """The newest checkpoint."""
+        """Fetch the newest checkpoint of the log."""
         return read(Checkpoint, await self._caller.get("/v1/log"))
 
     def entries(self) -> AsyncIterator[Entry]:

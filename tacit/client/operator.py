@@ -79,11 +79,11 @@ class AsyncOperator:
         self.jobs = AsyncJobs(caller)
         """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = AsyncLog(caller)
-        """The log and the accounts."""
+        """Calls that read the log and the privacy accounts."""
         self.people = AsyncPeople(caller)
-        """People and their keys."""
+        """Calls that manage people and their API keys."""
         self.audit = AsyncAudit(caller)
-        """The audit log."""
+        """Calls that read the audit log."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -95,7 +95,7 @@ class AsyncOperator:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections that this client opened itself."""
         if self._own is not None:
             await self._own.close()
 

@@ -10,7 +10,7 @@ from tacit.client.documents import D, read
 from tacit.errors import DecodeError
 
 LIMIT = 100
-"""The number of items in a page."""
+"""How many items to request for each page."""
 
 
 async def items(

@@ -19,7 +19,7 @@ ROOT = "/v1/questions"
 Asked: TypeAlias = "Survey | Mapping[str, Any]"
 """A survey, or its JSON (``docs/schemas/survey.json``)."""
 Named = Question | str
-"""A question, or its id."""
+"""A question, or the id of one."""
 
 
 class AsyncQuestions:
@@ -54,7 +54,7 @@ class AsyncQuestions:
             return found
 
     async def delete(self, question: Question) -> None:
-        """Delete a draft."""
+        """Delete a draft; does nothing if it is already gone."""
         try:
             await self._caller.send("DELETE", path_of(question), tag=tag_of(question))
         except NotFoundError:  # it is already deleted
@@ -111,7 +111,7 @@ def body_of(survey: Asked) -> dict[str, Any]:
 
 
 def path_of(question: Named) -> str:
-    """The API's path of the question."""
+    """The question's path in the API, from the question or its id."""
     return f"{ROOT}/{part(question.id if isinstance(question, Question) else question)}"
 
 

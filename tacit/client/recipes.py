@@ -43,7 +43,7 @@ class AsyncRecipes:
         return read(Collection, (await self._caller.send("POST", COLLECTIONS, {"recipe": hash_of(recipe)})).document)
 
     async def collections(self) -> list[Collection]:
-        """All collections."""
+        """Fetch all collections of the collector."""
         document = await self._caller.get(COLLECTIONS)
         if not isinstance(document, dict) or not isinstance(document.get("collections"), list):
             raise DecodeError("the answer is not a list of collections")

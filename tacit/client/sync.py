@@ -130,11 +130,11 @@ class Operator(Blocking):
         self.jobs = Jobs(awaited.jobs, self._loop)
         """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = LogOf(awaited.log, self._loop)
-        """The log and the accounts."""
+        """Calls that read the log and the privacy accounts."""
         self.people = People(awaited.people, self._loop)
-        """People and their keys."""
+        """Calls that manage people and their API keys."""
         self.audit = Audit(awaited.audit, self._loop)
-        """The audit log."""
+        """Calls that read the audit log."""
 
     session = blocking(AsyncOperator.session)
     fleet = blocking(AsyncOperator.fleet)

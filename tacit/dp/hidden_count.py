@@ -174,7 +174,7 @@ def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
 
 
 Bound = Callable[[float], float]
-"""epsilon at a delta."""
+"""A function from a delta to the epsilon at that delta."""
 
 
 @dataclass(frozen=True, slots=True)

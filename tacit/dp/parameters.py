@@ -20,7 +20,7 @@ def finite(name: str, value: float) -> float:
 
 
 def epsilon(name: str, value: float) -> float:
-    """A finite epsilon >= 0."""
+    """Return ``value`` if it is finite and at least 0; raises ``ValueError`` otherwise."""
     number = finite(name, value)
     if number < 0:
         raise ValueError(f"{name} must not be negative")
@@ -53,7 +53,7 @@ def reports(value: int, name: str = "n") -> int:
 
 
 def rate(value: float, name: str = "sampling_rate") -> float:
-    """A probability in (0, 1]."""
+    """Return ``value`` if it lies in (0, 1]; raises ``ValueError`` otherwise."""
     number = finite(name, value)
     if not 0 < number <= 1:
         raise ValueError(f"{name} must be above 0 and at most 1")

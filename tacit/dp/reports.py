@@ -87,7 +87,7 @@ class NoiseStep:
 
     @property
     def reject_probability(self) -> float:
-        """0: every output is sent."""
+        """Always 0: every output of this method is sent."""
         return 0.0
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:

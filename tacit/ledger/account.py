@@ -1,4 +1,4 @@
-"""Accounts and charges.
+"""Privacy accounts and the charges against them.
 
 An account is a promise about every device of a population: in any period of ``window_seconds``, all charged recipes
 whose report interval touches that period are together (epsilon, delta)-differentially private, by replacement of one

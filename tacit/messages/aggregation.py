@@ -32,7 +32,7 @@ class VerifyRespType(enum.IntEnum):
 
 
 class AggregationJobExtension(Extension):
-    """An extension of an aggregation job."""
+    """An extension in an aggregation job's initialisation request."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ class Role(enum.IntEnum):
 
 
 class BatchMode(enum.IntEnum):
-    """How reports are put into batches."""
+    """The DAP batch mode: how reports are put into batches."""
 
     TIME_INTERVAL = 1
     LEADER_SELECTED = 2

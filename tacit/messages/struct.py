@@ -32,7 +32,7 @@ class Struct(abc.ABC):
         """Take one struct from the front of ``reader``. Raises ``DecodeError``."""
 
     def encode(self) -> bytes:
-        """The encoding as bytes."""
+        """Encode the structure in its wire form."""
         writer = Writer()
         self.write(writer)
         return writer.bytes()

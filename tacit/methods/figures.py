@@ -13,7 +13,7 @@ from tacit.methods.statistics import STATISTICS
 NORMAL_95: Final = 1.96
 """Standard errors to either side of an estimate, within which the truth is in 95 of 100 cases."""
 MARGIN: Final = "± 1.96 s.e."
-"""What stands over a column of margins."""
+"""Column heading of the 95 % margins."""
 MOST_PLACES: Final = 6
 
 

@@ -268,7 +268,7 @@ class LocalMethod(Method):
 
     @property
     def local_epsilon(self) -> float:
-        """``epsilon0``."""
+        """The local randomizer's ``epsilon0`` as a float."""
         return float(self.epsilon0)
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:

@@ -38,7 +38,7 @@ class Rr(LocalMethod):
 
     @classmethod
     def categories_of(cls, _shape: Shape) -> int:
-        """Always 2: false and true."""
+        """Always 2: this method answers false or true."""
         return _BITS
 
     @classmethod
@@ -74,7 +74,7 @@ class Rr(LocalMethod):
         return int(category) if bernoulli(self._keep, entropy) else 1 - int(category)
 
     def dummy(self, entropy: Entropy, /) -> int:
-        """A fair random bit."""
+        """A fair random bit, sent in place of an answer."""
         return fair_flips(1, entropy)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:

@@ -16,7 +16,7 @@ MAX_OCCURRENCES = 256
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One kind of question.
+    """A statistic that a recipe may compute, and what follows from it.
 
     ``encoders``: the kinds of encoder that turn a device's value into its answer. ``is_scalar``: its result is one
     number. ``counts_devices``: values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: the

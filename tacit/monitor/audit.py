@@ -44,7 +44,7 @@ ShownAfter = Callable[[int], int | None]
 
 
 class Audit:
-    """Every leaf of one log under one policy."""
+    """Checks every leaf of one log under one policy."""
 
     def __init__(self, policy: Policy, accountant: Accountant = conservative) -> None:
         self._policy = policy
@@ -62,7 +62,7 @@ class Audit:
 
     @property
     def size(self) -> int:
-        """Entries that were added."""
+        """Number of log entries processed so far."""
         return self._size
 
     def add(self, data: Sequence[bytes], tick: Tick = nothing) -> None:
@@ -162,7 +162,7 @@ class Audit:
 
     @property
     def recipes(self) -> int:
-        """Number of recipes."""
+        """Number of recipes in the log so far."""
         return len(self._recipes)
 
     def _series(self, item: LiveSeries) -> Sequence[Finding]:

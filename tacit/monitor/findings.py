@@ -21,5 +21,5 @@ class Finding:
     index: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The finding as a JSON object."""
         return asdict(self)

@@ -54,7 +54,7 @@ class MonitorState:
         return self.sightings[position - 1][1] if position else None
 
     def encode(self) -> bytes:
-        """Bytes for a file."""
+        """Encode the state as canonical JSON, to be kept in a file."""
         return canonical_bytes(
             {
                 "origin": self.origin,

@@ -48,7 +48,7 @@ class Day:
     left: float
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The day as a JSON object: time, epsilon spent, share left."""
         return {"at": self.at, "spent": computed_epsilon(self.spent), "left": f"{int(self.left * 10_000) / 10_000:g}"}
 
 
@@ -64,7 +64,7 @@ class Pace:
     delta: Decimal
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The pace of spending as a JSON object."""
         return {
             "recipes": self.recipes,
             "seconds": self.seconds,
@@ -93,7 +93,7 @@ class BurnDown:
         return self.pace is not None and self.pace.seconds >= LEAST_HISTORY
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The account's spending and forecast as a JSON object."""
         limit = self.account.epsilon_with_relay
         return {
             "account": self.account.name,

@@ -132,7 +132,7 @@ def _made(survey: Survey, method: type[Method], needs: Requirements, plan: Sampl
 
 
 def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:
-    """A way to ask, as JSON."""
+    """One way to ask the question, as a JSON object."""
     shares = one.method
     return {
         "model": one.model,

@@ -28,7 +28,7 @@ from tacit.operations.calls import call
 from tacit.ports import Transport
 
 Place = tuple[int, int]
-"""Epoch and slot."""
+"""An epoch and a slot within it."""
 
 Counts = Mapping[Place, Mapping[str, int]]
 _PATH = "/v1/issuance"

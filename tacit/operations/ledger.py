@@ -50,7 +50,7 @@ class AccountState:
         return limited and self.with_relay is not None and self.with_relay.over
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The account's balances as a JSON object."""
         document: dict[str, Any] = {"account": self.name, "in_policy": self.account is not None}
         account, tight, light, beside = self.account, self.balance, self.conservative, self.with_relay
         if account is not None and tight is not None and light is not None and beside is not None:
@@ -86,7 +86,7 @@ class Ledger:
         return any(one.over for one in self.accounts)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The whole ledger as a JSON object."""
         return {"at": self.at, "relation": RELATION, "accounts": [one.document() for one in self.accounts]}
 
 
@@ -150,7 +150,7 @@ class Plan:
         return self.verdict.fits and (self.beside is None or self.beside.fits)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan, and whether the account has room for it, as a JSON object."""
         return {
             "account": self.account.name,
             "epsilon": f"{self.charge.cost.epsilon:f}",

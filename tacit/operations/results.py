@@ -31,7 +31,7 @@ class CollectorAccess:
 
     @property
     def bearer(self) -> str:
-        """The current token."""
+        """The bearer token to send now, read anew each time."""
         return self.token()
 
 

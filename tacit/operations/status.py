@@ -117,7 +117,7 @@ class DeploymentStatus:
         return lines + self.troubles
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The state of all services as a JSON object; ``ok`` if there are no problems."""
         issuance = [{**asdict(one), "mismatches": one.mismatches} for one in self.issuance]
         return {"ok": not self.problems, "problems": self.problems, **asdict(self), "issuance": issuance}
 

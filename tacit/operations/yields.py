@@ -77,7 +77,7 @@ class Yield:
         return self.contributions >= self.min_batch_size
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The yield and its looks as a JSON object."""
         return {**asdict(self), "looks": [asdict(one) for one in self.looks], "reached": self.reached}
 
 

@@ -28,7 +28,7 @@ class Ciphertext:
     masked: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        """Both elements, one after the other."""
+        """Encode both elements, one after the other."""
         return self.ephemeral + self.masked
 
 
@@ -112,7 +112,7 @@ class PrivateKey:
 
     @classmethod
     def generate(cls, entropy: Entropy, group: Group = RISTRETTO255) -> PrivateKey:
-        """Generate a new key."""
+        """Generate a new private key: a uniform scalar of ``group``."""
         return cls(group.random_scalar(entropy), group)
 
     def public_key(self) -> PublicKey:
@@ -120,7 +120,7 @@ class PrivateKey:
         return PublicKey(self.group.times_base(self.scalar), self.group)
 
     def decrypt(self, ciphertext: Ciphertext) -> bytes:
-        """The group element."""
+        """Decrypt a ciphertext to its group element."""
         return self.group.subtract(ciphertext.masked, self.group.times(self.scalar, ciphertext.ephemeral))
 
     def decrypt_bit(self, ciphertext: Ciphertext) -> int:

@@ -26,17 +26,17 @@ class Group(Protocol):
 
     @property
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Length of an encoded element, in bytes."""
         ...
 
     @property
     def scalar_size(self) -> int:
-        """Bytes of a scalar."""
+        """Length of an encoded scalar, in bytes."""
         ...
 
     @property
     def identity(self) -> bytes:
-        """The neutral element."""
+        """The encoding of the group's neutral element."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class Group(Protocol):
         ...
 
     def add(self, first: bytes, second: bytes) -> bytes:
-        """The sum of two elements."""
+        """The group sum of two encoded elements."""
         ...
 
     def subtract(self, first: bytes, second: bytes) -> bytes:

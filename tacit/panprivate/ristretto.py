@@ -69,7 +69,7 @@ class Ristretto255:
         return product
 
     def add(self, first: bytes, second: bytes) -> bytes:
-        """The sum of two elements."""
+        """The group sum of two encoded elements."""
         return sodium.add(first, second)
 
     def subtract(self, first: bytes, second: bytes) -> bytes:

@@ -68,23 +68,23 @@ class OneServer:
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The server's public key."""
+        """The one server's public key, as a tuple of one."""
         return (self.machine.key,)
 
     def shape(self) -> bytes:
-        """See ``StoredState.shape``."""
+        """32 bytes that tell this form of state from others; see ``StoredState.shape``."""
         return _digest(b"one server", self.machine, b"")
 
     def checked(self, data: bytes) -> bytes:
-        """See ``StoredState.checked``."""
+        """Check an encoded state; see ``StoredState.checked``."""
         return _checked(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
-        """See ``StoredState.initial``."""
+        """The state before the first step; see ``StoredState.initial``."""
         return _encoded(self.machine.initial(entropy))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """See ``StoredState.step``."""
+        """Advance the state by one step; see ``StoredState.step``."""
         return _encoded(self.machine.step(event, self.cells(state), entropy))
 
     def cells(self, state: bytes) -> tuple[Ciphertext, ...]:
@@ -109,19 +109,19 @@ class TwoServers:
         return self.machine.sharing.leader, self.machine.sharing.helper
 
     def shape(self) -> bytes:
-        """See ``StoredState.shape``."""
+        """32 bytes that tell this form of state from others; see ``StoredState.shape``."""
         return _digest(b"two servers", self.machine, self.machine.sharing.context)
 
     def checked(self, data: bytes) -> bytes:
-        """See ``StoredState.checked``."""
+        """Check an encoded state; see ``StoredState.checked``."""
         return _checked(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
-        """See ``StoredState.initial``."""
+        """The state before the first step; see ``StoredState.initial``."""
         return _encoded(_parts(self.machine.initial(entropy)))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """See ``StoredState.step``."""
+        """Advance the state by one step; see ``StoredState.step``."""
         return _encoded(_parts(self.machine.step(event, self.cells(state), entropy)))
 
     def cells(self, state: bytes) -> tuple[SharedCell, ...]:

@@ -49,7 +49,7 @@ def series_charge(series: Series, state: ChargeState) -> Charge:
 
 
 def series_cost(series: Series) -> Cost:
-    """The total claim (a)."""
+    """The series' total claim (a), as its account is charged."""
     return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
 
 

@@ -53,5 +53,5 @@ class Document(Body):
 
     @property
     def hash_text(self) -> str:
-        """The hash in base64url."""
+        """The document's hash in base64url."""
         return b64url(self.hash)

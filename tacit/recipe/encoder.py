@@ -126,7 +126,7 @@ class BooleanEncoder(_Total[int]):
         self._missing = missing
 
     def _answer(self, value: Value) -> int | None:
-        """1 for true, 0 for false."""
+        """Encode true as 1 and false as 0; ``None`` for any other value."""
         word = (_text(value) or "").strip().lower()
         if word in _TRUE:
             return 1

@@ -108,7 +108,7 @@ def _series_of(leaf: SignedLeaf) -> Series | None:
 
 @lru_cache(maxsize=RECIPES_KEPT)
 def _decoded_series(body: bytes) -> Series:
-    """As ``_decoded`` for a series."""
+    """Decode a series leaf, as ``_decoded`` does for a recipe."""
     return Series.decode(body)
 
 
@@ -137,9 +137,9 @@ class LiveRecipe:
     leaf: SignedLeaf
     recipe: Recipe
     opt_ins: Mapping[str, OptIn] = field(default_factory=dict)
-    """By role: who has opted in."""
+    """The opt-ins to the recipe, by role."""
     opt_in_entries: Mapping[str, VerifiedEntry] = field(default_factory=dict)
-    """By role: the log entry with the opt-in."""
+    """The log entries that hold the opt-ins, by role."""
     voids: Mapping[str, Void] = field(default_factory=dict)
     """By role: who has closed the recipe's task for good without a release."""
     shares: Mapping[str, CensusShare] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class LiveRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LiveSeries:
-    """A series in the log."""
+    """A series in the log, with its place there."""
 
     index: int
     leaf: SignedLeaf
@@ -197,7 +197,7 @@ class LiveLog:
 
     @classmethod
     def from_entries(cls, entries: Iterable[VerifiedEntry]) -> LiveLog:
-        """Join verified entries."""
+        """Build the live view from verified entries, in the order of their indices."""
         joined = LiveJoin()
         for entry in sorted(entries, key=lambda item: item.index):
             joined.add(entry)

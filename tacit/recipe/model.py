@@ -61,7 +61,7 @@ class Buckets(Part):
 
     @property
     def lower(self) -> tuple[Exact, ...]:
-        """The edges as numbers."""
+        """The buckets' lower edges as exact numbers."""
         return tuple(map(exact, self.edges))
 
 
@@ -98,17 +98,17 @@ class Range(Part):
 
     @property
     def least(self) -> Exact:
-        """``low`` as a number."""
+        """``low`` as an exact number."""
         return exact(self.low)
 
     @property
     def most(self) -> Exact:
-        """``high`` as a number."""
+        """``high`` as an exact number."""
         return exact(self.high)
 
     @property
     def step(self) -> Exact:
-        """``unit`` as a number."""
+        """``unit`` as an exact number; 1 where it is absent."""
         return exact(self.unit or 1)
 
     @property
@@ -165,7 +165,7 @@ class Vector(Range):
 
     @property
     def radius(self) -> int:
-        """``norm`` in steps."""
+        """``norm`` in whole steps, rounded down."""
         return int(exact(self.norm) // self.step)
 
 
@@ -307,7 +307,7 @@ _SHAPES: Any = reduce(or_, (form.parties for form in FORMS.values()))
 
 
 class Recipe(Document):
-    """The whole recipe."""
+    """A recipe: what is asked of which devices, how, by whom, and at what privacy cost."""
 
     what = "recipe"
 
@@ -377,10 +377,10 @@ class Recipe(Document):
 
     @property
     def rate(self) -> Decimal:
-        """Sampling rate q."""
+        """The sampling rate q, in (0, 1]."""
         return Decimal(self.sampling.rate)
 
     @property
     def delta(self) -> Decimal:
-        """Delta of the claim."""
+        """The delta of the recipe's claim."""
         return Decimal(self.privacy.delta)

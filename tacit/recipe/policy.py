@@ -27,10 +27,10 @@ from tacit.tlog.cosignature import Quorum, witness_key
 
 
 class AggregatorPin(Part):
-    """A trusted aggregator."""
+    """An aggregator that the policy trusts."""
 
     url: Url
-    """Its address."""
+    """The aggregator's base URL."""
     signing_key: Key
     """The key that signs its opt-ins."""
 
@@ -61,7 +61,7 @@ class WitnessLimit(Part):
     keys: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=16)]
     """The witnesses, in the text form of verifier keys (type 0x04)."""
     k: Positive
-    """How many of them must have cosigned."""
+    """How many of the witnesses must have cosigned."""
     max_age_seconds: Positive = 86_400
     """A cosignature older than this many seconds does not count."""
 
@@ -78,7 +78,7 @@ class Policy(Part):
     """Floors, caps and allow lists. Epsilons and delta are decimal strings."""
 
     min_batch_size: Positive = 100
-    """Floor of B."""
+    """The smallest minimum batch size B that a recipe may have."""
     max_batch_size: Positive = 10_000_000
     """Ceiling of B: above it, recomputing the claim would take a device seconds."""
     max_sampling_rate: DecimalText = "1"
@@ -87,7 +87,7 @@ class Policy(Part):
     """Most devices on which the claim of importance sampling may count (``importance.devices``), whatever a census
     attests. Set it to what the party knows about the population."""
     max_delta: DecimalText = "0.000001"
-    """Cap of delta."""
+    """The largest delta that a recipe may claim."""
     max_epsilon_aggregator: DecimalText = "1"
     """Cap of claim (a): one aggregator, or the analyst."""
     max_epsilon_aggregator_with_relay: DecimalText | None = "4"

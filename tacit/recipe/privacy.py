@@ -28,7 +28,7 @@ class Epsilons(RootModel[dict[str, EpsilonText]]):
     model_config = ConfigDict(defer_build=True, frozen=True, strict=True)
 
     def __getitem__(self, adversary: str) -> str:
-        """The stated epsilon."""
+        """The epsilon stated against ``adversary``. Raises ``KeyError`` if there is none."""
         return self.root[adversary]
 
     @classmethod

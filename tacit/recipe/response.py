@@ -238,7 +238,7 @@ class _Response:
         return math.sqrt(max(0.0, total.stderr**2 + factor * spread * (2 * inside + factor * answered.value)))
 
     def document(self, asked: Asked | None) -> dict[str, Any]:
-        """The member ``response``."""
+        """The result's member ``response``: how many answered, and how many were expected."""
         answered = self.answered
         found: dict[str, Any] = {"estimates_are_of": "devices that answered", "counted": self.counted}
         if answered is not None:

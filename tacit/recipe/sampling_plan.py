@@ -89,7 +89,7 @@ class SamplingPlan:
         return max(batch_size, math.ceil(self.messages))
 
     def body(self) -> dict[str, Any]:
-        """The member ``sampling``."""
+        """The recipe's member ``sampling``."""
         body: dict[str, Any] = {"rate": plain(self.rate)}
         if self.default_rate is not None:
             body["importance"] = {"default": self.default, "default_rate": plain(self.default_rate)}

@@ -109,7 +109,7 @@ Amount = Annotated[
     PlainSerializer(plain, return_type=str, when_used="json"),
     WithJsonSchema({"anyOf": _AMOUNT_SCHEMA}),
 ]
-"""A decimal number above 0."""
+"""A decimal number above 0, as text."""
 Probability = Annotated[Amount, AfterValidator(_at_most_one)]
 Fraction = Annotated[Amount, AfterValidator(_below_one)]
 AutoOrAmount = Annotated[
@@ -320,7 +320,7 @@ class Survey(Part):
 
     @property
     def form(self) -> Form:
-        """The form of the model."""
+        """The form of questions that the survey's model takes."""
         return form_of(self.model)
 
     @property

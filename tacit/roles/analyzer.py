@@ -24,7 +24,7 @@ from tacit.tokens.slots import TokenVerifier
 
 
 class Reading(Protocol):
-    """Reads a model's payload."""
+    """Reads the payload of one model's reports."""
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
         """The randomised answer, cell by cell. Raises ``ReportRejected``."""

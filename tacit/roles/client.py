@@ -15,7 +15,7 @@ from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.structures import Token
 
 AGGREGATORS = (Role.LEADER, Role.HELPER)
-"""In the order of their VDAF aggregator ids."""
+"""The aggregators' roles, in the order of their VDAF ids."""
 
 Sharing = tuple[bytes, dict[Role, bytes]]
 """Encoded public share, and per aggregator the payload of its plaintext: the encoded input share."""

@@ -65,7 +65,7 @@ class LeaderJob:
 
     @property
     def report_ids(self) -> list[bytes]:
-        """The report ids, in order."""
+        """The reports' ids, in the order of the rows."""
         return self.rows.report_ids
 
     def keep(self, indices: Sequence[int]) -> LeaderJob:
@@ -273,7 +273,7 @@ def _rows(
     batch: VerifiedBatch,
     seen: Seen | None,
 ) -> Rows:
-    """The verified reports."""
+    """The rows of the reports that passed verification."""
     verified = [share for share, error in zip(shares, batch.errors, strict=True) if error is None]
     kept = [reports[at] for at in _kept(good, batch.errors)]
     if seen is not None:

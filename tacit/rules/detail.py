@@ -22,7 +22,7 @@ class Bound:
     one_of: tuple[Value, ...] | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON, with the members that are set."""
+        """The bound as a JSON object of the members that are set."""
         found = {name: getattr(self, name) for name in ("at_least", "above", "at_most", "exactly", "one_of")}
         return {name: list(said) if name == "one_of" else said for name, said in found.items() if said is not None}
 

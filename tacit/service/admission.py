@@ -56,7 +56,7 @@ class Guest(Protocol):
         ...
 
     def too_slow(self) -> None:
-        """Answer 408."""
+        """Answer 408: the request did not arrive in time."""
         ...
 
 

@@ -27,7 +27,7 @@ _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:
 
 
 class RedisConfig(Frozen):
-    """A Redis server."""
+    """How to reach a Redis server."""
 
     redis: ConfigPath
     """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
@@ -44,7 +44,7 @@ class RedisConfig(Frozen):
 
 
 class AnnouncerConfig(Frozen):
-    """An MQTT broker."""
+    """How to reach an MQTT broker."""
 
     mqtt: ConfigPath
     """File (0600) with the broker's URL, ``mqtts://USER:PASSWORD@HOST:PORT``."""

@@ -64,7 +64,7 @@ class Limits(Frozen):
     share: int = Field(default=4, ge=1)
     """While no other source is connected, a source may use one part in this many of ``requests``."""
     share_in_company: int = Field(default=16, ge=1)
-    """The same while other sources are connected."""
+    """The same part of ``requests`` while other sources are connected."""
     receiving_bytes: int = Field(default=64 << 20, ge=1 << 16)
     """Most bytes of requests being received and of answers waiting to be read. Not below the largest body."""
     head_seconds: float = Field(default=20.0, gt=0)
@@ -90,7 +90,7 @@ class Listen(Frozen):
     """Where a service listens, and which callers it accepts. The TLS files are read again when they change."""
 
     host: str = "127.0.0.1"
-    """The address to listen on."""
+    """The address on which the service listens."""
     port: int = Field(default=0, ge=0, le=65535)
     """The port; 0 lets the system choose."""
     reuse_port: bool = False

@@ -1,4 +1,4 @@
-"""Background work in steps.
+"""Background work that runs in bounded steps.
 
 A ``Driver`` does one bounded piece of work per ``step()``. Production runs it in ``run_driver``; tests and the
 simulation call ``step()`` themselves, so nothing happens in the background there.

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 MOMENT: Final = 1_790_000_000
-"""A POSIX second."""
+"""The POSIX time, in seconds, that all examples share."""
 HASH: Final = "q0PwJ3m9sUqk5lX0nB3n4c8s2ZJm1t7y6vQdHrEoTgA"
 """A digest of 32 bytes in base64url."""
 _BY_NAME: Final[dict[str, Any]] = {

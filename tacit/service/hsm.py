@@ -46,7 +46,7 @@ class Pkcs11Key(Frozen):
     module: ConfigPath
     """The token's PKCS#11 module, a shared library such as ``/usr/lib/softhsm/libsofthsm2.so``."""
     token: str = Field(min_length=1, max_length=32)
-    """The token's label."""
+    """The label of the PKCS#11 token."""
     key: str = Field(min_length=1, max_length=255)
     """The label of the Ed25519 key in it, for both halves."""
     pin_file: ConfigPath

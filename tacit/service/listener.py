@@ -43,7 +43,7 @@ class TlsSite(web.BaseSite):
         return f"https://{self._host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen."""
+        """Start to listen for TLS connections."""
         await super().start()
         server = self._runner.server
         if not isinstance(server, Server):

@@ -36,7 +36,7 @@ class RequestId:
         self._text = ""
 
     def text(self) -> str:
-        """16 hex digits."""
+        """The request's id: 16 hex digits, drawn on the first use."""
         self._text = self._text or _NAMES(8).hex()
         return self._text
 

@@ -14,7 +14,7 @@ PATH = "/metrics"
 
 
 class Rule(enum.StrEnum):
-    """How a number is shown."""
+    """How a metric's numbers are made coarse before they are shown."""
 
     COARSE = "coarse"
     """A count that devices change: the increase in a window, rounded at random to a multiple of the granularity."""

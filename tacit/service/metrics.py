@@ -61,7 +61,7 @@ class Coarse:
         return int(self._clock.now() // WINDOW_SECONDS)
 
     def add(self, series: Series) -> None:
-        """Count one event now."""
+        """Count one event in the window of the present moment."""
         window = int(self._clock.now() // WINDOW_SECONDS)
         if window != self._window:
             self._close(window)
@@ -81,7 +81,7 @@ class Coarse:
         self._shown[series] = max(0, rounded) // GRANULARITY * GRANULARITY
 
     def drop(self, series: Series) -> None:
-        """Stop showing the series."""
+        """Stop showing the series; its count is lost."""
         self._shown.pop(series, None)
 
     def shown(self) -> Mapping[Series, int]:

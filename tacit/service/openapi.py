@@ -48,7 +48,7 @@ class Operation(Protocol):
 
     @property
     def method(self) -> str:
-        """The HTTP method."""
+        """The operation's HTTP method."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Operation(Protocol):
 
     @property
     def name(self) -> str:
-        """The operation's id."""
+        """The operation's ``operationId``."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Operation(Protocol):
 
     @property
     def query(self) -> tuple[str, ...]:
-        """Its own query parameters."""
+        """The operation's own query parameters, those of pages left out."""
         ...
 
     @property

@@ -114,7 +114,7 @@ def _endpoint(route: OperatorRoute, app: web.Application) -> Callable[[web.Reque
 
 
 async def show_status(app: web.Application, _request: web.Request) -> StatusDocument:
-    """GET /v1/status."""
+    """GET /v1/status: whether the service is ready, and what it does."""
     samples = await app[METRICS].samples()
     trouble = unready(app)
     return StatusDocument(
@@ -129,7 +129,7 @@ async def show_status(app: web.Application, _request: web.Request) -> StatusDocu
 
 
 async def list_jobs(app: web.Application, request: web.Request) -> JobPage:
-    """GET /v1/jobs."""
+    """GET /v1/jobs: a page of the service's jobs."""
     after, limit = page_of(request)
     jobs = await _jobs(app)
     samples = await app[METRICS].samples()
@@ -151,7 +151,7 @@ async def _jobs(app: web.Application) -> list[Job]:
 
 
 async def retry_job(app: web.Application, request: web.Request) -> RetriedDocument:
-    """POST /v1/jobs/{id}/retry."""
+    """POST /v1/jobs/{id}/retry: try a job again now."""
     job_id = request.match_info["id"]
     known = background_work(app[STEPS])
     if job_id in known:
@@ -164,7 +164,7 @@ async def retry_job(app: web.Application, request: web.Request) -> RetriedDocume
 
 
 async def show_rejections(app: web.Application, _request: web.Request) -> RejectionsDocument:
-    """GET /v1/rejections."""
+    """GET /v1/rejections: refused reports and requests, by cause."""
     samples = await app[METRICS].samples()
     causes = [
         CauseDocument(cause=one.labels["cause"], count=one.value, rule=_rule(one))
@@ -185,14 +185,14 @@ async def show_rejections(app: web.Application, _request: web.Request) -> Reject
 
 
 async def show_issuance(app: web.Application, _request: web.Request) -> IssuanceDocument:
-    """GET /v1/issuance."""
+    """GET /v1/issuance: tokens by epoch."""
     samples = await app[METRICS].samples()
     epochs = [EpochDocument(epoch=one.labels["epoch"], tokens=one.value) for one in samples if _metric(one) == TOKENS]
     return IssuanceDocument(step=GRANULARITY, epochs=epochs)
 
 
 async def show_keys(app: web.Application, _request: web.Request) -> HeldKeysDocument:
-    """GET /v1/keys."""
+    """GET /v1/keys: the keys that the service holds, with their ends."""
     samples = await app[METRICS].samples()
     return HeldKeysDocument(
         at=_now(app),

@@ -118,6 +118,6 @@ class HeldKeysDocument(Document):
 
 
 class RetriedDocument(Document):
-    """The job is being retried."""
+    """The answer to a retry: which job is tried again."""
 
     id: str = Field(description="The job's id.")

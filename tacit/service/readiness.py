@@ -82,7 +82,7 @@ class Windows:
     before: int | None = None
 
     def success(self, now: float) -> None:
-        """Record a success now."""
+        """Record a success at POSIX time ``now``."""
         window = int(now // self.seconds)
         if window != self.newest:
             self.newest, self.before = window, self.newest

@@ -27,7 +27,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the store's connections."""
         ...
 
 

@@ -100,7 +100,7 @@ class Task:
     """The ElGamal key (32 bytes, an element of ristretto255) to which devices encrypt the Leader's input shares,
     beneath the HPKE seal; ``None`` where they do not."""
     helper_state_key: bytes | None = None
-    """The same for the Helper's input shares."""
+    """The ElGamal key (32 bytes) for the Helper's input shares; ``None`` where they are not encrypted."""
 
     @classmethod
     def from_configuration(
@@ -169,7 +169,7 @@ class Task:
 
     @property
     def time_precision(self) -> int:
-        """Seconds per unit of time."""
+        """The task's time precision: seconds in one unit of DAP time."""
         return self.configuration.time_precision
 
     @property
@@ -179,7 +179,7 @@ class Task:
 
     @property
     def batch_mode(self) -> BatchMode:
-        """DAP batch mode."""
+        """The DAP batch mode of the task."""
         return self.configuration.batch_mode
 
     @property

@@ -87,7 +87,7 @@ class NoteKey:
 
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
-    """One signature line."""
+    """One signature line of a note."""
 
     name: str
     key_id: bytes
@@ -117,7 +117,7 @@ class Note:
     signatures: tuple[NoteSignature, ...]
 
     def encode(self) -> bytes:
-        """The note's bytes."""
+        """Encode the note: its text, an empty line, and the signature lines."""
         return (self.text + "\n" + "".join(item.line() for item in self.signatures)).encode()
 
     @classmethod

@@ -36,7 +36,7 @@ class UnknownLeafError(DecodeError):
 
 
 class LeafType(enum.StrEnum):
-    """The kinds of entry."""
+    """The types of entry that a log holds."""
 
     RECIPE = "recipe"
     SERIES = "series"
@@ -64,7 +64,7 @@ def _described(pattern: str) -> Any:
 
 _OF_32 = _described("^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
 Hash = Annotated[str, _base64_of(32), _OF_32]
-"""base64url of 32 bytes."""
+"""A hash as JSON text: base64url of 32 bytes."""
 Key32 = Annotated[str, _base64_of(32), _OF_32]
 """base64url of a raw 32-byte key."""
 Blob = Annotated[str, _base64_of(None), _described("^[A-Za-z0-9_-]{2,}$")]
@@ -210,7 +210,7 @@ class SignedLeaf:
     _body_bytes: bytes = field(default=b"", repr=False, compare=False)
 
     def encode(self) -> bytes:
-        """The entry's bytes."""
+        """Encode the entry as canonical JSON, as the log holds it."""
         return canonical_bytes(
             {
                 "type": self.type.value,
@@ -237,7 +237,7 @@ class SignedLeaf:
         return validated(model, dict(self.body), self.type.value)
 
     def body_bytes(self) -> bytes:
-        """JCS(body)."""
+        """The body as canonical JSON (JCS), which is what is signed."""
         return self._body_bytes or canonical_bytes(dict(self.body))
 
     def verify(self, public: bytes) -> None:

@@ -58,12 +58,12 @@ class Tree(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """Number of entries in the tree."""
         ...
 
     @property
     def entries(self) -> Sequence[bytes]:
-        """Every entry, in order."""
+        """All entries of the tree, in order."""
         ...
 
     def read(self, level: int, index: int, /) -> bytes:
@@ -79,7 +79,7 @@ class Tree(Protocol):
         ...
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove every entry from the tree."""
         ...
 
 
@@ -94,7 +94,7 @@ class MemoryTree:
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """Number of entries in the tree."""
         return len(self.entries)
 
     def read(self, level: int, index: int) -> bytes:
@@ -106,7 +106,7 @@ class MemoryTree:
         return root_hash(self.read, self.size if size is None else size)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove every entry from the tree."""
         self._nodes.clear()
         self.entries.clear()
 

@@ -22,7 +22,7 @@ level)``."""
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """SHA-256(0x00 || entry)."""
+    """The leaf hash of RFC 6962: SHA-256(0x00 || entry), 32 bytes."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 

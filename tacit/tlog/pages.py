@@ -87,7 +87,7 @@ class EntryBody(Body):
 
 
 class PageBody(Body):
-    """A page as JSON."""
+    """A page of log entries as JSON."""
 
     entries: Annotated[list[EntryBody], Field(min_length=1)]
 
@@ -113,7 +113,7 @@ class KeySets:
 
 
 class KeySetsBody(Body):
-    """Key sets as JSON."""
+    """The gateways' key sets as JSON."""
 
     checkpoint: Annotated[str, Field(max_length=MAX_NOTE_SIZE)]
     entries: list[EntryBody]

@@ -33,7 +33,7 @@ class AddCheckpoint:
     note: bytes
 
     def encode(self) -> bytes:
-        """The request's body."""
+        """Encode the request's body: old size, proof and note."""
         lines = [f"old {self.old}", *(base64_text(item) for item in self.proof)]
         return ("\n".join(lines) + "\n\n").encode() + self.note
 
@@ -69,7 +69,7 @@ class Frontier:
             raise DecodeError("the hashes of a frontier do not fit its size")
 
     def append(self, entry: bytes) -> None:
-        """Add an entry."""
+        """Add an entry to the right edge of the tree."""
         current, position = leaf_hash(entry), self.size
         while position & 1:
             current = node_hash(self._hashes.pop(), current)
@@ -78,7 +78,7 @@ class Frontier:
         self.size += 1
 
     def root(self) -> bytes:
-        """Root of the tree so far."""
+        """The root hash (32 bytes) of all entries added so far."""
         if not self._hashes:
             return EMPTY_ROOT
         *rest, result = self._hashes

@@ -60,7 +60,7 @@ class Preimages:
 
     @classmethod
     def draw(cls, entropy: Entropy) -> Preimages:
-        """Two fresh secrets."""
+        """Draw two fresh secrets of 32 bytes."""
         return cls(entropy(PREIMAGE_SIZE), entropy(PREIMAGE_SIZE))
 
     @property

@@ -41,7 +41,7 @@ class Variant(enum.Enum):
 
     @property
     def salt_size(self) -> int:
-        """PSS salt in bytes."""
+        """Length of the PSS salt, in bytes."""
         return self.value[1]
 
     @property

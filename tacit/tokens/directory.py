@@ -44,7 +44,7 @@ class IssuerDirectory:
     keys: tuple[DirectoryKey, ...]
 
     def encode(self) -> bytes:
-        """The JSON document."""
+        """Encode the directory as its JSON document."""
         keys: list[dict[str, object]] = []
         for key in self.keys:
             entry: dict[str, object] = {

@@ -55,7 +55,7 @@ class PrivateTokenChallenge:
         return TokenChallenge.decode(self.challenge)
 
     def format(self) -> str:
-        """The header value."""
+        """The value of the ``WWW-Authenticate`` header."""
         parts = [f'{SCHEME} challenge="{padded_b64url(self.challenge)}"']
         if self.token_key is not None:
             parts.append(f'token-key="{padded_b64url(self.token_key)}"')

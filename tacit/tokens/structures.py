@@ -113,11 +113,11 @@ class Token:
 
     @property
     def token_type(self) -> int:
-        """Always 0x0002."""
+        """Always 0x0002, a publicly verifiable blind RSA token."""
         return BLIND_RSA_2048
 
     def authenticator_input(self) -> bytes:
-        """The 98 signed bytes."""
+        """The 98 bytes that the authenticator signs."""
         return token_input(BLIND_RSA_2048, self.nonce, self.challenge_digest, self.token_key_id)
 
     def encode(self) -> bytes:

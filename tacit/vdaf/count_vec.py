@@ -139,7 +139,7 @@ class Prio3CountVec(Prio3[Sequence[int]]):
         return None, [self.decode_input_share(0, chunks), self.decode_input_share(1, seeds)]
 
     def encode_input_share(self, input_share: InputShare) -> bytes:
-        """Cell by cell."""
+        """Encode the share with each element's proof split off, cell by cell."""
         if isinstance(input_share, HelperInputShare):
             return input_share.share_seed
         proofs = _pieces(input_share.proofs_share, len(input_share.proofs_share) // len(input_share.meas_share))

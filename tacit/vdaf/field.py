@@ -24,7 +24,7 @@ class Field(ABC):
 
     MODULUS: ClassVar[int]
     ENCODED_SIZE: ClassVar[int]
-    """Bytes per element."""
+    """Length of an encoded element, in bytes."""
     GENERATOR: ClassVar[int]
     """Generator of the subgroup of order ``GEN_ORDER``."""
     GEN_ORDER: ClassVar[int]

@@ -13,7 +13,7 @@ from tacit.vdaf.field import Field
 
 
 class Gadget(ABC):
-    """One polynomial."""
+    """A polynomial of ``ARITY`` inputs and degree ``DEGREE`` that a circuit evaluates."""
 
     ARITY: int
     DEGREE: int

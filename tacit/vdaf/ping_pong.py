@@ -54,7 +54,7 @@ class FinishedWithOutbound:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The Leader accepts."""
+    """The Leader accepts, and nothing more is sent."""
 
     out_share: list[int] = field(repr=False)
 

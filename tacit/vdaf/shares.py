@@ -122,7 +122,7 @@ class ShareCodec(Generic[M]):
         return encoded or None
 
     def encode_out_share(self, out_share: list[int]) -> bytes:
-        """``OUTPUT_LEN`` elements."""
+        """Encode an out share: ``OUTPUT_LEN`` field elements."""
         return self.field.encode_vec(out_share)
 
     def decode_out_share(self, encoded: bytes) -> list[int]:
@@ -130,7 +130,7 @@ class ShareCodec(Generic[M]):
         return self._decode_output(encoded, "out share")
 
     def encode_agg_share(self, agg_share: list[int]) -> bytes:
-        """``OUTPUT_LEN`` elements."""
+        """Encode an aggregate share: ``OUTPUT_LEN`` field elements."""
         return self.field.encode_vec(agg_share)
 
     def decode_agg_share(self, encoded: bytes) -> list[int]:

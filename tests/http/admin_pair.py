@@ -36,7 +36,7 @@ def sha256_of(name: str) -> str:
 
 
 async def asked(stage: Stage, method: str, path: str, body: object, **who: Any) -> dict[str, Any]:
-    """An act that waits."""
+    """Ask for a change that then waits for consent, and return it."""
     return dict((await stage.call(method, path, body, status=WAITS, **(who or FIRST)))[1])
 
 
@@ -47,7 +47,7 @@ async def consent(stage: Stage, change: dict[str, Any], **who: Any) -> None:
 
 
 async def no_consent(stage: Stage, change: dict[str, Any], digest: str = "", **who: Any) -> tuple[int, str]:
-    """Why a consent is refused."""
+    """Try to consent to a change, and return why that is refused."""
     body = {"digest": digest or change["digest"]}
     return await stage.refused("POST", f"/v1/changes/{change['id']}/consent", body, **(who or SECOND))
 
@@ -60,7 +60,7 @@ async def add(stage: Stage, name: str = "carol", role: str = "approver") -> str:
 
 
 async def person_of(stage: Stage, name: str) -> str:
-    """The id."""
+    """The id of the person with this name."""
     _, page = await stage.call("GET", "/v1/people", status=200, **FIRST)
     return str(next(one["id"] for one in page["people"] if one["name"] == name))
 

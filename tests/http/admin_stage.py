@@ -95,7 +95,7 @@ class Stage:
 
     @property
     def admin(self) -> Admin:
-        """What runs."""
+        """The admin service that runs on this stage."""
         assert self.app is not None
         return self.app[ADMIN]
 
@@ -145,7 +145,7 @@ class Stage:
         return answer.status, str(problem["type"]).removeprefix("urn:tacit:")
 
     async def draft(self, **members: object) -> str:
-        """The id of a new draft."""
+        """Create a draft and return its id."""
         _, document = await self.call("POST", "/v1/questions", {**SURVEY, **members}, status=201)
         return str(document["id"])
 

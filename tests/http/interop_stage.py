@@ -89,7 +89,7 @@ class Bench:
             assert told == {"status": "success"}
 
     async def upload(self, measurement: object, **more: object) -> dict[str, Any]:
-        """One report of the client."""
+        """Let the client upload one report."""
         return await self.told("client", "upload", {**self.members, "measurement": measurement, **more})
 
     def query(self, *, hours: int = 1) -> dict[str, Any]:
@@ -100,12 +100,12 @@ class Bench:
         return {"type": 1, "batch_interval_start": start, "batch_interval_duration": (hours + 2) * 3600}
 
     async def start(self, query: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Ask for a batch."""
+        """Start a collection and return the answer with its handle."""
         asked = {"task_id": b64url(self.task_id), "agg_param": "", "query": query or self.query()}
         return await self.told("collector", "collection_start", asked)
 
     async def result(self, handle: str) -> dict[str, Any]:
-        """The end of a collection."""
+        """Poll a collection until it ends, and return how it ended."""
         for _ in range(POLLS):
             found = await self.told("collector", "collection_poll", {"handle": handle})
             if found["status"] != "in progress":

@@ -190,5 +190,5 @@ class Visitor:
         return self.onward
 
     async def sign_in(self, provider: OwnProvider, invitation: str = "", target: str = "/") -> int:
-        """There and back."""
+        """Sign in: leave for the provider, and come back with its answer."""
         return await self.get(RETURN, **provider.granted(await self.depart(invitation, target)))

@@ -71,7 +71,7 @@ async def invited(stage: Stage, role: str) -> str:
 
 
 async def approver(stage: Stage) -> Seat:
-    """With a passkey."""
+    """An approver who is signed in and has a passkey."""
     found = await seat(stage, "approver")
     assert await found.register(await invited(stage, "approver")) == (201, "")
     return found

@@ -174,7 +174,7 @@ def device(clock: SimClock, network: Counting, **changes: Any) -> Agent:
 
 
 class NoDevice:
-    """Has nothing to attest."""
+    """A device without an attestation identity, for tests in which no token is due."""
 
     def attest(self, binding: bytes) -> Evidence:
         raise AssertionError("no token is due")

@@ -48,7 +48,7 @@ OTHERS = tuple(FORMS)
 
 
 class HouseParties(Parties):
-    """Everyone who takes part."""
+    """The parties of the model that this test defines."""
 
     analyst: Analyst
     analyzer: Server

@@ -27,7 +27,7 @@ SESSION = {
     "permissions": ["read"],
 }
 HANGS_UP = b""
-"""Instead of an answer."""
+"""The server closes the connection instead of an answer."""
 
 
 def answer(status: int, body: object = None, kind: str = "application/json", **headers: str) -> bytes:

@@ -94,7 +94,7 @@ async def published(stage: Stage, analyst: AsyncOperator) -> documents.Question:
 
 
 async def opt_in(stage: Stage, question: documents.Question) -> None:
-    """Both servers do."""
+    """Let both servers opt in to the question's recipe."""
     assert question.recipe is not None
     recipe = Recipe.from_body(question.recipe)
     for role in ("leader", "helper"):
@@ -290,5 +290,5 @@ def test_every_operation_has_a_method_that_awaits_and_one_that_waits() -> None:
 
 
 def names(model: type[BaseModel]) -> set[str]:
-    """As they stand in JSON."""
+    """The names of the model's members in JSON."""
     return {info.alias or name for name, info in model.model_fields.items()}

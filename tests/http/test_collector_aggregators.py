@@ -88,7 +88,7 @@ def log_app(recipe: Recipe, cast: RecipeKit) -> web.Application:
 async def running(
     tmp_path: Path, recipe: Recipe, cast: RecipeKit = KIT, policy: Policy | None = None, **state_keys: PrivateKey
 ) -> AsyncIterator[Stage]:
-    """All four, in memory."""
+    """Leader, helper, log and collector, running in memory."""
     task = task_of(recipe, issuer_key().token_key.spki)
     own = {Role[name.upper()]: key for name, key in state_keys.items()}
     kit = TaskKit(task, cast.key_pairs, cast.verify_key_seed, issuer_key(), own)

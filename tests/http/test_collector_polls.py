@@ -28,7 +28,7 @@ RUNNING, NEXT = bytes([1]) * 32, bytes([2]) * 32
 
 
 class EveryHash:
-    """Stands for every recipe."""
+    """A stand-in that knows every recipe hash."""
 
     name = "every"
 
@@ -46,7 +46,7 @@ class EveryHash:
 
 
 class Pace:
-    """In seconds."""
+    """The collector's delays, in seconds."""
 
     retry_delay = 1.0
     poll_seconds = 5.0

@@ -53,7 +53,7 @@ class Disk:
         self._ballast = folder / "ballast"
 
     def fill(self) -> None:
-        """Leave not one byte."""
+        """Fill the disk up to its last byte."""
         with self._ballast.open("wb", buffering=0) as file:
             size = CHUNK
             while size:
@@ -65,7 +65,7 @@ class Disk:
                     size //= 2
 
     def empty(self) -> None:
-        """Give the room back."""
+        """Free the disk again."""
         self._ballast.unlink()
 
 

@@ -51,7 +51,7 @@ class Leaders:
 
     @property
     def apps(self) -> list[Any]:
-        """Both applications."""
+        """The applications of both leader processes."""
         return [self.pair.apps[Role.LEADER], self.second]
 
     async def start_second(self) -> None:

@@ -113,7 +113,7 @@ class Server:
         return str(rule)
 
     async def bundle(self) -> Bundle:
-        """Every live entry."""
+        """Fetch every live entry of the log."""
         head = Head.decode((await self.get("/v1/bundle")).body)
         pages = [(await self.get(f"/v1/bundle/{b64url(digest)}")).body for digest in head.pages]
         return Bundle(head.checkpoint, (), tuple(entry for page in pages for entry in decode_page(page)))

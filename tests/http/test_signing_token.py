@@ -46,7 +46,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory, module: Path) -> Iterator[l
 
 @pytest.fixture(scope="module")
 def token(tokens: list[Token]) -> Token:
-    """With the analyst's key."""
+    """A PKCS#11 token that holds the analyst's key."""
     generate_hsm_key(tokens[0].place)
     return tokens[0]
 

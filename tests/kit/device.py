@@ -20,7 +20,7 @@ class JournalKeeper(MemoryAgentStore):
         self.made: dict[bytes, bytes] = {}
 
     async def decide(self, entry: Entry, spend: Any = None, draw: Any = None) -> bool:
-        """See ``AgentStore``."""
+        """Decide as ``AgentStore`` does, and note every report that is made."""
         if entry.report:
             self.made.setdefault(entry.recipe_hash, entry.report)
         return await super().decide(entry, spend, draw)
@@ -43,7 +43,7 @@ class Device:
         return next((entry for entry in await self.store.entries() if entry.recipe_hash == recipe.hash), None)
 
     async def state(self, recipe: Recipe) -> State | None:
-        """The state of that entry."""
+        """The state of the entry of this recipe, or None."""
         entry = await self.entry(recipe)
         return None if entry is None else entry.state
 

@@ -218,7 +218,7 @@ class Repeats:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED if self.wrong() else pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table, worst first."""
+        """Print the table of failures, the worst first."""
         wrong = self.wrong()
         terminalreporter.section("failures and stated false-alarm rates")
         terminalreporter.line("failures  runs   stated  is below  verdict   test")

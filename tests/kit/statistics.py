@@ -60,7 +60,7 @@ def two_sided(z: float) -> float:
 
 
 def normal_cdf(z: float) -> float:
-    """Pr[Z <= z]."""
+    """The normal distribution function: Pr[Z <= z]."""
     return 0.5 * math.erfc(-z / math.sqrt(2))
 
 

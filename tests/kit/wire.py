@@ -62,7 +62,7 @@ class Wire:
         return self._names.get(origin_of(url), "")
 
     def now(self) -> float:
-        """Simulated time."""
+        """The simulated time, in POSIX seconds."""
         return self._clock.now()
 
     def break_next(self, caller: str, callee: str, fault: Fault, path: str) -> None:

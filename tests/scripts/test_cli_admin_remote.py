@@ -30,7 +30,7 @@ class Terminal:
         self.served, self.capsys = served, capsys
 
     def give(self, role: str, *words: str, code: int = OK) -> str:
-        """What a command prints."""
+        """Run a command and return what it prints."""
         self.capsys.readouterr()
         where = ["--url", self.served.url, "--key-file", str(self.served.keys[role])]
         found = run(["admin", *words, *where])
@@ -39,7 +39,7 @@ class Terminal:
         return shown.out + shown.err
 
     def document(self, role: str, *words: str, code: int = OK) -> Any:
-        """The same with ``--json``."""
+        """Run a command with ``--json`` and return its document."""
         self.capsys.readouterr()
         where = ["--url", self.served.url, "--key-file", str(self.served.keys[role]), "--json"]
         found = run(["admin", *words, *where])

@@ -87,7 +87,7 @@ def pure_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pure(pure_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """That wheel, installed."""
+    """An installation of the wheel without native code."""
     return Installed(tmp_path_factory.mktemp("installed"), pure_wheel)
 
 

@@ -82,7 +82,7 @@ class Stage:
         self.simulation.clock.jump(max(0.0, self.recipe.interval.end - 30 - self.simulation.clock.now()))
 
     def end(self) -> None:
-        """Let the interval end."""
+        """Move the clock past the end of the recipe's interval."""
         self.simulation.clock.jump(max(0.0, self.recipe.interval.end + 1 - self.simulation.clock.now()))
 
     async def upload(self, *reports: Report, recipe: Recipe | None = None) -> UploadErrors:

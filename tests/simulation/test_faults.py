@@ -173,7 +173,7 @@ class Run:
                     break
 
     async def check(self) -> None:
-        """The invariants."""
+        """Check the invariants after a run."""
         for recipe in self.recipes:
             made = {
                 report.report_metadata.report_id: self.simulation.measurement(recipe, report)
@@ -270,7 +270,7 @@ async def play(template: Template, ops: Sequence[Op], seed: int) -> Counter[str]
 
 
 def times(count: int, *ops: Op) -> list[Op]:
-    """``ops``, again and again."""
+    """``ops``, repeated ``count`` times."""
     return list(ops) * count
 
 
@@ -362,7 +362,7 @@ IN_SHORT = (
     "the attester crashes between debit and issuer",
     "devices restart and the collector crashes while it collects",
 )
-"""What ``make test`` plays."""
+"""The plans that ``make test`` runs."""
 
 
 def others_are_slow(names: Iterable[str], kept: Container[str]) -> list[Any]:

@@ -138,7 +138,7 @@ class Wallet:
         return HeldToken(b"", Preimages(bytes(32), bytes(32)), issuer_key().token_key.token_key_id)
 
     async def may_come(self, _slot: Any, _before: float) -> bool:
-        """Not asked."""
+        """Not asked by these tests."""
         return False
 
 

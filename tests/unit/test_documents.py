@@ -186,8 +186,11 @@ def test_the_schema_of_a_policy_takes_what_the_reader_takes() -> None:
 
 
 def test_a_member_is_described_by_the_words_below_it() -> None:
-    assert member_notes(Policy)["min_batch_size"] == "Floor of B."
-    assert schema_of("policy")["properties"]["min_batch_size"]["description"] == "Floor of B."
+    assert member_notes(Policy)["min_batch_size"] == "The smallest minimum batch size B that a recipe may have."
+    assert (
+        schema_of("policy")["properties"]["min_batch_size"]["description"]
+        == "The smallest minimum batch size B that a recipe may have."
+    )
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ class Outcomes:
         return drawn
 
     def runs(self) -> Iterator[None]:
-        """Once per outcome."""
+        """Run the block once for each outcome of its coins."""
         self._sizes: list[int] = []
         while True:
             self._depth, self.weight = 0, Fraction(1)
@@ -86,7 +86,7 @@ class Outcomes:
 
 
 def numbers(recipe: Recipe, cells: Sequence[Ciphertext] | Sequence[SharedCell]) -> tuple[int, ...]:
-    """What the servers read."""
+    """What the servers read from these cells."""
     if recipe.model == SHARED:
         shared = [cell for cell in cells if isinstance(cell, SharedCell)]
         vdaf = Prio3CountVec(2, len(shared))

@@ -46,7 +46,7 @@ Strategy = Callable[[tuple[int, ...]], int]
 
 
 class ManualClock:
-    """Time that is set."""
+    """A clock whose time the test sets."""
 
     def __init__(self) -> None:
         period = WINDOW_SECONDS * LEVEL_WINDOWS

@@ -26,7 +26,7 @@ def modules(part: str) -> list[Path]:
 
 
 def functions(paths: list[Path]) -> Iterator[tuple[str, int]]:
-    """Each with its lines."""
+    """Every function of these files, and its length in lines."""
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:

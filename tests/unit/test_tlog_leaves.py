@@ -40,7 +40,7 @@ LEAVES = [
 
 
 class Everyone:
-    """One key for every leaf."""
+    """A lookup that gives the same key for every leaf."""
 
     def __init__(self, key: bytes | None) -> None:
         self._key = key

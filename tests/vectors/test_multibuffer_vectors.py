@@ -58,7 +58,7 @@ def test_every_wycheproof_x25519_case_at_once(kernels: Multibuffer, load_vector:
 
 @pytest.fixture(params=[0, 1], ids=["aes-128-gcm", "chacha20-poly1305"])
 def vector(request: pytest.FixtureRequest, load_vector: Callable[[str], Any]) -> dict[str, Any]:
-    """RFC 9180 A.1.1 and A.2.1."""
+    """A vector of RFC 9180 A.1.1 or A.2.1."""
     found: dict[str, Any] = load_vector("hpke/rfc9180_base_x25519.json")["vectors"][request.param]
     return found
 

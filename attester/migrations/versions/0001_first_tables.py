@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the attester's tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     op.create_table(
         "challenges",
         sa.Column("challenge", sa.LargeBinary(), nullable=False),
@@ -33,6 +33,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the attester's tables."""
     for table in ("quotas", "challenges"):
         op.drop_table(table)

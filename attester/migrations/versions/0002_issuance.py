@@ -16,7 +16,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make and fill the table."""
+    """Create the table ``issuance`` and fill it from the quotas."""
     op.create_table(
         "issuance",
         sa.Column("epoch", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -32,5 +32,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table."""
+    """Drop the table ``issuance``."""
     op.drop_table("issuance")

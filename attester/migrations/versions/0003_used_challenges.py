@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Replace the table."""
+    """Replace the table ``challenges`` by ``used_challenges``."""
     op.drop_table("challenges")
     _challenges("used_challenges")
     op.create_table(

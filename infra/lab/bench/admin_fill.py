@@ -49,7 +49,7 @@ SLOTS: Final = 4
 KEY: Final = "tacit-key-of-the-bench"
 ACCOUNT: Final = {"default": {"epsilon": "1000", "delta": "0.001", "window_seconds": 366 * EPOCH_SECONDS}}
 Values = tuple[sa.Table, dict[str, Any]]
-"""A row of a table."""
+"""A table, and the values of one row for it."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Answers per second."""
+        """Mean number of answers per second."""
         return len(self.latencies) / self.seconds
 
     def percentile(self, share: int) -> float:

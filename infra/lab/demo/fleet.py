@@ -33,7 +33,7 @@ CONCURRENCY = 32
 
 @dataclass(frozen=True)
 class Device:
-    """One simulated device."""
+    """One simulated device: its agent and its store."""
 
     agent: Agent
     store: MemoryAgentStore
@@ -44,7 +44,7 @@ class Device:
 
 
 class Fleet:
-    """All devices of the demo."""
+    """All simulated devices of the demo."""
 
     def __init__(self, devices: Sequence[Device], clock: Clock) -> None:
         self.devices = tuple(devices)
@@ -77,7 +77,7 @@ class Fleet:
 
     @staticmethod
     def config(layout: Layout) -> AgentConfig:
-        """That of every device."""
+        """The agent configuration that all devices share."""
         unused = {"kind": "csv", "path": Path("unused.csv")}
         return agent_config(layout, layout.state_dir / "fleet", unused, join_late=False, staged=True)
 

@@ -28,7 +28,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Patience:
-    """How to try again."""
+    """Pauses between attempts, with the randomness that spreads them."""
 
     entropy: Entropy
     sleep: Sleep = asyncio.sleep

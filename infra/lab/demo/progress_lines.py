@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 EVERY_SECONDS = 5.0
 LEAST_SHARE = 0.02
-"""Of a stage, before its time left is told."""
+"""Share of a stage that must be done before its remaining time is shown."""
 Now = Callable[[], float]
 Write = Callable[[str], object]
 
@@ -47,7 +47,7 @@ class Lines:
         return line
 
     def advance(self, line: _Line, parts: int) -> None:
-        """So many more parts are done."""
+        """Count that many more parts as done."""
         line.done = min(line.total, line.done + parts)
 
     def end(self, line: _Line) -> None:

@@ -112,7 +112,7 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
 
 
 def page(result: DemoResult, picture: bytes) -> str:
-    """The whole HTML page."""
+    """The demo's result as one HTML page."""
     body = [
         f"<h1>{_text(result.question)}</h1>",
         f'<div class="soft">{_text(result.source)}</div>',

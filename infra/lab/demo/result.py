@@ -66,7 +66,7 @@ class StagedRefusal:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The whole run."""
+    """Everything that a run of the demo found."""
 
     source: str
     question: str

@@ -28,7 +28,7 @@ from tacit.ports import TransportError
 from tacit.service.log import set_log_level
 
 LINE_LIMIT = 1 << 20
-"""Bytes of a line, at most."""
+"""The longest line between the two processes, in bytes."""
 STOP_SECONDS = 20.0
 ENDED = "the process of the demo's services ended by itself; run it again"
 READY = 0
@@ -72,11 +72,11 @@ class Services:
             await reading
 
     async def step(self, *names: str) -> int:
-        """``LocalStack.step``."""
+        """Run ``LocalStack.step`` in the other process."""
         return int(await self._ask("step", *names))
 
     async def settle(self, *names: str) -> None:
-        """``LocalStack.settle``."""
+        """Run ``LocalStack.settle`` in the other process."""
         await self._ask("settle", *names)
 
     @contextlib.asynccontextmanager
@@ -135,14 +135,14 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 class _Driven:
-    """The process's own side."""
+    """Carries out orders in the process that runs the services."""
 
     def __init__(self, stack: LocalStack, observer: FollowingObserver) -> None:
         self._stack = stack
         self._observer = observer
 
     async def does(self, what: str, arguments: list[Any]) -> Any:
-        """What an order comes to."""
+        """Carry out one order and return its result."""
         if what == "step":
             return await self._stack.step(*arguments)
         if what == "settle":
@@ -188,7 +188,7 @@ async def serve(state_dir: Path, clock: Path, slot: int) -> None:
 
 
 def main(state_dir: str, clock: str, slot: str, log_level: str) -> None:
-    """The process."""
+    """Run the services; entry point of the child process."""
     set_log_level(log_level)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(serve(Path(state_dir), Path(clock), int(slot)))

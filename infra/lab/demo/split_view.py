@@ -42,7 +42,7 @@ ASKS = 8
 
 @dataclass(frozen=True)
 class _Fork:
-    """Where the second history is."""
+    """The addresses of the second history, and the gateway key with which a device reaches it."""
 
     recipe_server: str
     relay: str

@@ -84,15 +84,15 @@ class Stages:
 
 
 class Tick(Protocol):
-    """Advances a stage."""
+    """Callback that advances the progress of a stage."""
 
     def __call__(self, steps: int = 1, /) -> None:
-        """So many more steps are done."""
+        """Count ``steps`` more steps as done."""
         ...
 
 
 def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
-    """Print the whole result."""
+    """Print the whole result on the console."""
     console.print()
     console.print(_chart(result, console.width))
     console.print(_price(result))

@@ -54,7 +54,7 @@ class Thief(Protocol):
 
     @property
     def url(self) -> str:
-        """Where they go."""
+        """The URL to which the reports are sent."""
         ...
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
@@ -70,7 +70,7 @@ def honest_cells(recipe: Recipe, entropy: Entropy) -> RandomisedCells:
 
 @dataclass(frozen=True)
 class SharedThief:
-    """For two servers."""
+    """Makes the attacks on the pan-private model with two servers."""
 
     recipe: Recipe
     channel: PanPrivateChannel
@@ -78,11 +78,11 @@ class SharedThief:
 
     @property
     def url(self) -> str:
-        """As the protocol says."""
+        """The leader's URL for reports."""
         return self.channel.url
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """As the protocol says."""
+        """One report for each attack; see ``Thief.attempts``."""
         proof = "the Prio3 proof does not verify"
         stolen, no_bit, mixed, moved, other = unspent[:5]
         bound = "the token is bound to another report"
@@ -145,7 +145,7 @@ class SharedThief:
 
 @dataclass(frozen=True)
 class SingleThief:
-    """For one server."""
+    """Makes the attacks on the pan-private model with one server."""
 
     recipe: Recipe
     channel: AnalyzerChannel
@@ -153,11 +153,11 @@ class SingleThief:
 
     @property
     def url(self) -> str:
-        """As the protocol says."""
+        """The analyzer's URL for reports."""
         return self.channel.url
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """As the protocol says."""
+        """One report for each attack; see ``Thief.attempts``."""
         stolen, beyond, empty, moved = unspent[:4]
         guess = Preimages(self.entropy(PREIMAGE_SIZE), self.entropy(PREIMAGE_SIZE))
         cells = self._payload()

@@ -29,7 +29,7 @@ class Look:
 
     @property
     def words(self) -> str:
-        """What happened in the step."""
+        """What happened in the step, in words."""
         return f"step {self.step}: " + (f"{self.events} × {self.event}" if self.events else f"no {self.event}")
 
 
@@ -66,7 +66,7 @@ class WatchedResult(DemoResult):
 
     @property
     def game_words(self) -> str:
-        """What was played."""
+        """The intruder's game in words: how often it looked and guessed."""
         return (
             f"{self.intruder.snapshots:,} looks at storage and memory of devices with and without events, before and "
             f"after each of {self.game_steps} steps; guesses for {self.guessed:,} fresh ones. Advantage = 2 (share of "

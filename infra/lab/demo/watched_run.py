@@ -88,7 +88,7 @@ FOLLOWED = 0
 
 @dataclass(frozen=True)
 class Watching:
-    """What is asked. ``most``: k, 1 for a count."""
+    """The question to ask. ``most``: k, 1 for a count."""
 
     model: str
     statistic: str
@@ -287,7 +287,7 @@ class WatchedRun(Staging):
         return status
 
     def _subject(self, recipe: Recipe, fleet: Fleet) -> str:
-        """By what servers know the recipe."""
+        """The id by which servers know the recipe: its hash with one server, its task id with two."""
         if self._watching.is_single:
             return recipe.hash_text
         return task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe)).task_id_text

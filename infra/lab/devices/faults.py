@@ -35,7 +35,7 @@ class Fault(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """Its name on the command line."""
+        """The fault's name on the command line."""
         return self.name.lower().replace("_", "-")
 
 

@@ -45,7 +45,7 @@ class Header:
     devices: int
 
     def encode(self) -> bytes:
-        """72 bytes."""
+        """Encode the header (72 bytes)."""
         return _HEADER.pack(MAGIC, self.recipe_hash, self.began, self.first, self.devices, LINE.itemsize)
 
     @classmethod

@@ -23,22 +23,22 @@ from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.model import Number, Question, Vector
 
 Data: TypeAlias = NDArray[Any]
-"""One row per device."""
+"""An array with one row per device."""
 MAX_CATEGORIES = 4096
 DEFAULT_EXPONENT = 1.0
 
 
 class Population(Protocol):
-    """The data of all devices."""
+    """Where a simulated fleet's data come from."""
 
     @property
     def label(self) -> str:
-        """Where the data come from."""
+        """A short text that says where the data come from."""
         ...
 
     @property
     def width(self) -> int:
-        """Numbers in one datum."""
+        """How many numbers one device's datum has."""
         ...
 
     def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
@@ -131,7 +131,7 @@ class _Numbers:
         return [self.encoder.encode(row) for row in data.tolist()]
 
     def numbers(self, data: Data) -> Data:
-        """The data themselves."""
+        """The data unchanged: they already are numbers."""
         return data
 
 

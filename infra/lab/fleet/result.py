@@ -25,7 +25,7 @@ class FleetResult(ShardResult):
 
     @classmethod
     def of(cls, shards: Sequence[ShardResult]) -> FleetResult:
-        """The sum of the shards."""
+        """Add up the results of all shards."""
         whole = cls(progress=merged([shard.progress for shard in shards]))
         for shard in shards:
             whole.devices += shard.devices

@@ -23,7 +23,7 @@ class Skips(Keeper):
         self.happened = True
 
     def tick(self) -> None:
-        """Do nothing, either."""
+        """Leave the state as it is when a step passes."""
 
     def end_step(self) -> None:
         """Update only if the event happened."""

@@ -180,7 +180,7 @@ async def _logs(home: Home) -> None:
 
 
 async def _reads(home: Home) -> None:
-    """Read the state files."""
+    """Read every file in the state folder."""
     for path in (home.folder / FOLDER).iterdir():
         path.read_bytes()
 

@@ -286,7 +286,7 @@ class FaultyTransport:
         self._cut.update(origin_of(url) for url in urls)
 
     def heal(self) -> None:
-        """End every partition."""
+        """End every partition of the network."""
         self._cut.clear()
 
     async def request(

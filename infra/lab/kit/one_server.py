@@ -97,7 +97,7 @@ class AnalyzerKit(RecipeKit):
         return claimed(body)
 
     def analyzer_opt_in(self, recipe: Recipe) -> SignedLeaf:
-        """The analyzer's opt-in."""
+        """The analyzer's opt-in to ``recipe``, signed."""
         body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role="analyzer")
         return sign_leaf(LeafType.OPT_IN, body, OPERATOR, self.keys["analyzer"])
 

@@ -66,7 +66,7 @@ CENSUS_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"os": ("linux", "mac"), "loc
 
 
 def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> Question:
-    """The question of a census."""
+    """A census question over ``attributes``."""
     asked = dict(attributes or CENSUS_ATTRIBUTES)
     encoder = Attributes(kind="attributes", attributes=asked, missing="none of these")
     return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
@@ -177,7 +177,7 @@ class RecipeKit:
         return propose_series(recipe, Shape(rounds, donation_slots, start, seconds, per_epoch=4))
 
     def round(self, series: Series, index: int = 0, round_input: str | None = None) -> Recipe:
-        """A round of ``series``."""
+        """The recipe of round ``index`` of ``series``."""
         return series.round(index, series.window(index), round_input)
 
     def series_leaf(self, series: Series) -> SignedLeaf:

@@ -93,7 +93,7 @@ class Compared:
 
     @property
     def stepwise_z(self) -> tuple[float, float]:
-        """The same for ``Stepwise``."""
+        """The same two distances for ``Stepwise``, against its own expectations."""
         machine = Stepwise(self.epsilon0, self.steps)
         return _z(self.stepwise, [(self.devices // 2, machine.moments(event)) for event in (0, 1)])
 

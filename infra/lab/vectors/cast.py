@@ -116,12 +116,12 @@ class Cast:
 
     @cached_property
     def gateway(self) -> tuple[ohttp.KeyConfig, KeyPair]:
-        """The gateway's key."""
+        """The gateway's OHTTP key configuration and key pair."""
         return ohttp.generate_key_config(7, self.entropy.child("gateway"))
 
     @cached_property
     def witness(self) -> SigningKey:
-        """The only witness."""
+        """The signing key of the only witness."""
         return generate_signing_key(self.entropy.child("witness"))
 
     @cached_property
@@ -139,11 +139,11 @@ class Cast:
         }
 
     def task(self, name: str) -> Task:
-        """The task of a recipe."""
+        """The DAP task of the recipe ``name``."""
         return task_of(self.recipes[name], self.issuer.token_key.spki)
 
     def slot(self, name: str) -> Slot:
-        """The slot of a recipe."""
+        """The token slot of the recipe ``name``."""
         return slot_of(self.recipes[name])
 
 

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the recipe server's tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _number(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     _log_tables()
     op.create_table(
         "recipes",
@@ -92,7 +92,7 @@ def _log_tables() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the recipe server's tables."""
     for table in (
         "results",
         "ohttp_configs",

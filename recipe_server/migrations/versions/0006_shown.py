@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table ``shown``."""
     op.create_table(
         "shown",
         sa.Column("only", sa.Integer(), autoincrement=False, nullable=False),
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table."""
+    """Drop the table ``shown`` again."""
     op.drop_table("shown")

@@ -1,4 +1,4 @@
-"""Which charges a void leaf gives back."""
+"""Schema 7: record which charges a void leaf gives back."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the column."""
+    """Drop the column ``refundable``."""
     op.drop_column("charges", "refundable")

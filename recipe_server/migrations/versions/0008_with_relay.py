@@ -35,6 +35,6 @@ def _fill(table: str, key: str, logged: str, member: str) -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns."""
+    """Drop the columns ``epsilon_with_relay``."""
     for table in ("charges", "series"):
         op.drop_column(table, "epsilon_with_relay")

@@ -17,7 +17,7 @@ class OwnCollector(Frozen):
     """The organisation's own collector."""
 
     url: str
-    """Its URL."""
+    """The collector's base URL."""
     token: ConfigPath
     """File (0600) with the bearer token that this service presents to it."""
 

@@ -35,7 +35,7 @@ MOST_WAITING: Final = 50
 
 
 class Kind(enum.StrEnum):
-    """The kinds of change."""
+    """The kinds of change to people that are recorded."""
 
     ADD = "add"
     CHANGE = "change"

@@ -142,7 +142,7 @@ class PersonChange(Document):
 
 
 class KeyDocument(Document):
-    """A key without its text."""
+    """What is shown of an API key: everything but its text."""
 
     id: str
     person: str
@@ -277,7 +277,7 @@ class CollectionDocument(Told):
 
 
 class CollectionList(Document):
-    """All collections."""
+    """All collections of the collector."""
 
     collections: list[CollectionDocument]
 
@@ -343,7 +343,7 @@ class LogDocument(Document):
 
 
 class EntryDocument(Document):
-    """An entry of the log."""
+    """The summary of one entry of the log."""
 
     index: int
     type: str

@@ -80,7 +80,7 @@ class Events:
                 queue.put_nowait(event)
 
     def end(self) -> None:
-        """End all streams."""
+        """End all open event streams."""
         for queue in list(self._queues):
             self._end(queue)
 

@@ -34,7 +34,7 @@ class Passwords:
         self._nobody = await self._hash("", b64url(self._entropy(32)))
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the threads that hash passwords."""
         self._turns.close()
 
     async def hashed(self, password: str) -> str:

@@ -43,13 +43,13 @@ class Permission(enum.StrEnum):
     OPERATE = "operate"
     """Publish approved questions, collect batches, and end questions."""
     AUDIT = "audit"
-    """Read the audit log."""
+    """Permission to read the audit log."""
     PEOPLE = "people"
     """Add people, change them, and give and revoke keys."""
 
 
 class Role(enum.StrEnum):
-    """The role of a person."""
+    """The role of a person, which decides their permissions."""
 
     VIEWER = "viewer"
     ANALYST = "analyst"
@@ -108,7 +108,7 @@ def new_id(entropy: Entropy) -> str:
 
 
 def new_key(entropy: Entropy) -> str:
-    """A fresh API key."""
+    """A fresh API key, made of 32 random bytes."""
     return KEY_PREFIX + b64url(entropy(32))
 
 

@@ -113,7 +113,7 @@ class PeopleTx(Protocol):
         ...
 
     async def add_key(self, key: ApiKey) -> None:
-        """Store a new key."""
+        """Store a new API key of a person."""
         ...
 
     async def drop_key(self, person_id: str, key_id: str) -> bool:
@@ -158,7 +158,7 @@ class PeopleTx(Protocol):
         ...
 
     async def add_invitation(self, invitation: Invitation) -> None:
-        """Store a new invitation."""
+        """Store a new invitation of a person."""
         ...
 
     async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
@@ -227,7 +227,7 @@ class PasskeysTx(Protocol):
         ...
 
     async def add_passkey(self, passkey: Passkey) -> None:
-        """Store a new passkey."""
+        """Store a new passkey of a person."""
         ...
 
     async def put_passkey(self, passkey: Passkey) -> None:
@@ -243,7 +243,7 @@ class PasskeysTx(Protocol):
         ...
 
     async def add_challenge(self, challenge: Challenge) -> None:
-        """Store a new challenge."""
+        """Store a new challenge for a passkey."""
         ...
 
     async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
@@ -272,7 +272,7 @@ class AuditTx(Protocol):
     """The part of a transaction that the audit log uses."""
 
     async def last_act(self) -> AuditRow | None:
-        """The newest row, or None."""
+        """The newest row of the audit log, or None."""
         ...
 
     async def newest_of(self, what: str) -> AuditRow | None:

@@ -53,7 +53,7 @@ class Problem(enum.Enum):
 
     @property
     def uri(self) -> str:
-        """The problem's type."""
+        """The URI that names the problem's type."""
         return self.value[0]
 
 

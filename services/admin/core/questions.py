@@ -57,7 +57,7 @@ class Questions:
 
     @property
     def parties(self) -> Mapping[str, Parties]:
-        """The parties, by model."""
+        """The parties of new questions, by model."""
         return self._parties
 
     def parties_of(self, survey: Survey) -> Parties:

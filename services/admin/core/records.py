@@ -9,7 +9,7 @@ from tacit.states import Move, States
 
 
 class QuestionState(enum.StrEnum):
-    """The state of a question."""
+    """The states of a question, from draft to its end."""
 
     DRAFT = "draft"
     SUBMITTED = "submitted"

@@ -107,7 +107,7 @@ class SqlQuestions(Rows):
         return [_question(row) for row in await self._all(query)]
 
     async def add_question(self, question: Question) -> None:
-        """Store a new question."""
+        """Store a new question, in its first state."""
         QUESTION_STATES.check(None, question.state)
         await self._run(sa.insert(QUESTIONS).values(_columns(question)))
 
@@ -163,7 +163,7 @@ class SqlPeople(Rows):
         return int((await self._connection.execute(sa.select(sa.func.count()).where(active))).scalar_one())
 
     async def add_person(self, person: Person) -> None:
-        """Store a new person."""
+        """Store a new person with their role."""
         await self._run(sa.insert(PEOPLE).values(_columns(person)))
 
     async def put_person(self, person: Person) -> None:
@@ -182,7 +182,7 @@ class SqlPeople(Rows):
         return [ApiKey(**row) for row in await self._all(query)]
 
     async def add_key(self, key: ApiKey) -> None:
-        """Store a new key."""
+        """Store a new API key of a person."""
         await self._run(sa.insert(KEYS).values(asdict(key)))
 
     async def drop_key(self, person_id: str, key_id: str) -> bool:
@@ -207,7 +207,7 @@ class SqlPeople(Rows):
         return None if row is None else bytes(row["value"])
 
     async def add_secret(self, name: str, value: bytes) -> None:
-        """Store a new secret."""
+        """Store a new secret under this name."""
         await self._run(sa.insert(SECRETS).values(name=name, value=value))
 
     async def session(self, digest: bytes) -> Session | None:
@@ -238,7 +238,7 @@ class SqlPeople(Rows):
         return None if row is None else Invitation(**row)
 
     async def add_invitation(self, invitation: Invitation) -> None:
-        """Store a new invitation."""
+        """Store a new invitation of a person."""
         await self._run(sa.insert(INVITATIONS).values(asdict(invitation)))
 
     async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
@@ -283,7 +283,7 @@ class SqlPasskeys(Rows):
         return None if row is None else Passkey(**row)
 
     async def add_passkey(self, passkey: Passkey) -> None:
-        """Store a new passkey."""
+        """Store a new passkey of a person."""
         await self._run(sa.insert(PASSKEYS).values(asdict(passkey)))
 
     async def put_passkey(self, passkey: Passkey) -> None:
@@ -301,7 +301,7 @@ class SqlPasskeys(Rows):
         return None if row is None else Challenge(**row)
 
     async def add_challenge(self, challenge: Challenge) -> None:
-        """Store a new challenge."""
+        """Store a new challenge for a passkey."""
         await self._run(sa.insert(CHALLENGES).values(asdict(challenge)))
 
     async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
@@ -319,7 +319,7 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys, SqlConsent):
         return None if row is None else Answer(**row)
 
     async def add_answer(self, answer: Answer) -> None:
-        """Store an answer."""
+        """Store the answer to a request that may be repeated."""
         await self._run(sa.insert(ANSWERS).values(asdict(answer)))
 
     async def drop_answers(self, before: int) -> int:
@@ -327,7 +327,7 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys, SqlConsent):
         return await self._run(sa.delete(ANSWERS).where(ANSWERS.c.at < before))
 
     async def last_act(self) -> AuditRow | None:
-        """The newest row, or None."""
+        """The newest row of the audit log, or None."""
         row = (await self._connection.execute(_ROW.order_by(AUDIT.c.number.desc()).limit(1))).first()
         return None if row is None else _audit_row(row)
 
@@ -338,7 +338,7 @@ class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys, SqlConsent):
         return None if row is None else _audit_row(row)
 
     async def add_act(self, row: AuditRow) -> None:
-        """Append a row."""
+        """Append a row to the audit log."""
         values = {"number": row.number, "previous": row.previous, "hash": row.hash, **asdict(row.act)}
         await self._run(sa.insert(AUDIT).values(values))
 

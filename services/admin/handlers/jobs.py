@@ -26,7 +26,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def retry(call: Call) -> Reply:
-    """Try a job again now."""
+    """Try a job again now and return it."""
     steps, wanted = call.request.app[STEPS], call.part("id")
     if wanted in (work := background_work(steps)):
         steps.retry(work[wanted])

@@ -36,7 +36,7 @@ async def keys(call: Call) -> Reply:
 
 
 async def shown(call: Call) -> Reply:
-    """The newest checkpoint."""
+    """The newest checkpoint of the log."""
     return Reply(checkpoint_of(await call.admin.whole.read()))
 
 

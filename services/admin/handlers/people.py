@@ -76,7 +76,7 @@ async def give_key(call: Call) -> Reply:
 
 
 async def take_key(call: Call) -> Reply:
-    """Revoke a person's key."""
+    """Revoke an API key of a person."""
     await call.admin.people.take_key(call.stored, call.part("id"), call.part("key"))
     return Reply(None, 204, target=call.part("id"), detail=f"key {call.part('key')}")
 

@@ -23,7 +23,7 @@ from tacit.tlog.leaves import SignedLeaf
 
 
 async def create(call: Call) -> Reply:
-    """Store a new draft."""
+    """Store a new draft of a question."""
     question = await call.admin.questions.create(call.stored, call.who, call.body)
     return await _reply(call.stored, question, status=201, location=True)
 
@@ -55,7 +55,7 @@ async def edit(call: Call) -> Reply:
 
 
 async def delete(call: Call) -> Reply:
-    """Delete a draft."""
+    """Delete the draft of a question."""
     await call.admin.questions.delete(call.stored, call.part("id"), call.tag)
     return Reply(None, 204, target=call.part("id"), event=question_event(call.part("id"), None, 0))
 

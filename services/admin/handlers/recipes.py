@@ -174,13 +174,13 @@ async def collect(call: Call) -> Reply:
 
 
 async def collections(call: Call) -> Reply:
-    """Every collection."""
+    """All collections of the collector."""
     found = await at_collector(call.admin, "GET", "/v1/collections")
     return Reply(CollectionList(collections=[CollectionDocument(**one) for one in found["collections"]]))
 
 
 async def collection(call: Call) -> Reply:
-    """One collection."""
+    """One collection of the collector."""
     name = call.part("id")
     if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
         raise not_found("collection")

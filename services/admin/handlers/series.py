@@ -15,7 +15,7 @@ async def listed(call: Call) -> Reply:
 
 
 async def shown(call: Call) -> Reply:
-    """One series."""
+    """One series of the log, with its rounds."""
     return Reply(document_of(await call.admin.whole.live(), call.part("hash")))
 
 

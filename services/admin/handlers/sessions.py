@@ -52,7 +52,7 @@ async def shown(call: Call) -> Reply:
 
 
 async def sign_out(call: Call) -> Reply:
-    """End the session."""
+    """End the session of the person who sent the request."""
     signing = call.admin.sign_in
     await signing.end(call.stored, call.request.cookies.get(signing.cookie, ""))
 

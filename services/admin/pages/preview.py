@@ -26,7 +26,7 @@ FACTORS: Final = tuple(map(Decimal, ("0.125", "0.25", "0.5", "1", "2", "4")))
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 56, 190, 14, 42
 MIN, MAX, PLACES = "0.000001", "40", 9
 Name = tuple[str, str]
-"""A model and a randomizer."""
+"""The names of a model and of a randomizer."""
 
 
 @dataclass(frozen=True)

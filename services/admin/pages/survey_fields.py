@@ -197,7 +197,7 @@ USUAL: Final = {
     "aggregator_flips": "0",
     "missing": "category",
 }
-"""The values in a new form."""
+"""The values that a new form is filled in with."""
 _STATISTIC_OF_NUMBERS: Final = "mean"
 FIELDS: Final = tuple(field for group in GROUPS for field in group.fields)
 

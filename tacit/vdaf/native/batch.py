@@ -47,7 +47,7 @@ class VerifiedBatch:
     errors: list[VerifyError | DecodeError | None]
     outbounds: list[bytes] = field(repr=False)
     out_shares: bytes = field(repr=False)
-    """Encoded out shares."""
+    """The encoded out shares of all verified reports, one after another."""
     seeds: bytes = field(repr=False)
     """Joint randomness seeds, which the Leader compares with the Helper's answer; empty for a VDAF that has none."""
 

@@ -23,7 +23,7 @@ _loading = threading.Lock()
 
 
 class Shape(ctypes.Structure):
-    """``tacit_shape``."""
+    """The native library's ``tacit_shape``: the parameters of a circuit."""
 
     _fields_ = (
         ("circuit", c_uint32),

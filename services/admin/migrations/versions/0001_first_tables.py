@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the seven tables."""
+    """Create the seven tables of the first schema."""
     _questions()
     _people()
     _api_keys()
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the seven tables."""
+    """Drop the seven tables of the first schema."""
     for table in ("audit", "answers", "failures", "sessions", "api_keys", "people", "questions"):
         op.drop_table(table)
 

@@ -35,6 +35,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop both tables."""
+    """Drop the tables of passkeys and challenges."""
     op.drop_table("challenges")
     op.drop_table("passkeys")

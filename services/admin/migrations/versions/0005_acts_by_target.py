@@ -16,5 +16,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the index."""
+    """Drop the index of acts by target."""
     op.drop_index("audit_target", "audit")

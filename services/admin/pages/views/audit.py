@@ -16,7 +16,7 @@ MOST_VERIFIED = 1_000
 
 
 async def listed(visit: Visit) -> web.StreamResponse:
-    """A page of acts, in order."""
+    """A page of the audit log, in order."""
     after = visit.cursor()
     async with visit.admin.store.read() as tx:
         page = await page_of(tx, after, DEFAULT_LIMIT)

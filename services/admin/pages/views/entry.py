@@ -21,7 +21,7 @@ FORM_COOKIE = "tacit_form"
 
 
 async def sign_in(visit: Visit) -> web.StreamResponse:
-    """The sign-in form."""
+    """The page with the sign-in form."""
     return _form(visit)
 
 
@@ -85,7 +85,7 @@ def _ours(visit: Visit) -> bool:
 
 
 async def leave(visit: Visit) -> web.StreamResponse:
-    """End the session."""
+    """End the session and go to the sign-in page."""
     found = await visit.act("session.end")
     response = web.HTTPSeeOther(SIGN_IN)
     response.cookies.update(found.cookies)

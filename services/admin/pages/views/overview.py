@@ -18,7 +18,7 @@ WAITING, RELEASES = 20, 6
 
 
 async def overview(visit: Visit) -> web.StreamResponse:
-    """The overview page."""
+    """The overview, which is the dashboard's first page."""
     admin, me = visit.admin, visit.who.person.id
     async with admin.store.read() as tx:
         counts = await tx.question_counts()

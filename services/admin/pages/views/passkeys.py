@@ -17,7 +17,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 
 async def add(visit: Visit) -> web.StreamResponse:
-    """Register a passkey."""
+    """Register a passkey with an invitation."""
     form = visit.form
     body = {name: form.get(name, "") for name in ("invitation", "label")}
     try:

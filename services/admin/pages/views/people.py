@@ -38,7 +38,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 
 async def add(visit: Visit) -> web.StreamResponse:
-    """Add a person."""
+    """Add a person with the values of the form."""
     body = {name: visit.form[name] for name in ("name", "role", "password", "key_sha256") if visit.form.get(name)}
     try:
         found = await visit.act("person.add", body)
@@ -88,7 +88,7 @@ async def give_key(visit: Visit) -> web.StreamResponse:
 
 
 async def take_key(visit: Visit) -> web.StreamResponse:
-    """Revoke a key."""
+    """Revoke a person's API key."""
     await visit.act("key.take")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 
@@ -111,7 +111,7 @@ async def unbind(visit: Visit) -> web.StreamResponse:
 
 
 async def take_passkey(visit: Visit) -> web.StreamResponse:
-    """Revoke a passkey."""
+    """Revoke a person's passkey."""
     await visit.act("passkey.take")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
 

@@ -94,7 +94,7 @@ def waits_for(question: Question) -> str:
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """One question."""
+    """The page of one question."""
     return await _page(visit)
 
 

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the analyzer's tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     _log_and_tasks()
     _outcomes()
     _released()
@@ -94,7 +94,7 @@ def _outcomes() -> None:
 
 
 def _released() -> None:
-    """Released sums."""
+    """Create the tables of released sums."""
     op.create_table(
         "census_shares",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -112,7 +112,7 @@ def _released() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the analyzer's tables."""
     op.drop_index("outcomes_by_bucket", table_name="outcomes")
     for table in ("aggregates", "census_shares", "rejections", "releases", "buckets", "outcomes", "tasks", "leaves"):
         op.drop_table(table)

@@ -26,5 +26,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the looks."""
+    """Drop the table ``looks`` again."""
     op.drop_table("looks")

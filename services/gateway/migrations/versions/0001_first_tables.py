@@ -1,4 +1,4 @@
-"""The replay window."""
+"""Schema 1: create the gateway's replay window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table ``seen_requests``."""
     op.create_table(
         "seen_requests",
         sa.Column("enc", sa.LargeBinary(), nullable=False),
@@ -25,6 +25,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table ``seen_requests``."""
     op.drop_index("seen_requests_by_date", "seen_requests")
     op.drop_table("seen_requests")

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the helper's tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     _log_and_tasks()
     _outcomes()
     _answers()
@@ -115,7 +115,7 @@ def _answers() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the helper's tables."""
     op.drop_table("tasks")
     op.drop_table("releases")
     op.drop_table("rejections")

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the issuer's tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     op.create_table(
         "slot_keys",
         sa.Column("epoch", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -37,6 +37,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the issuer's tables."""
     for table in ("issuance", "directories", "slot_keys"):
         op.drop_table(table)

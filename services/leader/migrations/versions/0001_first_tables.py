@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the leader's tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ index lookup per report, because the tables grow after that."""
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     _log_and_tasks()
     _outcomes()
     _jobs()
@@ -171,7 +171,7 @@ def _jobs() -> None:
 
 
 def _collections() -> None:
-    """Collection jobs."""
+    """Create the table ``collection_jobs``."""
     op.create_table(
         "collection_jobs",
         sa.Column("job_id", sa.LargeBinary(), nullable=False),
@@ -190,7 +190,7 @@ def _collections() -> None:
 
 
 def _reports() -> None:
-    """Uploads."""
+    """Create the tables that hold uploaded reports."""
     op.create_table(
         "reports",
         sa.Column("seq", Int64, autoincrement=False, nullable=False),
@@ -215,7 +215,7 @@ def _reports() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the leader's tables."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute("DROP FUNCTION store_reports")
         op.execute("DROP SEQUENCE report_seqs")

@@ -49,7 +49,7 @@ was committed before it got the writers' lock, and a task ends only under that l
 
 
 def upgrade() -> None:
-    """Replace the function."""
+    """Replace the function ``store_reports`` (PostgreSQL only)."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute(STORE_REPORTS)
 

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Schema 1: create the witness's tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the first version of every table."""
     op.create_table(
         "logs",
         sa.Column("origin", sa.String(200), nullable=False),
@@ -31,6 +31,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop all of the witness's tables."""
     for table in ("claims", "logs"):
         op.drop_table(table)
