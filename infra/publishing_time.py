@@ -64,7 +64,7 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
     _tell_or_ask(too_few(recipe, crowd) if asked_here else None, "--anyway", said=insisted.anyway)
     notes().print(crowd_words(recipe, crowd), style="dim")
     if signed:
-        return _timely(recipe, layout, crowd, insisted, None)
+        return _timely(recipe, layout, crowd, insisted)
     with reservations(layout.state_dir, clock.now()) as held:
         ready = _placed(recipe, layout, live, crowd, insisted, held.slots)
         held.add(ready)  # the log shows the recipe only once witnesses have cosigned
@@ -97,15 +97,17 @@ def _placed(
 ) -> Recipe:
     seconds, now = layout.options.epoch_seconds, SystemClock().now()
     others = [one for one in reserved if one != (recipe.token.epoch, recipe.token.slot)]
-    there = None
+    there, next_epoch_begins = None, None
     if not (crowd.pace.reaches(recipe.interval, seconds, now) or insisted.now or is_tied(recipe)):
         there = moved(recipe, live, seconds, now, crowd.pace, others)
-        if is_movable(recipe, seconds):
+        if not crowd.pace.reaches(there.interval, seconds, now):
+            there, next_epoch_begins = None, (now // seconds + 1) * seconds
+        elif is_movable(recipe, seconds):
             recipe, there = there, None
             notes().print(
                 f"its time was left open: it asks {_span(recipe)}, so that every device can decide", style="dim"
             )
-    recipe = _timely(recipe, layout, crowd, insisted, there)
+    recipe = _timely(recipe, layout, crowd, insisted, there, next_epoch_begins)
     free = with_free_slot(recipe, live, others)
     if free.token != recipe.token:
         notes().print(
@@ -115,11 +117,23 @@ def _placed(
     return free
 
 
-def _timely(recipe: Recipe, layout: Layout, crowd: Crowd, insisted: Insisted, there: Recipe | None) -> Recipe:
-    """``recipe``, or ``there`` if its own time is unsuitable and a person agrees to move it."""
+def _timely(
+    recipe: Recipe,
+    layout: Layout,
+    crowd: Crowd,
+    insisted: Insisted,
+    there: Recipe | None = None,
+    next_epoch_begins: float | None = None,
+) -> Recipe:
+    """``recipe``, or ``there`` if its own time is unsuitable and a person agrees to move it.
+    ``next_epoch_begins``: when the log will show token keys of a suitable epoch, if it shows none now (POSIX)."""
     near = _too_near(recipe.interval, layout, crowd.pace)
     if near is None or (not is_asked_here(recipe, crowd) and over_words(recipe.interval, SystemClock().now()) is None):
         return recipe
+    if next_epoch_begins is not None:
+        near += (
+            f"; publish it again after {when(next_epoch_begins)}, once the log shows the token keys of a later epoch"
+        )
     if there is not None:
         near += f"; the next suitable time is {_span(there)}"
         if _in_terminal() and typer.confirm(f"{near}. Move it there?", default=True, err=True):

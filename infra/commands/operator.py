@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -204,8 +205,16 @@ def _show_numbers(numbers: list[Mapping[str, Any]]) -> None:
     rows = []
     for one in numbers:
         labels = ", ".join(f"{name} {value}" for name, value in one["labels"].items())
-        rows.append((f"{one['name']}{f' ({labels})' if labels else ''}", f"{one['value']:,g}", one["rule"]))
+        name = f"{one['name']}{f' ({labels})' if labels else ''}"
+        rows.append((name, number_words(one["name"], one["value"]), one["rule"]))
     answers().print(_table(rows, "number", "value", "shown"))
+
+
+def number_words(name: str, value: float) -> str:
+    """The value of the number ``name`` for a person: a moment if its name says so, whole numbers with every digit."""
+    if name.endswith("_timestamp_seconds") or name == "process_start_time_seconds":
+        return moment(int(value)) if value > 0 else "never"
+    return f"{value:,.0f}" if math.isfinite(value) and value == round(value) else f"{value:,g}"
 
 
 def _table(rows: Iterable[Sequence[str]], *columns: str) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,17 +15,20 @@ from client_agent.config import LOCK
 from infra import publishing_time
 from infra.agents import provision_agents
 from infra.devices_at_work import Crowd, crowd_of
+from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
 from infra.layout import Layout
 from infra.new_layout import create_layout
-from infra.publishing_time import crowd_words, is_asked_here, over_words, require_open, too_few
+from infra.publishing_time import crowd_words, is_asked_here, over_words, ready_recipe, require_open, too_few
 from infra.recipe_options import Insisted
 from infra.slot_reservations import HELD_SECONDS, reservations
 from infra.stack_options import StackOptions
 from tacit.adapters.folder_lock import alone_in
 from tacit.errors import UsageError
+from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval, Recipe
+from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 
@@ -92,6 +96,32 @@ def test_what_nobody_is_asked_any_more_is_published_by_nobody_unless_he_insists(
         require_open(over, Insisted())
     require_open(over, Insisted(now=True))
     assert "published anyway (--now)" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("ahead", "says"), [(1, "publish it again after "), (2, "its time was left open: it asks ")])
+def test_a_draft_that_no_epoch_of_the_log_suits_is_not_said_to_be_moved_but_when_to_publish_it_again(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ahead: int, says: str
+) -> None:
+    """The last half minute of an epoch; the log shows the token keys of ``ahead`` epochs after it."""
+    seconds, begins = 86_400, (EPOCH + 1) * 86_400
+    leaves = [KIT.directory_leaf(EPOCH + one) for one in range(ahead + 1)]
+    live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+
+    async def shown(*_given: object) -> LiveLog:
+        return live
+
+    layout = replace(layout, options=replace(layout.options, epoch_seconds=seconds))
+    monkeypatch.setattr(publishing_time, "crowd_of", lambda _layout: Crowd(60, 60, 60.0))
+    monkeypatch.setattr(publishing_time, "log_with_keys", shown)
+    monkeypatch.setattr(publishing_time, "SystemClock", lambda: SimClock(begins - 30.0))
+    draft = KIT.recipe(epoch=EPOCH + 1, start=begins, duration=240, population=60, rate=Decimal(1), min_batch_size=48)
+    if ahead == 1:
+        with pytest.raises(UsageError, match=f"{says}.*, once the log shows the token keys of a later epoch; nothing"):
+            ready_recipe(draft, layout, Insisted(), signed=False)
+        assert "its time was left open" not in capsys.readouterr().err
+    else:
+        assert ready_recipe(draft, layout, Insisted(), signed=False).token.epoch == EPOCH + 2
+        assert says in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_person_at_a_terminal_is_asked_and_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
