@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.methods.figures import NORMAL_95, form_of_errors, number, with_margin
+from tacit.methods.figures import has_population, number, with_margin
 from tacit.methods.statistics import STATISTICS
 from tacit.recipe.cautions import devices
 
@@ -54,26 +54,3 @@ def _answered(response: Mapping[str, Any]) -> list[str]:
     estimate, error = answered["estimate"], answered["stderr"]
     told = with_margin(estimate, error, ",.0f") if error else number(estimate, ",.0f")
     return [f"sent by a sample of {told} devices that answered"]
-
-
-def has_population(document: Mapping[str, Any]) -> bool:
-    """Whether every row has an interval for all devices that were asked."""
-    return bool(document["buckets"]) and all("population_low" in row for row in document["buckets"])
-
-
-def share_texts(document: Mapping[str, Any]) -> list[str]:
-    """Return each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
-    one."""
-    rows = document["buckets"]
-    if not rows or any("share" not in row for row in rows):
-        return []
-    form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in rows)
-    return [f"{with_margin(100 * row['share'], 100 * row['share_stderr'], form)} %" for row in rows]
-
-
-def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
-    """Return each row's interval for all devices that were asked, as text; empty if not all rows have one."""
-    if not has_population(document):
-        return []
-    rows = document["buckets"]
-    return [f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows]

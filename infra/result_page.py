@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infra.page_style import STYLE
-from infra.response_lines import has_population
 from infra.result_view import HEADINGS, columns, facts, price_caption, price_rows
-from tacit.methods.figures import interval
+from tacit.methods.figures import has_population, interval
 from tacit.operations.results import in_order
 from tacit.recipe.cautions import cautions
 

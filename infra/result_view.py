@@ -11,9 +11,9 @@ from rich.text import Text
 
 from infra.answer_table import AnswerRow, answers_table
 from infra.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
-from infra.response_lines import exact_text, population_texts, response_lines, share_texts
+from infra.response_lines import exact_text, response_lines
 from infra.terminal import plain_table, span
-from tacit.methods.figures import MARGIN, form_of, margin, number
+from tacit.methods.figures import MARGIN, form_of, margin, number, population_texts, share_texts
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
 from tacit.recipe.cautions import cautions, missing_share

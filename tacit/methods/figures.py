@@ -55,3 +55,26 @@ def delta_form(value: float | str) -> str:
 def interval(estimate: float, stderr: float) -> tuple[float, float]:
     """The two ends of the 95 % interval."""
     return estimate - NORMAL_95 * stderr, estimate + NORMAL_95 * stderr
+
+
+def has_population(document: Mapping[str, Any]) -> bool:
+    """Whether every row has an interval for all devices that were asked."""
+    return bool(document["buckets"]) and all("population_low" in row for row in document["buckets"])
+
+
+def share_texts(document: Mapping[str, Any]) -> list[str]:
+    """Each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
+    one."""
+    rows = document["buckets"]
+    if not rows or any("share" not in row for row in rows):
+        return []
+    form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in rows)
+    return [f"{with_margin(100 * row['share'], 100 * row['share_stderr'], form)} %" for row in rows]
+
+
+def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
+    """Each row's interval for all devices that were asked, as text; empty if not all rows have one."""
+    if not has_population(document):
+        return []
+    rows = document["buckets"]
+    return [f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows]

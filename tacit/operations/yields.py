@@ -126,7 +126,7 @@ def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int 
         next_at=None if released is not None else told.next_at,
         epsilon=float(told.epsilon),
         looks=looks,
-        forecast=None if released is not None or now >= interval.end else forecast(recipe, looks),
+        forecast=forecast(recipe, looks) if looks and released is None and now < interval.end else None,
     )
 
 
