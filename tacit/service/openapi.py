@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -249,20 +250,23 @@ def add_described(
     app: web.Application, operations: Sequence[Operation], about: About, shown: Callable[[dict[str, Any]], str] | None
 ) -> None:
     """Have ``app`` describe itself to everybody: ``/openapi.json``, and ``/docs`` for a person, which ``shown`` makes
-    of the document (None: the application has a page of its own there)."""
-    found = document(operations, about)
-    described = json.dumps(found, separators=(",", ":")).encode()
+    of the document (None: the application has a page of its own there). Both are made when they are first asked for,
+    because few processes are ever asked."""
+
+    @functools.cache
+    def described() -> tuple[bytes, bytes]:
+        found = document(operations, about)
+        page = b"" if shown is None else shown(found).encode()
+        return json.dumps(found, separators=(",", ":")).encode(), page
 
     async def get_openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=described, headers={"Content-Type": JSON})
+        return web.Response(body=described()[0], headers={"Content-Type": JSON})
+
+    async def get_docs(_request: web.Request) -> web.Response:
+        return web.Response(body=described()[1], headers={"Content-Type": "text/html; charset=utf-8"})
 
     app.router.add_get("/openapi.json", get_openapi)
     if shown is not None:
-        text = shown(found).encode()
-
-        async def get_docs(_request: web.Request) -> web.Response:
-            return web.Response(body=text, headers={"Content-Type": "text/html; charset=utf-8"})
-
         app.router.add_get("/docs", get_docs)
 
 
