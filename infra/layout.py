@@ -17,17 +17,15 @@ from infra.stack_tls import CLIENT_FILES, OPERATOR
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
-from tacit.service.keys import read_signing_key
 from tacit.service.token_files import first_token
-from tacit.signing import SigningKey
 
 if TYPE_CHECKING:
     from infra.stack_parties import StackParties
     from tacit.models.parties import Parties
     from tacit.models.secure_aggregation.form import SecureAggregationParties
+    from tacit.signing import SigningKey
 
 INDEX = "stack.json"
-PARTIES_MEMBERS = ("parties", "parties_of")
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def load_layout(state_dir: Path) -> Layout:
             urls=index["urls"],
             configs={name: state_dir / path for name, path in index["configs"].items()},
             credentials={name: state_dir / path for name, path in index["credentials"].items()},
-            parties_members={name: index[name] for name in PARTIES_MEMBERS if name in index},
+            parties_members={"parties": index["parties"], "parties_of": index.get("parties_of", {})},
             log_key=index["log_key"],
             gateway_key_config=index["gateway_key_config"],
             gateway_key_period=index["gateway_key_period"],
@@ -146,4 +144,6 @@ def write_index(layout: Layout) -> None:
 
 def signing_key_of(layout: Layout) -> SigningKey:
     """Read the analyst's signing key."""
+    from tacit.service.keys import read_signing_key
+
     return read_signing_key(layout.analyst_key)

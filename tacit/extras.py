@@ -6,7 +6,6 @@ from the checkout or the wheel from which this installation came (PEP 610 record
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import shlex
@@ -41,6 +40,8 @@ def install_command(extra: str) -> str:
 
 def _source() -> tuple[str, bool]:
     """Where this installation came from, and whether it still works from there."""
+    import importlib.metadata
+
     try:
         origin = json.loads(importlib.metadata.distribution("tacit").read_text("direct_url.json") or "{}")
     except (importlib.metadata.PackageNotFoundError, ValueError):

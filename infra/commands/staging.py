@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -38,9 +37,6 @@ from tacit.adapters.watermark import Recovery
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
-    from infra.backends import Wanted
-    from infra.staging.natures import Natures
-    from infra.staging.orders import Order
     from infra.staging.running import Running
 
 
@@ -92,6 +88,7 @@ def up(
     from infra.images.building import built
     from infra.staging.containers import free_network
     from infra.staging.networks import network_of
+    from infra.staging.starting import Crowd, up_as_processes, up_in_containers
     from tacit.operations.pace import default_epoch_seconds
 
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
@@ -106,69 +103,11 @@ def up(
             images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
             addresses = free_network(folder) if fresh else None
             layout = open_stack(folder, seconds, batch_floor, tls=True, network=addresses, containers=True)
-            _up_in_containers(layout, crowd, images, database_image, tell)
+            up_in_containers(layout, crowd, images, database_image, tell)
         else:
             network = network_of(folder) if kind is Mode.NAMESPACES else ""
             layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
-            _up_as_processes(layout, crowd, kind, wanted, tell)
-
-
-class Crowd(NamedTuple):
-    """The number of devices, how many of them at most get a process of their own, how many of the others at most share
-    one, and the natures of new devices."""
-
-    agents: int
-    single: int
-    per_host: int
-    natures: Natures
-
-
-def _up_as_processes(
-    layout: Layout, crowd: Crowd, kind: Mode, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
-) -> None:
-    from infra.backends import backends
-    from infra.deployment import Deployment, deploy
-    from infra.new_layout import renew_certificates
-    from infra.staging.devices import Devices
-    from infra.staging.fleet import let_read_fleet
-    from infra.staging.networks import joined
-    from infra.staging.running import run_staging
-
-    folder, entropy, now = layout.state_dir, OsEntropy(), SystemClock().now()
-    renew_certificates(layout, now)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(backends(layout, wanted, entropy))
-        parts = deploy(layout, Deployment())
-        let_read_fleet(layout)
-        Devices.of(folder).populate(layout, *crowd, entropy, now)
-        network = layout.options.network
-        namespaces = stack.enter_context(joined(folder, network)) if network else {}
-        status = asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
-    if status:
-        raise typer.Exit(status)
-
-
-def _up_in_containers(
-    layout: Layout, crowd: Crowd, images: Mapping[str, str], database_image: str, tell: Callable[[dict[str, Any]], None]
-) -> None:
-    from infra.deployment import Deployment, deploy
-    from infra.new_layout import renew_certificates
-    from infra.staging.compose import compose_document
-    from infra.staging.container_files import hand_over, write_databases, write_prometheus
-    from infra.staging.containers import alone
-    from infra.staging.devices import Devices
-    from infra.staging.running import run_contained
-
-    devices, entropy, now = Devices.of(layout.state_dir), OsEntropy(), SystemClock().now()
-    with alone(layout.state_dir) as compose:
-        renew_certificates(layout, now)
-        parts = deploy(layout, Deployment())
-        devices.populate(layout, *crowd, entropy, now)
-        write_databases(layout, entropy, now)
-        write_prometheus(layout, parts.first, now)
-        hand_over(layout, devices)
-        compose.write(compose_document(layout, devices, images, database_image))
-        asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))
+            up_as_processes(layout, crowd, kind, wanted, tell)
 
 
 def _print_line(document: dict[str, Any]) -> None:
@@ -254,9 +193,7 @@ def restart(services: Services = None, state_dir: StagingDir = DEFAULT_STATE_DIR
 
     Example: tacit staging restart leader helper
     """
-    from infra.staging.orders import Act, Order
-
-    _order(Order(Act.RESTART, services or ()), state_dir, as_json=as_json)
+    _order("restart", services or (), state_dir, as_json=as_json)
 
 
 @app.command("stop")
@@ -265,9 +202,7 @@ def stop(services: SomeServices, state_dir: StagingDir = DEFAULT_STATE_DIR, as_j
 
     Example: tacit staging stop helper
     """
-    from infra.staging.orders import Act, Order
-
-    _order(Order(Act.STOP, services), state_dir, as_json=as_json)
+    _order("stop", services, state_dir, as_json=as_json)
 
 
 @app.command("start")
@@ -281,20 +216,19 @@ def start(
 
     Example: tacit staging start helper
     """
-    from infra.staging.orders import Act, Order
-
     if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
         raise typer.BadParameter(f"--serve-with needs one service, and is one of {', '.join(RECOVERIES)}")
     also = () if serve_with is None else (f"--{serve_with}",)
-    _order(Order(Act.START, services or (), also), state_dir, as_json=as_json)
+    _order("start", services or (), state_dir, also, as_json=as_json)
 
 
-def _order(order: Order, state_dir: Path, *, as_json: bool) -> None:
-    from infra.staging.orders import give_order
+def _order(act: str, services: Sequence[str], state_dir: Path, also: Sequence[str] = (), *, as_json: bool) -> None:
+    from infra.staging.orders import Act, Order, give_order
     from infra.staging.running import is_held, require_running
 
     folder = state_dir.absolute()
     require_running(folder, LOCK)
+    order = Order(Act(act), services, also)
     answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
     if as_json:
         print_json(answer)
