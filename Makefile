@@ -106,7 +106,7 @@ fmt: $(FOR_CHECKS)
 documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
-	$(BIN)/python -m infra.documents.states docs/data_model.md
+	$(BIN)/python -m infra.tools.documents.states docs/data_model.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
 # the versions of the locks before it, and leaves those packages out.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.command_options import StateDir, layout_of
+from infra.stacks.command_options import StateDir, layout_of
 from tacit.errors import Refusal, UsageError
 
 if TYPE_CHECKING:

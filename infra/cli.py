@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
 from infra.imports import no_collection
-from infra.plain import visible
+from infra.views.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
 from tacit.native_level import wanted_level
@@ -29,7 +29,7 @@ from tacit.ports import TransportError
 OK, FAILED, USAGE, INTERRUPTED, NEVER_AGAIN = 0, 1, 2, 130, 78
 COMPLETION = "_TACIT_COMPLETE"
 PACKAGES = ("services", "relay", "attester", "recipe_server", "client_agent", "infra")
-"""Packages of which a container image for one domain holds only a few (``infra.images``)."""
+"""Packages of which a container image for one domain holds only a few (``infra.tools.images``)."""
 SUMMARY = "Private federated analytics: signed recipes, anonymous contributions, noisy aggregates."
 
 COMMANDS = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.images.building import has_image
+from infra.tools.images.building import has_image
 from tests.conftest import skip_or_fail
 
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}

@@ -18,11 +18,11 @@ from typing import Any
 import hypothesis
 import pytest
 
+from infra.backing.mosquitto import MosquittoServer, find_mosquitto
+from infra.backing.postgres import SUPERUSER, PostgresServer
+from infra.backing.redis import RedisServer, RedisUser, find_redis
 from infra.free_ports import free_ports
-from infra.mosquitto import MosquittoServer, find_mosquitto
-from infra.postgres import SUPERUSER, PostgresServer
 from infra.postgres_programs import find_binaries
-from infra.redis import RedisServer, RedisUser, find_redis
 from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from infra.admin_access import Speaker, reaching
-from infra.command_options import AsJson, checked_name
 from infra.commands import admin_consent
 from infra.commands.admin_audit import audit
 from infra.commands.admin_people import keys
 from infra.commands.admin_question import question
-from infra.terminal import answers, notes, print_json
+from infra.stacks.command_options import AsJson, checked_name
+from infra.views.terminal import answers, notes, print_json
 from tacit.client import Operator
 
 app = typer.Typer(help="Manage questions, results, people and the audit log over an admin API.", no_args_is_help=True)
@@ -36,8 +36,8 @@ def results(
 
     Example: tacit admin results --json
     """
-    from infra.admin_view import question_of
-    from infra.result_view import show_result
+    from infra.views.admin_view import question_of
+    from infra.views.result_view import show_result
     from tacit.client import Results
 
     if wait and asked is None:
@@ -64,7 +64,7 @@ def fleet(operator: Operator, as_json: AsJson = False) -> None:
 
     Example: tacit admin fleet --state-dir .tacit-staging
     """
-    from infra.admin_view import show_fleet
+    from infra.views.admin_view import show_fleet
 
     found = operator.fleet()
     if as_json:

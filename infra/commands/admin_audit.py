@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from infra.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
-from infra.command_options import AsJson, StateDir
-from infra.terminal import answers, print_json
+from infra.stacks.command_options import AsJson, StateDir
+from infra.views.terminal import answers, print_json
 from tacit.client import Operator
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
@@ -34,7 +34,7 @@ def list_acts(
     as_json: AsJson = False,
 ) -> None:
     """List who did what and when, with the outcome. Example: tacit admin audit list --last 20"""
-    from infra.admin_view import acts_table
+    from infra.views.admin_view import acts_table
 
     found = operator.audit.newest(last)
     if as_json:
@@ -62,7 +62,7 @@ def verify(
     if holds is not None:
         _digest(holds)
     if config is not None:
-        from infra.stored_audit import stored_chain  # imports the database, which takes as long as all else
+        from infra.backing.stored_audit import stored_chain  # imports the database, which takes as long as all else
 
         chain = asyncio.run(stored_chain(config, holds))
     else:

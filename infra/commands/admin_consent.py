@@ -11,9 +11,9 @@ import typer
 from rich.text import Text
 
 from infra.admin_access import Speaker, reaching
-from infra.command_options import AsJson, checked_name
 from infra.commands.admin_people import people, rule_words
-from infra.terminal import answers, plain_table, print_json
+from infra.stacks.command_options import AsJson, checked_name
+from infra.views.terminal import answers, plain_table, print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.client import Operator
 from tacit.errors import UsageError
@@ -88,7 +88,7 @@ def recover(
 
     Example: tacit admin people recover dave --config admin.toml --key-sha256 SHA256
     """
-    from infra.stored_recovery import let_in  # imports the database, which takes as long as all else
+    from infra.backing.stored_recovery import let_in  # imports the database, which takes as long as all else
 
     if not DIGEST.fullmatch(key_sha256):
         raise UsageError("--key-sha256 takes 64 hexadecimal digits; make a key with: tacit keys generate bearer")

@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from infra.admin_access import Speaker, reaching
-from infra.command_options import AsJson, checked_name
-from infra.terminal import answers, plain_table, print_json
+from infra.stacks.command_options import AsJson, checked_name
+from infra.views.terminal import answers, plain_table, print_json
 from tacit.client import Operator
 from tacit.errors import UsageError
 from tacit.moments import when
@@ -78,7 +78,7 @@ def change(
 ) -> None:
     """Give a person another role, shut them out, or let them in again. Example: tacit admin people change carol --role
     viewer"""
-    from infra.admin_view import person_of
+    from infra.views.admin_view import person_of
 
     if role is None and disabled is None:
         raise typer.BadParameter("give --role, --disable or --enable")
@@ -98,7 +98,7 @@ def invite(
 
     Example: tacit admin people invite carol --out carol.invitation
     """
-    from infra.admin_view import person_of
+    from infra.views.admin_view import person_of
     from tacit.client import Change
     from tacit.service.secret_files import write_secret
 
@@ -122,7 +122,7 @@ def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
 
     Example: tacit admin people unbind carol
     """
-    from infra.admin_view import person_of
+    from infra.views.admin_view import person_of
 
     _tell(operator.people.unbind(person_of(operator, checked_name(who))), as_json=as_json)
 
@@ -145,7 +145,7 @@ def give(
 
     Example: tacit admin keys give carol --label laptop --out carol.key
     """
-    from infra.admin_view import person_of
+    from infra.views.admin_view import person_of
     from tacit.client import Change
     from tacit.service.secret_files import write_secret
 
@@ -171,7 +171,7 @@ def give(
 @reaching(Speaker.ADMINISTRATOR)
 def list_keys(operator: Operator, who: Who, as_json: AsJson = False) -> None:
     """List a person's keys, without their text. Example: tacit admin keys list carol"""
-    from infra.admin_view import person_of
+    from infra.views.admin_view import person_of
 
     found = operator.people.keys(person_of(operator, checked_name(who)))
     if as_json:
@@ -193,7 +193,7 @@ def take(
     as_json: AsJson = False,
 ) -> None:
     """Take a key away, so that it no longer works. Example: tacit admin keys take carol laptop"""
-    from infra.admin_view import key_of, person_of
+    from infra.views.admin_view import key_of, person_of
 
     person = person_of(operator, checked_name(who))
     taken = key_of(operator, person, checked_name(key))

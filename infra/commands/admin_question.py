@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.admin_access import Speaker, reaching
-from infra.command_options import AsJson, checked_name, read_file, write_file
-from infra.survey_flags import SurveyFile, asking
-from infra.survey_said import Said
-from infra.terminal import answers, notes, print_json
+from infra.authoring.survey_errors import Said
+from infra.authoring.survey_flags import SurveyFile, asking
+from infra.stacks.command_options import AsJson, checked_name, read_file, write_file
+from infra.views.terminal import answers, notes, print_json
 from tacit.client import Operator
 from tacit.errors import UsageError
 
@@ -59,7 +59,7 @@ def edit(said: Said, operator: Operator, asked: Asked, file: SurveyFile = None, 
 
     Example: tacit admin question edit weekly --text 'How many visits in a week?'
     """
-    from infra.admin_view import question_of
+    from infra.views.admin_view import question_of
     from tacit.recipe.survey import Survey
 
     found = question_of(operator, checked_name(asked))
@@ -79,7 +79,7 @@ def list_questions(
     as_json: AsJson = False,
 ) -> None:
     """List the questions of the organisation. Example: tacit admin question list"""
-    from infra.admin_view import questions_table
+    from infra.views.admin_view import questions_table
 
     found = list(operator.questions.all(state))
     if as_json:
@@ -94,7 +94,7 @@ def list_questions(
 @reaching(Speaker.ANALYST)
 def show(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Show a question with its state and recipe. Example: tacit admin question show weekly"""
-    from infra.admin_view import question_of, show_question
+    from infra.views.admin_view import question_of, show_question
 
     found = question_of(operator, checked_name(asked))
     if as_json:
@@ -110,7 +110,7 @@ def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 
     Example: tacit admin question check weekly
     """
-    from infra.admin_view import question_of, show_check
+    from infra.views.admin_view import question_of, show_check
 
     found = operator.questions.check(question_of(operator, checked_name(asked)))
     if as_json:
@@ -125,7 +125,7 @@ def check(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @reaching(Speaker.ANALYST)
 def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Offer a complete question for approval. Example: tacit admin question submit weekly"""
-    from infra.admin_view import question_of
+    from infra.views.admin_view import question_of
 
     _tell(operator.questions.submit(question_of(operator, checked_name(asked))), as_json=as_json)
 
@@ -134,7 +134,7 @@ def submit(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 @reaching(Speaker.APPROVER)
 def approve(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
     """Approve another person's question as it is. Example: tacit admin question approve weekly"""
-    from infra.admin_view import question_of
+    from infra.views.admin_view import question_of
 
     _tell(operator.questions.approve(question_of(operator, checked_name(asked))), as_json=as_json)
 
@@ -157,7 +157,7 @@ def publish(
 
     Example: tacit admin question publish weekly
     """
-    from infra.admin_view import question_of
+    from infra.views.admin_view import question_of
     from tacit.operations.publishing import read_leaf
 
     found = question_of(operator, checked_name(asked))
@@ -186,7 +186,7 @@ def end(operator: Operator, asked: Asked, as_json: AsJson = False) -> None:
 
     Example: tacit admin question end weekly
     """
-    from infra.admin_view import question_of
+    from infra.views.admin_view import question_of
 
     _tell(operator.questions.end(question_of(operator, checked_name(asked))), as_json=as_json)
 

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from infra.commands import hosting, watching
-from infra.terminal import answers, notes, plain_table, print_json, styled
+from infra.views.terminal import answers, notes, plain_table, print_json, styled
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.moments import when
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from client_agent.common import Common
     from client_agent.config import AgentConfig
     from client_agent.journal import Entry
-    from infra.agent_lines import AgentLines, Fields
+    from infra.views.agent_lines import AgentLines, Fields
 
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
@@ -52,7 +52,7 @@ def run(
     tacit agent run --config .tacit/agents/0/agent.json
     """
     from client_agent.config import AgentConfig
-    from infra.agent_lines import AgentLines
+    from infra.views.agent_lines import AgentLines
     from tacit.service.config import load_config
 
     configs = [load_config(path, AgentConfig) for path in config]

@@ -49,7 +49,7 @@ def backup(
     --keep 7
     Example: tacit backup leader --config .tacit/leader/config.json --out backups/leader
     """
-    from infra.backups import back_up, back_up_into
+    from infra.backing.backups import back_up, back_up_into
 
     _require_known(name)
     if (into is None) != (keep is None) or (out is None) == (into is None):
@@ -71,7 +71,7 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
     (docs/restoring.md).
     Example: tacit restore leader backups/leader --config .tacit/leader/config.json
     """
-    from infra.backups import restore as put_back
+    from infra.backing.backups import restore as put_back
 
     _require_known(name)
     done = put_back(name, config, folder)

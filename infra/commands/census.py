@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.command_options import AsJson, StateDir
-from infra.recipe_options import OutFile, PartiesFile
-from infra.survey_flags import asking
-from infra.survey_said import Said, completed
+from infra.authoring.recipe_options import OutFile, PartiesFile
+from infra.authoring.survey_errors import Said, completed
+from infra.authoring.survey_flags import asking
+from infra.stacks.command_options import AsJson, StateDir
 
 
 @asking(
@@ -32,6 +32,6 @@ def census(
     Once it is released, leader and helper publish their shares, and everybody can add them up. Example:
     tacit recipe census --attribute os=linux,mac --population 200 --rate 1 --out census.json
     """
-    from infra.recipe_writing import write_recipe
+    from infra.authoring.recipe_writing import write_recipe
 
     write_recipe(completed(said), parties, state_dir, out, as_json=as_json)

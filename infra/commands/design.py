@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.command_options import AsJson, policy_of
-from infra.survey_flags import SurveyFile, amount_of_float, asking
-from infra.survey_said import Said
-from infra.terminal import answers, plain_table, print_json
+from infra.authoring.survey_errors import Said
+from infra.authoring.survey_flags import SurveyFile, amount_of_float, asking
+from infra.stacks.command_options import AsJson, policy_of
+from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
 

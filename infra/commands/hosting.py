@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from infra.terminal import notes
+from infra.views.terminal import notes
 from tacit.adapters.descriptors import raise_limit
 from tacit.adapters.system import SystemClock
 from tacit.moments import when

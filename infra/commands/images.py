@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from infra.flags import AsJson
-from infra.images.building import Image, built, described
-from infra.images.context import DEFAULT_BASE, Context
-from infra.images.domains import DOMAINS, domain_called
-from infra.terminal import answers, notes, plain_table, print_json
+from infra.tools.images.building import Image, built, described
+from infra.tools.images.context import DEFAULT_BASE, Context
+from infra.tools.images.domains import DOMAINS, domain_called
+from infra.views.terminal import answers, notes, plain_table, print_json
 
 DEFAULT_OUT = Path(".tacit-images")
 Base = Annotated[

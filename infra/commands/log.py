@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from infra.command_options import AsJson, Server, StateDir, layout_of, policy_of
-from infra.plain import visible
-from infra.terminal import answers, notes, print_json
+from infra.stacks.command_options import AsJson, Server, StateDir, layout_of, policy_of
+from infra.views.plain import visible
+from infra.views.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -153,8 +153,8 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
 
 
 async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> LogReport:
-    from infra.log_view import Bars
     from infra.log_watch import Watch
+    from infra.views.log_view import Bars
 
     async with _transport(place, folder, save) as transport:
         watch = Watch(place, transport, SystemClock(), kept)
@@ -166,7 +166,7 @@ async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path
 
 
 def _end(report: LogReport, *, as_json: bool) -> None:
-    from infra.log_view import show_report
+    from infra.views.log_view import show_report
 
     if as_json:
         print_json(report.document())
@@ -179,8 +179,8 @@ def _end(report: LogReport, *, as_json: bool) -> None:
 async def _follow(place: Place, kept: Path, folder: Path | None, every: float, port: int, *, as_json: bool) -> bool:
     """Watch the log until told to stop; return whether anything was found."""
     from infra.log_service import Monitor, create_app
-    from infra.log_view import Bars
     from infra.log_watch import Watch
+    from infra.views.log_view import Bars
     from tacit.service.app import Deps
     from tacit.service.config import Listen
     from tacit.service.log import set_log_level

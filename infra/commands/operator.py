@@ -14,10 +14,10 @@ from urllib.parse import quote
 import typer
 from rich.table import Table
 
-from infra.command_options import AsJson, layout_of
-from infra.stack_options import operator_credential
-from infra.terminal import answers, notes, plain_table, print_json
-from infra.workers import service_part
+from infra.stacks.command_options import AsJson, layout_of
+from infra.stacks.options import operator_credential
+from infra.stacks.workers import service_part
+from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.command_options import AsJson
 from infra.commands import privacy_parameters as given_by
 from infra.commands.privacy_budget import ledger, plan_command
 from infra.commands.privacy_parameters import flag
-from infra.terminal import answers, plain_table, print_json
+from infra.stacks.command_options import AsJson
+from infra.views.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
 from tacit.accounting.calibrate import Calibration, calibrate
 from tacit.accounting.device_mechanisms import Quantities

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.command_options import AsJson, StateDir, layout_of, policy_of, read_file
-from infra.terminal import answers, print_json
+from infra.stacks.command_options import AsJson, StateDir, layout_of, policy_of, read_file
+from infra.views.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
@@ -36,7 +36,7 @@ def ledger(
 
     Example: tacit privacy ledger --state-dir .tacit --burn-down
     """
-    from infra.ledger_view import show_burn_down, show_ledger
+    from infra.views.ledger_view import show_burn_down, show_ledger
     from tacit.operations.burn_down import burn_downs
     from tacit.operations.ledger import ledger_of
 
@@ -71,8 +71,8 @@ def plan_command(
     A round counts as its series, which is charged as a whole. Exits with 1 if it does not fit. Example:
     tacit privacy plan --epsilon 0.5
     """
-    from infra.api import read_recipe
-    from infra.ledger_view import show_plan
+    from infra.stacks.api import read_recipe
+    from infra.views.ledger_view import show_plan
     from tacit.operations.ledger import plan
     from tacit.recipe.charges import charge_of, charges_of, series_charge
 
@@ -130,7 +130,7 @@ def _number(text: str, flag: str, most: int) -> Decimal:
 
 
 def _log(state_dir: Path | None) -> tuple[LiveLog, Policy]:
-    from infra.api import whole_log
+    from infra.stacks.api import whole_log
 
     layout = layout_of(state_dir)
     policy = policy_of(layout.policy_path)

@@ -9,7 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.command_options import (
+from infra.authoring.recipe_names import hash_of
+from infra.authoring.recipe_options import (
+    AnalystKey,
+    Anyway,
+    Insisted,
+    KnownHash,
+    LeafFile,
+    Now,
+    OutFile,
+    PartiesFile,
+    SigningKey,
+)
+from infra.authoring.survey_errors import Said, completed
+from infra.authoring.survey_flags import SurveyFile, asking
+from infra.commands.census import census
+from infra.commands.design import design
+from infra.commands.yields import show_yield
+from infra.stacks.command_options import (
     HASH_ARGUMENT,
     AsJson,
     Server,
@@ -21,26 +38,9 @@ from infra.command_options import (
     server_of,
     transport_of,
 )
-from infra.commands.census import census
-from infra.commands.design import design
-from infra.commands.yields import show_yield
-from infra.layout import Layout
-from infra.recipe_names import hash_of
-from infra.recipe_options import (
-    AnalystKey,
-    Anyway,
-    Insisted,
-    KnownHash,
-    LeafFile,
-    Now,
-    OutFile,
-    PartiesFile,
-    SigningKey,
-)
-from infra.survey_flags import SurveyFile, asking
-from infra.survey_said import Said, completed
-from infra.terminal import answers, plain_table, print_json, span, styled
+from infra.stacks.layout import Layout
 from infra.token_options import Module, PinFile, Token, signer_of
+from infra.views.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -88,7 +88,7 @@ def new(
     afterwards (docs/pan-privacy.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
-    from infra.recipe_writing import write_recipe
+    from infra.authoring.recipe_writing import write_recipe
 
     write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
 
@@ -105,9 +105,9 @@ def check(
 
     The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
     """
-    from infra.api import read_recipe
-    from infra.recipe_outlook import tell_coarse
-    from infra.recipe_view import show_check
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_outlook import tell_coarse
+    from infra.views.recipe_view import show_check
     from tacit.operations.checking import checked
     from tacit.recipe.context import Context, Stage
 
@@ -148,7 +148,7 @@ def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
 
 
 async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage) -> Context:
-    from infra.api import verified_log
+    from infra.stacks.api import verified_log
     from tacit.operations.checking import context_at
 
     now = SystemClock().now()
@@ -173,9 +173,9 @@ def sign(
 
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
-    from infra.api import read_recipe
-    from infra.publishing import Signing, sign_file
-    from infra.recipe_view import show_recipe
+    from infra.authoring.publishing import Signing, sign_file
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_view import show_recipe
 
     apart = (Path(key) if pkcs11 is None else None, pin_file)
     asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
@@ -201,8 +201,8 @@ def publish(
 
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
-    from infra.api import read_recipe
-    from infra.publishing import note_asked, publish_file, show_published
+    from infra.authoring.publishing import note_asked, publish_file, show_published
+    from infra.stacks.api import read_recipe
     from tacit.recipe.model import Recipe
 
     recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key, Insisted(now, anyway))
@@ -255,8 +255,8 @@ def show(
 
     Example: tacit recipe show visits.json
     """
-    from infra.api import read_recipe
-    from infra.recipe_view import show_recipe
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_view import show_recipe
     from tacit.models.forms import known
     from tacit.operations.outlook import rounding_of
 
@@ -295,7 +295,7 @@ def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
 
 
 async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
-    from infra.audience_view import audience_document
+    from infra.views.audience_view import audience_document
     from tacit.recipe.context import Stage
 
     context = await _context(recipe, layout, policy, Stage.PUBLISH)

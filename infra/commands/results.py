@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.command_options import AsJson, StateDir, checked_name, layout_of, write_file
-from infra.layout import Layout
-from infra.recipe_names import hash_of
-from infra.terminal import answers, notes, print_json
+from infra.authoring.recipe_names import hash_of
+from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of, write_file
+from infra.stacks.layout import Layout
+from infra.views.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.operations.calls import recipes_of
@@ -67,7 +67,7 @@ def collect(
     Exits with 1 if it is refused (for example, with fewer than B contributions) or not released in time. Example:
     tacit collect visits --wait 60
     """
-    from infra.result_view import show_result
+    from infra.views.result_view import show_result
 
     layout = layout_of(state_dir)
     collection, found = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
@@ -140,8 +140,8 @@ def results(
 
     Example: tacit results visits --html visits.html --format csv --out answers.csv
     """
-    from infra.result_page import result_page
-    from infra.result_view import show_result
+    from infra.views.result_page import result_page
+    from infra.views.result_view import show_result
 
     if table is None and out is not None:
         raise typer.BadParameter("--out needs --format csv or parquet")

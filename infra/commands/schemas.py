@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from infra.command_options import AsJson
-from infra.terminal import answers, plain_table, print_json
+from infra.stacks.command_options import AsJson
+from infra.views.terminal import answers, plain_table, print_json
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write to; created if it is missing.")]
 
@@ -21,8 +21,8 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
 
     Example: tacit schemas --out docs/schemas
     """
-    from infra.documents.schemas import SCHEMAS
-    from infra.documents.writing import schema_files
+    from infra.tools.documents.schemas import SCHEMAS
+    from infra.tools.documents.writing import schema_files
 
     about = {f"{name}.json": entry.about for name, entry in SCHEMAS.items()}
     pages = {
@@ -36,7 +36,7 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
 
 def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
     """Write ``files`` into ``out`` and show which of them changed; ``about`` describes each file."""
-    from infra.documents.writing import write_files
+    from infra.tools.documents.writing import write_files
 
     changed = {path.name for path in write_files(out, files)}
     if as_json:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.command_options import (
+from infra.authoring.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
+from infra.stacks.command_options import (
     HASH_ARGUMENT,
     AsJson,
     Server,
@@ -20,9 +21,8 @@ from infra.command_options import (
     read_file,
     write_file,
 )
-from infra.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
-from infra.terminal import answers, notes, print_json, span
 from infra.token_options import Module, PinFile, Token, signer_of
+from infra.views.terminal import answers, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 
@@ -70,10 +70,10 @@ def new(
     The series as a whole has the recipe's delta. Example:
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
-    from infra.api import read_recipe
-    from infra.recipe_writing import tell_refusals
-    from infra.series_form import shape_of, stack_if_any
-    from infra.series_view import series_document, show_series
+    from infra.authoring.recipe_writing import tell_refusals
+    from infra.authoring.series_form import shape_of, stack_if_any
+    from infra.stacks.api import read_recipe
+    from infra.views.series_view import series_document, show_series
     from tacit.operations.drafting import refusals_document
     from tacit.recipe.series_builder import propose_series
     from tacit.rules import series_table as series_rules
@@ -120,9 +120,9 @@ def sign(
 
     Example: tacit series sign training.json --key .tacit/analyst/signing.key --out training.leaf
     """
-    from infra.publishing import Signing, sign_file
-    from infra.series_form import read_series
-    from infra.series_view import show_series
+    from infra.authoring.publishing import Signing, sign_file
+    from infra.authoring.series_form import read_series
+    from infra.views.series_view import show_series
 
     apart = (Path(key) if pkcs11 is None else None, pin_file)
     asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
@@ -148,8 +148,8 @@ def publish(
 
     Example: tacit series publish training.json --state-dir .tacit
     """
-    from infra.publishing import publish_file, show_published
-    from infra.series_form import read_series
+    from infra.authoring.publishing import publish_file, show_published
+    from infra.authoring.series_form import read_series
     from tacit.recipe.series import Series
 
     series, _, index = publish_file(file, Series, read_series, state_dir, server, key, Insisted(now=now))
@@ -181,7 +181,7 @@ def round_command(
     By default, round i gets the i-th equal part of the series' time; with donation, no other is allowed. Example:
     tacit series round training.json --index 0 --round-input-file weights.txt --out round-0.json
     """
-    from infra.series_form import read_series
+    from infra.authoring.series_form import read_series
     from tacit.recipe.model import Interval
 
     if round_input is not None and round_input_file is not None:
@@ -235,8 +235,8 @@ def show(
 
     Example: tacit series show training.json
     """
-    from infra.series_form import read_series
-    from infra.series_view import series_document, show_series
+    from infra.authoring.series_form import read_series
+    from infra.views.series_view import series_document, show_series
 
     path = Path(checked_name(series))
     if path.is_file():
@@ -251,7 +251,7 @@ def show(
 
 
 async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
-    from infra.api import verified_log
+    from infra.stacks.api import verified_log
 
     layout = layout_of(state_dir)
     async with layout.transport() as transport:

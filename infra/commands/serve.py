@@ -125,7 +125,7 @@ def _print_config(name: str, *, as_json: bool) -> None:
     """Print the configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
     if name not in (*KINDS, AGENT):
         raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
-    from infra.documents.printing import print_configuration
+    from infra.tools.documents.printing import print_configuration
 
     print_configuration(name, as_json=as_json)
 
@@ -134,7 +134,7 @@ def _deployed(
     name: str, config: Path | None, leader_config: Path | None, leader_url: str | None, recovery: Recovery
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs a service, or two in one process. Raises ``BadParameter``."""
-    from infra.deployables import run_service
+    from infra.stacks.deployables import run_service
 
     if config is None:
         raise typer.BadParameter(f"--config is missing: the configuration of the {name}")
@@ -142,7 +142,7 @@ def _deployed(
         raise typer.BadParameter(f"--leader-config goes with {INGEST}, and {INGEST} needs it")
     if leader_config is None:
         return run_service(name, config, recovery)
-    from infra.ingest import run_ingest
+    from infra.stacks.ingest import run_ingest
 
     return run_ingest(config, leader_config, leader_url)
 
@@ -151,7 +151,7 @@ def _interop(
     role: str, profile: str, host: str, port: int | None, others: Sequence[object], *, insecure_http: bool
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the test API, which accepts none of the ``others``. Raises ``BadParameter``."""
-    from infra.interop.run import ROLES, run_interop
+    from infra.tools.interop.run import ROLES, run_interop
     from tacit.service.config import Listen
 
     if any(other is not None for other in others):

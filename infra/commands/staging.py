@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.command_options import AsJson, layout_of
 from infra.commands.images import Base
 from infra.commands.images import images as images_command
 from infra.commands.results import collector_access
@@ -27,17 +26,18 @@ from infra.commands.staging_options import (
 )
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
 from infra.how_busy import how_busy
-from infra.images.context import DEFAULT_BASE
-from infra.layout import INDEX, Layout
-from infra.staging.choices import Driver, Mode
-from infra.terminal import answers, notes, plain_table, print_json
+from infra.stacks.command_options import AsJson, layout_of
+from infra.stacks.layout import INDEX, Layout
+from infra.tools.images.context import DEFAULT_BASE
+from infra.tools.staging.choices import Driver, Mode
+from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
-    from infra.staging.running import Running
+    from infra.tools.staging.running import Running
 
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
@@ -85,10 +85,10 @@ def up(
     A new folder gets fresh keys; devices that exist already stay. Example:
     tacit staging up --agents 500 --mode processes
     """
-    from infra.images.building import built
-    from infra.staging.containers import free_network
-    from infra.staging.networks import network_of
-    from infra.staging.starting import Crowd, up_as_processes, up_in_containers
+    from infra.tools.images.building import built
+    from infra.tools.staging.containers import free_network
+    from infra.tools.staging.networks import network_of
+    from infra.tools.staging.starting import Crowd, up_as_processes, up_in_containers
     from tacit.operations.pace import default_epoch_seconds
 
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
@@ -133,7 +133,7 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
     Example: tacit staging status
     """
-    from infra.staging.running import require_running
+    from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
     running = require_running(folder, LOCK)
@@ -160,9 +160,9 @@ def _show_counts(document: dict[str, Any]) -> None:
 
 
 async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
-    from infra.staging.agents import counted
-    from infra.staging.devices import Devices
-    from infra.status import stack_status
+    from infra.stacks.status import stack_status
+    from infra.tools.staging.agents import counted
+    from infra.tools.staging.devices import Devices
 
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         found = await stack_status(layout, transport)
@@ -223,8 +223,8 @@ def start(
 
 
 def _order(act: str, services: Sequence[str], state_dir: Path, also: Sequence[str] = (), *, as_json: bool) -> None:
-    from infra.staging.orders import Act, Order, give_order
-    from infra.staging.running import is_held, require_running
+    from infra.tools.staging.orders import Act, Order, give_order
+    from infra.tools.staging.running import is_held, require_running
 
     folder = state_dir.absolute()
     require_running(folder, LOCK)
@@ -249,8 +249,8 @@ def agents(
     A device that left keeps its journal, for the report. Example:
     tacit staging agents --join 20 --leave 10 --restart 5
     """
-    from infra.staging.devices import Devices
-    from infra.staging.running import require_running
+    from infra.tools.staging.devices import Devices
+    from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
     require_running(folder, LOCK)
@@ -272,8 +272,8 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
     Example: tacit staging report --json
     """
-    from infra.staging.fleet import tell_report
-    from infra.staging.running import require_running
+    from infra.tools.staging.fleet import tell_report
+    from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
     require_running(folder, LOCK)
@@ -289,9 +289,9 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
 
 async def _report(layout: Layout) -> dict[str, Any]:
-    from infra.staging import report as reports
-    from infra.staging.devices import Devices
-    from infra.status import stack_status
+    from infra.stacks.status import stack_status
+    from infra.tools.staging import report as reports
+    from infra.tools.staging.devices import Devices
     from tacit.operations.results import released
     from tacit.operations.services import logged_recipe
 
@@ -337,7 +337,7 @@ def down(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> 
 
     Example: tacit staging down
     """
-    from infra.staging.running import stop_staging
+    from infra.tools.staging.running import stop_staging
 
     folder = state_dir.absolute()
     asyncio.run(stop_staging(folder, LOCK, SystemClock()))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client_agent.limits import MAX_CLOCK_ERROR
-from infra.staging.choices import Driver
+from infra.tools.staging.choices import Driver
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from infra.backends import Wanted
-    from infra.staging.choices import Mode
-    from infra.staging.natures import Natures
+    from infra.backing.backends import Wanted
+    from infra.tools.staging.choices import Mode
+    from infra.tools.staging.natures import Natures
 
 
 SKEWED = 0.25
@@ -61,7 +61,7 @@ DrivenBy = Annotated[
 
 def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Natures:
     """Return the natures of new devices. Raises ``UsageError`` if only one of the clock options is given."""
-    from infra.staging.natures import Natures
+    from infra.tools.staging.natures import Natures
 
     share = (SKEWED if clock_skew else 0.0) if skewed is None else skewed
     if bool(clock_skew) != bool(share):
@@ -71,11 +71,11 @@ def natures_of(clock_skew: float, skewed: float | None, driven_by: Driver) -> Na
 
 def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
     """Return the servers to start. Raises ``UsageError`` if this machine or user cannot run such a deployment."""
-    from infra.backends import parse_backends
-    from infra.backing_servers import BROKER
-    from infra.staging.choices import Mode
-    from infra.staging.networks import require_namespaces
-    from infra.staging.podman_compose import require_containers
+    from infra.backing.backends import parse_backends
+    from infra.backing.backing_servers import BROKER
+    from infra.tools.staging.choices import Mode
+    from infra.tools.staging.networks import require_namespaces
+    from infra.tools.staging.podman_compose import require_containers
 
     listening = driven_by is not Driver.POLLING
     if listening and kind is not Mode.PROCESSES:
@@ -92,7 +92,7 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
 
 def mode_of(text: str) -> Mode:
     """Return the mode with this name. Raises ``typer.BadParameter`` if there is none."""
-    from infra.staging.choices import Mode
+    from infra.tools.staging.choices import Mode
 
     try:
         return Mode(text)

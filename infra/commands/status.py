@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.command_options import AsJson, StateDir, layout_of
-from infra.layout import Layout
-from infra.terminal import answers, plain_table, print_json, styled
+from infra.stacks.command_options import AsJson, StateDir, layout_of
+from infra.stacks.layout import Layout
+from infra.views.terminal import answers, plain_table, print_json, styled
 from tacit.moments import when
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
 
 
 async def _asked(layout: Layout) -> DeploymentStatus:
-    from infra.status import stack_status
+    from infra.stacks.status import stack_status
 
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
         return await stack_status(layout, transport)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.how_busy import how_busy
-from infra.layout import INDEX, Layout, load_layout
-from infra.stack_options import StackOptions
-from infra.terminal import answers, print_json
-from infra.terminal import notes as stderr_notes
+from infra.stacks.layout import INDEX, Layout, load_layout
+from infra.stacks.options import StackOptions
+from infra.views.terminal import answers, print_json
+from infra.views.terminal import notes as stderr_notes
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
-    from infra.deployment import Parts
-    from infra.processes import ServiceProcess
+    from infra.stacks.deployment import Parts
+    from infra.stacks.processes import ServiceProcess
 
 
 DEFAULT_SLOTS = 4
@@ -152,11 +152,11 @@ def up(
     """
     if context.invoked_subcommand is not None:
         return
-    from infra.agents import provision_agents
-    from infra.backends import POSTGRES, backends, parse_backends
-    from infra.backing_servers import BROKER, REDIS
-    from infra.deployment import Deployment, deploy
-    from infra.new_layout import renew_certificates
+    from infra.backing.backends import POSTGRES, backends, parse_backends
+    from infra.backing.backing_servers import BROKER, REDIS
+    from infra.stacks.agents import provision_agents
+    from infra.stacks.deployment import Deployment, deploy
+    from infra.stacks.new_layout import renew_certificates
 
     url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
     wanted = parse_backends(backends_named or [], url_files)
@@ -189,8 +189,8 @@ def restart(
 
     Example: tacit up restart helper --state-dir .tacit
     """
-    from infra.staging.orders import Act, Order, give_order
-    from infra.staging.running import is_held
+    from infra.tools.staging.orders import Act, Order, give_order
+    from infra.tools.staging.running import is_held
 
     folder = state_dir.absolute()
     if not is_held(folder, LOCK):
@@ -220,8 +220,8 @@ def open_stack(
     """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
     stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
     ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
-    from infra.new_layout import create_layout
-    from infra.stack_upgrades import with_admin, with_operators
+    from infra.stacks.new_layout import create_layout
+    from infra.stacks.upgrades import with_admin, with_operators
     from tacit.operations.pace import default_epoch_seconds
 
     epsilon, delta = account
@@ -299,9 +299,9 @@ def _check_account(options: StackOptions) -> None:
 async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> int:
     """Run the stack, and return the command's exit code."""
 
-    from infra.running_stack import run_stack, tell_prometheus
-    from infra.stack_view import describe, show, where
-    from infra.staging.orders import carry_out_orders
+    from infra.stacks.running_stack import run_stack, tell_prometheus
+    from infra.tools.staging.orders import carry_out_orders
+    from infra.views.stack_view import describe, show, where
 
     @contextlib.asynccontextmanager
     async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:

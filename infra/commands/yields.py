@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.command_options import AsJson, StateDir, checked_name, layout_of
+from infra.authoring.recipe_names import hash_of
 from infra.commands.results import RecipeName, collector_access
-from infra.recipe_names import hash_of
-from infra.terminal import answers, print_json
+from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of
+from infra.views.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiomqtt
 import pytest
 
-from infra.mosquitto import MosquittoServer
+from infra.backing.mosquitto import MosquittoServer
 from tacit.adapters.memory import MemoryAnnouncer
 from tacit.adapters.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock

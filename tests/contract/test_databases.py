@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import sqlalchemy as sa
 
-from infra.postgres import PostgresServer
+from infra.backing.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters import postgres as adapter
 from tacit.adapters.database import Database

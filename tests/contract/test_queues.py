@@ -9,7 +9,7 @@ from itertools import chain
 
 import pytest
 
-from infra.redis import RedisServer
+from infra.backing.redis import RedisServer
 from tacit.adapters.memory import MemoryJobQueue
 from tacit.adapters.redis_streams import RedisJobQueue, connect
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock

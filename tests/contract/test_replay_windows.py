@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.redis import RedisServer
+from infra.backing.redis import RedisServer
 from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.store import MARGIN, RedisReplayWindow, ReplayStore
 from tacit.adapters.redis_replay import RedisSeen

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.backing.mosquitto import MosquittoServer
+from infra.backing.redis import RedisServer
 from infra.free_ports import free_ports
-from infra.mosquitto import MosquittoServer
-from infra.redis import RedisServer
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError

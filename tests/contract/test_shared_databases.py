@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 import sqlalchemy as sa
 
-from infra.postgres import PostgresServer
+from infra.backing.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters.database import Database
 from tacit.adapters.sql import open_database

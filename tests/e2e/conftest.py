@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.processes import serve_command
-from infra.stack_options import StackOptions
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import serve_command
 from tacit.adapters.system import OsEntropy
 from tests.conftest import left_in
 from tests.kit.processes import ReadyProcess

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from infra.deployables import run_service
+from infra.stacks.deployables import run_service
 from services.leader.work import JobWork
 
 STAGES = {

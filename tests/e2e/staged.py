@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from infra.processes import tacit_command
+from infra.stacks.processes import tacit_command
 from tests.kit.processes import START_SECONDS, ReadyProcess
 
 SECONDS = 120.0

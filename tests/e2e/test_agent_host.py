@@ -17,7 +17,7 @@ import pytest
 from client_agent.config import AgentConfig
 from client_agent.journal import Entry, State
 from client_agent.runner import journal_of, open_store
-from infra.agents import provision_agents
+from infra.stacks.agents import provision_agents
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url

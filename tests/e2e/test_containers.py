@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from infra.images.building import built, podman, podman_environment
-from infra.images.domains import DOMAINS, domain_called
-from infra.stack_options import ORGANISATIONS
-from infra.staging.devices import Devices
-from infra.staging.networks import project_of
-from infra.staging.podman_compose import Compose
+from infra.stacks.options import ORGANISATIONS
+from infra.tools.images.building import built, podman, podman_environment
+from infra.tools.images.domains import DOMAINS, domain_called
+from infra.tools.staging.devices import Devices
+from infra.tools.staging.networks import project_of
+from infra.tools.staging.podman_compose import Compose
 from tacit.errors import Fatal
 from tests.bases import base_images
 from tests.e2e.staged import SECONDS, Staging, staging

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from infra.agents import provision_agents
 from infra.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
+from infra.stacks.agents import provision_agents
 from services.admin.app import create_app
 from tacit.adapters.system import OsEntropy
 from tacit.service.app import Deps

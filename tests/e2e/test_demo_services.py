@@ -10,8 +10,8 @@ import pytest
 
 from infra.lab.demo.services import Services
 from infra.lab.demo.shared_clock import SharedClock
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
 

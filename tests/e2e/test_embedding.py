@@ -16,10 +16,10 @@ import pytest
 from client_agent.config import AgentConfig
 from client_agent.embedding import embedded
 from client_agent.sources import CallableSource, open_source
-from infra.agents import provision_agents
 from infra.lab.kit.entropy import SeededEntropy
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError

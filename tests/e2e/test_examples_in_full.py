@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.databases import databases
-from infra.layout import load_layout
-from infra.mosquitto import find_mosquitto
+from infra.backing.databases import databases
+from infra.backing.mosquitto import find_mosquitto
+from infra.backing.redis import find_redis
 from infra.postgres_programs import find_binaries
-from infra.redis import find_redis
+from infra.stacks.layout import load_layout
 from tacit.adapters.system import OsEntropy
 from tests.conftest import skip_or_fail
 from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything

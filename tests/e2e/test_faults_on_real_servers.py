@@ -30,18 +30,18 @@ import pytest
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from client_agent.upload import offer
+from infra.backing.mosquitto import MosquittoServer
+from infra.backing.postgres import PostgresServer
+from infra.backing.redis import RedisServer
 from infra.free_ports import free_ports
 from infra.lab.bench.contributions import Order, make_reports, private_key
 from infra.lab.bench.live import BUCKETS, LiveStack
-from infra.layout import Layout, load_layout
-from infra.mosquitto import MosquittoServer
-from infra.new_layout import create_layout
-from infra.postgres import PostgresServer
-from infra.processes import serve_command
-from infra.redis import RedisServer
 from infra.remembered_servers import amend_config
-from infra.stack_options import StackOptions
-from infra.status import stack_status
+from infra.stacks.layout import Layout, load_layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import serve_command
+from infra.stacks.status import stack_status
 from tacit import ohttp
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -21,7 +21,6 @@ import pytest
 import infra.lab.fleet.oracle as oracle_module
 from client_agent.deciding import Deps
 from client_agent.journal import State
-from infra.command_options import policy_of
 from infra.lab.devices import faulty_transports, sender
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.faults import FATE, WORDS, Fault, parse_faults
@@ -36,10 +35,11 @@ from infra.lab.fleet.report import write_report
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
 from infra.lab.kit.recipes import changed, survey_from
-from infra.layout import signing_key_of
-from infra.new_layout import create_layout
-from infra.stack import LocalStack
-from infra.stack_options import OPERATORS, StackOptions
+from infra.stacks.command_options import policy_of
+from infra.stacks.layout import signing_key_of
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import OPERATORS, StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError

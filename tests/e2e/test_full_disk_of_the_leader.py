@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.lab.bench.live import LiveStack
-from infra.layout import load_layout
+from infra.stacks.layout import load_layout
 from tacit.adapters.http import HttpTransport
 from tacit.operations.status import DeploymentStatus
 from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told, until

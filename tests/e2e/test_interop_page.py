@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from infra.free_ports import free_ports
-from infra.interop.run import ROLES, WARNING
-from infra.processes import serve_command
+from infra.stacks.processes import serve_command
+from infra.tools.interop.run import ROLES, WARNING
 from tacit.version import DAP_18, JANUS_MAIN
 from tests.kit.processes import ReadyProcess
 

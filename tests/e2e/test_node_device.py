@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.agents import provision_agents
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, signing_key_of
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout, signing_key_of
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy

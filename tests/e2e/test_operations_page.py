@@ -20,8 +20,8 @@ import pytest
 
 from infra.certificate_files import CA_FILE
 from infra.cli import run
-from infra.documents.configuration import configurations
 from infra.free_ports import free_ports
+from infra.tools.documents.configuration import configurations
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls
 from tacit.service.config import load_config

@@ -17,13 +17,13 @@ import pytest
 from infra.certificate_files import CA_FILE
 from infra.certificates import LIFETIME, CertificateAuthority
 from infra.commands.up import open_stack
-from infra.layout import INDEX, Layout
-from infra.new_layout import renew_certificates
-from infra.processes import read_pids
 from infra.remembered_servers import amend_config
-from infra.stack_certificates import authority_of
-from infra.stack_options import OPERATORS, PEOPLE, bearer_token, credentials_of
-from infra.stack_tls import AUTHORITY, OPERATOR, party_name
+from infra.stacks.certificates import authority_of
+from infra.stacks.layout import INDEX, Layout
+from infra.stacks.new_layout import renew_certificates
+from infra.stacks.options import OPERATORS, PEOPLE, bearer_token, credentials_of
+from infra.stacks.processes import read_pids
+from infra.stacks.tls import AUTHORITY, OPERATOR, party_name
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, read_peer_tokens, write_hpke_key

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from infra.free_ports import free_ports
-from infra.layout import Layout
-from infra.stack_options import KEY_ROTATION
+from infra.stacks.layout import Layout
+from infra.stacks.options import KEY_ROTATION
 from services.gateway.keys import KeyRing
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp

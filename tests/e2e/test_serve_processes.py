@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from infra.free_ports import free_ports
-from infra.layout import Layout
+from infra.stacks.layout import Layout
 from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.secret_files import write_secret

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from infra.backing.mosquitto import find_mosquitto
 from infra.legs import DEVICES as OF_DEVICES
-from infra.mosquitto import find_mosquitto
-from infra.stack_options import ORGANISATIONS
-from infra.staging.networks import HUB, namespaces_of
+from infra.stacks.options import ORGANISATIONS
+from infra.tools.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail
 from tests.e2e.staged import QUESTION, Staging, all_at_work, has_namespaces, published, row_of, staging
 

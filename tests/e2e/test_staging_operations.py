@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.layout import load_layout
-from infra.processes import tacit_command
+from infra.stacks.layout import load_layout
+from infra.stacks.processes import tacit_command
 from tacit.task import CLOCK_LEEWAY
 from tests.e2e.staged import QUESTION, Staging, row_of
 from tests.kit.processes import ReadyProcess

@@ -28,12 +28,12 @@ from client_agent.config import AgentConfig, Timing
 from client_agent.deciding import Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.sources import open_source
-from infra.agents import provision_agents
-from infra.documents.schemas import SCHEMAS, schema_of
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, signing_key_of
-from infra.processes import PIDS, read_pids
-from infra.stack_view import SERVICE_NAMES
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout, signing_key_of
+from infra.stacks.processes import PIDS, read_pids
+from infra.tools.documents.schemas import SCHEMAS, schema_of
+from infra.views.stack_view import SERVICE_NAMES
 from tacit import __version__, media_types
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock

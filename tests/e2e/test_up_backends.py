@@ -19,19 +19,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infra import backends as backends_module
-from infra import mosquitto as mosquitto_module
-from infra import redis as redis_module
-from infra.backends import Wanted, backends, parse_backends
-from infra.backing_servers import BROKER_FILE, REDIS_FILE
+from infra.backing import backends as backends_module
+from infra.backing import mosquitto as mosquitto_module
+from infra.backing import redis as redis_module
+from infra.backing.backends import Wanted, backends, parse_backends
+from infra.backing.backing_servers import BROKER_FILE, REDIS_FILE
+from infra.backing.mosquitto import MosquittoServer
+from infra.backing.redis import RedisServer
 from infra.cli import run
-from infra.layout import Layout, load_layout
-from infra.mosquitto import MosquittoServer
-from infra.new_layout import create_layout
-from infra.redis import RedisServer
-from infra.stack_options import StackOptions
-from infra.stack_view import SERVICE_NAMES
-from infra.workers import further_parts, known_parts
+from infra.stacks.layout import Layout, load_layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.workers import further_parts, known_parts
+from infra.views.stack_view import SERVICE_NAMES
 from tacit.adapters.redis_streams import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError

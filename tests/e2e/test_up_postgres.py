@@ -20,16 +20,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from infra import backends as backends_module
-from infra import postgres as server_module
+from infra.backing import backends as backends_module
+from infra.backing import postgres as server_module
+from infra.backing.databases import URL_FILE, databases
+from infra.backing.postgres import PostgresServer
 from infra.cli import run
-from infra.databases import URL_FILE, databases
-from infra.layout import Layout, load_layout
-from infra.new_layout import create_layout
-from infra.postgres import PostgresServer
 from infra.service_names import SERVICES
-from infra.stack_options import StackOptions
-from infra.status import stack_status
+from infra.stacks.layout import Layout, load_layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.status import stack_status
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from tacit.adapters.http import HttpTransport

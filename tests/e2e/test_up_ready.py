@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.clock import SimClock
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.readiness_watch import until_recipes
-from infra.stack import LocalStack
-from infra.stack_options import StackOptions
+from infra.stacks.layout import Layout
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.readiness_watch import until_recipes
 from tacit.adapters.system import OsEntropy
 
 EPOCH_SECONDS = 3600

@@ -27,13 +27,13 @@ from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
 from client_agent.journal import State
 from client_agent.runner import opened_agent
-from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout
-from infra.new_layout import create_layout, renew_certificates
-from infra.stack_options import StackOptions
-from infra.stack_tls import OPERATOR
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout, renew_certificates
+from infra.stacks.options import StackOptions
+from infra.stacks.tls import OPERATOR
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy, SystemClock

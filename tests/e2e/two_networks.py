@@ -26,21 +26,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from infra.api import verified_log
-from infra.backends import BACKENDS, Wanted, backends
-from infra.command_options import policy_of
+from infra.backing.backends import BACKENDS, Wanted, backends
+from infra.backing.mosquitto import MosquittoServer
+from infra.backing.postgres import SUPERUSER, PostgresServer
+from infra.backing.redis import RedisServer, RedisUser
 from infra.free_ports import free_ports
 from infra.lab.fleet.origin import origin_of
 from infra.lab.fleet.run import Data, Load, open_fleet
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, load_layout, signing_key_of
-from infra.mosquitto import MosquittoServer
-from infra.new_layout import create_layout
-from infra.postgres import SUPERUSER, PostgresServer
-from infra.processes import serve_command
-from infra.redis import RedisServer, RedisUser
 from infra.remembered_servers import amend_config
-from infra.stack_options import StackOptions
+from infra.stacks.api import verified_log
+from infra.stacks.command_options import policy_of
+from infra.stacks.layout import Layout, load_layout, signing_key_of
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import serve_command
 from services.leader.schema import COMMON
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of

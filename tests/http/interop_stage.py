@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.interop.run import ROLES, make
+from infra.tools.interop.run import ROLES, make
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
 from tacit.codec import b64url

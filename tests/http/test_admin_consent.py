@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from infra.backing.stored_recovery import let_in
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.stored_recovery import let_in
 from services.admin.app import create_app
 from tacit.adapters.watermark import Recovery
 from tacit.client import AsyncOperator, Change, ConflictError, ForbiddenError, Person

@@ -19,11 +19,11 @@ from client_agent.host import AgentHost, Counts
 from client_agent.journal import Entry, Fact, Prefetch
 from client_agent.runner import DATABASE, MARK, opened_agent
 from client_agent.store import SqlAgentStore
-from infra.agents import provision_agents
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import HttpResponse, Transport
 from tacit.recipe.policy import Policy

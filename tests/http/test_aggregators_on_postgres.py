@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from infra.backing.postgres import PostgresServer
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from infra.postgres import PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader import app as leader_app

@@ -19,11 +19,11 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
+from infra.backing.mosquitto import MosquittoServer
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import NOW, RecipeKit
-from infra.mosquitto import MosquittoServer
 from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES as RECIPE_SERVICE

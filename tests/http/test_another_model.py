@@ -11,8 +11,8 @@ from rich.console import Console
 
 from client_agent.journal import State
 from infra.lab.kit.recipes import NOW
-from infra.recipe_view import show_check, show_recipe
-from infra.result_view import price_rows
+from infra.views.recipe_view import show_check, show_recipe
+from infra.views.result_view import price_rows
 from tacit import bhttp
 from tacit.codec import b64url
 from tacit.dp.claim import Claim

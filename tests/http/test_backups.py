@@ -22,12 +22,12 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from attester.store import SqlAttesterStore
-from infra.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
+from infra.backing.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
+from infra.backing.postgres_backup import dump_database, put_dump
+from infra.backing.sqlite_backup import put_database
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from infra.postgres_backup import dump_database, put_dump
-from infra.sqlite_backup import put_database
 from tacit.adapters import sqlite
 from tacit.adapters.postgres import administer
 from tacit.errors import UsageError
@@ -141,7 +141,7 @@ def test_wherever_a_restore_is_killed_a_database_is_in_its_place(tmp_path: Path,
             made_now.execute("INSERT INTO issued VALUES (?)", (number,))
             made_now.commit()
     killed = (
-        "import os, pathlib, signal, sys; from infra.sqlite_backup import put_database as put\n"
+        "import os, pathlib, signal, sys; from infra.backing.sqlite_backup import put_database as put\n"
         f"pathlib.Path.{moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "put(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))"
     )

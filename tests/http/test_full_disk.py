@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import State
+from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.free_ports import free_ports
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from infra.postgres import SUPERUSER, PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import STORE, create_app

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.redis import RedisServer
+from infra.backing.redis import RedisServer
 from services.gateway.drivers import Publishing
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import WINDOW_AWAY

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from infra.ingest import LocalUploads, leader_url_of, upload_call
 from infra.lab.kit.network import InProcessTransport
+from infra.stacks.ingest import LocalUploads, leader_url_of, upload_call
 from services.gateway.handlers import GATEWAY
 from tacit import bhttp, ohttp
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from infra.backing.postgres import PostgresServer
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair, mount_serving, party_of
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from infra.postgres import PostgresServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader import work

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from infra.backing.redis import RedisServer
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from infra.redis import RedisServer
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import UPLOAD, create_app

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from openapi_spec_validator import validate
 from prometheus_client.parser import text_string_to_metric_families
 
-from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions, operator_credential
+from infra.stacks.deployables import deployable
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app
 from tacit.service.config import Listen

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions, operator_credential
+from infra.stacks.deployables import deployable
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps
 from tacit.service.config import Listen

@@ -13,16 +13,16 @@ import pytest
 from aiohttp import web
 
 from client_agent.journal import State
-from infra.deployables import deployable
+from infra.backing.postgres import PostgresServer
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.new_layout import create_layout
-from infra.postgres import PostgresServer
-from infra.readiness_watch import LOOKS, START_SECONDS, Changes
 from infra.service_names import SERVICES
-from infra.stack_options import StackOptions
-from infra.status import stack_status
+from infra.stacks.deployables import deployable
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.readiness_watch import LOOKS, START_SECONDS, Changes
+from infra.stacks.status import stack_status
 from services.gateway.ports import SeenRequest
 from services.gateway.service import REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, WINDOW_RESTORED
 from services.gateway.targets import TARGET_REFUSED

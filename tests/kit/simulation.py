@@ -26,16 +26,16 @@ from aiohttp import web
 from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.sources import CallableSource
-from infra.deployables import deployable
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout, load_layout, signing_key_of
-from infra.new_layout import create_layout
-from infra.stack import with_log
-from infra.stack_agents import agent_config
-from infra.stack_options import OPERATORS, StackOptions
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.deployables import deployable
+from infra.stacks.layout import Layout, load_layout, signing_key_of
+from infra.stacks.local import with_log
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import OPERATORS, StackOptions
 from tacit.adapters.watermark import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal

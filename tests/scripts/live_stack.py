@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from infra.stack import LocalStack
+from infra.stacks.local import LocalStack
 from tacit.ports import TransportError
 from tacit.service.log import set_log_level
 

@@ -16,11 +16,11 @@ import pytest
 
 from client_agent.journal import Entry, Fact, State, Trouble
 from client_agent.store import SqlAgentStore
-from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.tlog.client import LogState
 from tests.kit.processes import running

@@ -19,12 +19,12 @@ from client_agent.config import AgentConfig
 from client_agent.host import Counts
 from client_agent.journal import Fact
 from client_agent.runner import DATABASE, open_store
-from infra.agents import provision_agents
 from infra.cli import run
 from infra.commands.hosting import words_of
 from infra.lab.kit.entropy import SeededEntropy
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.descriptors import raise_limit
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.config import load_config

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.audience_view import audience_document, audience_lines
 from infra.cli import run
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit
-from infra.recipe_view import show_recipe
+from infra.views.audience_view import audience_document, audience_lines
+from infra.views.recipe_view import show_recipe
 from tacit.adapters.system import SystemClock
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage

@@ -10,9 +10,9 @@ import pytest
 
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import INDEX
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.layout import INDEX
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.extras import install_command
 
 Capture = pytest.CaptureFixture[str]

@@ -78,21 +78,21 @@ ANSWERS = DEPLOYABLES + SERVERS + HEAVY + RECIPES
 CHECKED = DEPLOYABLES + SERVERS + ("Crypto", "cffi", "dp_accounting", "numpy", "pandas", "scipy")
 """Not needed to check what a log holds, which takes the models of recipes."""
 WORK = {
-    "status": (("infra.status", "tacit.operations.status", "tacit.operations.servers"), ANSWERS),
-    "operator status": (("tacit.operations.calls", "infra.workers"), ANSWERS),
+    "status": (("infra.stacks.status", "tacit.operations.status", "tacit.operations.servers"), ANSWERS),
+    "operator status": (("tacit.operations.calls", "infra.stacks.workers"), ANSWERS),
     "results": (("tacit.operations.results", "tacit.operations.tables"), ANSWERS),
-    "collect": (("infra.recipe_names", "tacit.operations.results"), ANSWERS),
-    "admin question list": (("tacit.client", "infra.admin_view"), ANSWERS),
-    "admin audit list": (("tacit.client", "infra.admin_view"), ANSWERS),
-    "admin people list": (("tacit.client", "infra.admin_view"), ANSWERS),
-    "recipe list": (("infra.recipe_names", "tacit.operations.calls"), ANSWERS),
-    "recipe show": (("infra.api", "infra.recipe_view", "tacit.operations.services"), CHECKED),
+    "collect": (("infra.authoring.recipe_names", "tacit.operations.results"), ANSWERS),
+    "admin question list": (("tacit.client", "infra.views.admin_view"), ANSWERS),
+    "admin audit list": (("tacit.client", "infra.views.admin_view"), ANSWERS),
+    "admin people list": (("tacit.client", "infra.views.admin_view"), ANSWERS),
+    "recipe list": (("infra.authoring.recipe_names", "tacit.operations.calls"), ANSWERS),
+    "recipe show": (("infra.stacks.api", "infra.views.recipe_view", "tacit.operations.services"), CHECKED),
     "recipe yield": (("tacit.operations.yields",), CHECKED),
-    "recipe publish": (("infra.api", "infra.publishing"), CHECKED),
-    "series show": (("infra.api", "infra.series_view"), CHECKED),
-    "privacy ledger": (("infra.api", "infra.ledger_view", "tacit.operations.ledger"), CHECKED),
-    "log verify": (("infra.log_watch", "infra.log_view"), CHECKED),
-    "log monitor": (("infra.log_watch", "infra.log_view"), CHECKED),
+    "recipe publish": (("infra.stacks.api", "infra.authoring.publishing"), CHECKED),
+    "series show": (("infra.stacks.api", "infra.views.series_view"), CHECKED),
+    "privacy ledger": (("infra.stacks.api", "infra.views.ledger_view", "tacit.operations.ledger"), CHECKED),
+    "log verify": (("infra.log_watch", "infra.views.log_view"), CHECKED),
+    "log monitor": (("infra.log_watch", "infra.views.log_view"), CHECKED),
 }
 """Commands that ask a service: the modules that they load to do so, and what these must not load."""
 

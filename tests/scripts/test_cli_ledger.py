@@ -15,18 +15,18 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from infra.api import verified_log
+from infra.authoring.recipe_names import hash_of
 from infra.cli import run
-from infra.command_options import policy_of
 from infra.commands.privacy_budget import _log
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import VISITS, survey_from
-from infra.layout import Layout, load_layout, signing_key_of
-from infra.ledger_view import show_ledger, show_plan
-from infra.new_layout import create_layout
-from infra.recipe_names import hash_of
-from infra.stack import LocalStack
-from infra.stack_options import StackOptions
+from infra.stacks.api import verified_log
+from infra.stacks.command_options import policy_of
+from infra.stacks.layout import Layout, load_layout, signing_key_of
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.views.ledger_view import show_ledger, show_plan
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost

@@ -22,12 +22,12 @@ from rich.console import Console
 
 from infra.cli import run
 from infra.lab.kit.recipes import VISITS, survey_from
-from infra.layout import Layout, load_layout, signing_key_of
-from infra.log_view import show_report
 from infra.log_watch import Cosigned, LogReport
-from infra.new_layout import create_layout
-from infra.stack import LocalStack
-from infra.stack_options import StackOptions
+from infra.stacks.layout import Layout, load_layout, signing_key_of
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.views.log_view import show_report
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding

@@ -17,14 +17,14 @@ import pytest
 
 from client_agent.config import AgentConfig
 from client_agent.runner import Watch, keep_running, opened_agent
-from infra.agents import provision_agents
-from infra.api import read_recipe
+from infra.authoring.devices_at_work import Crowd
 from infra.cli import run
-from infra.devices_at_work import Crowd
 from infra.lab.kit.recipes import RecipeKit
-from infra.new_layout import create_layout
-from infra.stack import LocalStack
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.api import read_recipe
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe
@@ -268,7 +268,7 @@ def test_a_recipe_that_the_agents_at_work_cannot_fill_is_not_charged_unless_some
     file = str(tmp_path / "few.json")
     early_in_an_epoch()
     assert new(stack, capsys, "--name", "few", *ASKED, "--population", "3", "--out", file)[0] == 0
-    monkeypatch.setattr("infra.publishing_time.crowd_of", lambda _layout: Crowd(AGENTS, 0, 2.0))
+    monkeypatch.setattr("infra.authoring.publishing_time.crowd_of", lambda _layout: Crowd(AGENTS, 0, 2.0))
     assert stack("recipe", "publish", file) == 1
     error = complaint(capsys)[-1]
     assert f"0 of the {AGENTS} agents of this stack are at work, and B = 2 needs 2 of them" in error

@@ -10,7 +10,7 @@ import pytest
 
 from infra.cli import run
 from infra.commands.up import LOCK
-from infra.staging.running import RUNNING
+from infra.tools.staging.running import RUNNING
 from tacit.adapters.folder_lock import alone_in
 
 Capture = pytest.CaptureFixture[str]

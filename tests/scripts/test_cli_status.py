@@ -15,17 +15,17 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from infra.backing_servers import broker, redis
+from infra.backing.backing_servers import broker, redis
 from infra.cli import run
 from infra.commands.status import show
 from infra.lab.kit.network import InProcessTransport
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.processes import PIDS
 from infra.service_names import SERVICES
-from infra.stack import LocalStack
-from infra.stack_options import StackOptions
-from infra.status import stack_status
+from infra.stacks.layout import Layout
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import PIDS
+from infra.stacks.status import stack_status
 from tacit import __version__
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.issuance import SlotIssuance

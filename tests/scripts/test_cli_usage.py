@@ -17,9 +17,9 @@ import pytest
 import typer
 
 from infra.cli import COMMANDS, build, run
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
 from tacit import __version__

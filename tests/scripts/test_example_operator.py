@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import load_layout
+from infra.stacks.layout import load_layout
 from tacit.pauses import Backoff
 from tests.conftest import ROOT
 from tests.http.admin_served import serving

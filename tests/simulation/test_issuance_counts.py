@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault
-from infra.status import stack_status
+from infra.stacks.status import stack_status
 from tacit import media_types
 from tacit.errors import Refusal
 from tacit.operations.issuance import Accepted, SlotIssuance, compare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.api import whole_log
+from infra.stacks.api import whole_log
 from tacit.operations.ledger import ledger_of
 from tests.kit.simulation import Simulation
 from tests.simulation.conftest import NewSimulation

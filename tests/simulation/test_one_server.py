@@ -12,8 +12,8 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
-from infra.stack_agents import agent_config
-from infra.status import stack_status
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.status import stack_status
 from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from client_agent.journal import State
-from infra.api import whole_log
+from infra.stacks.api import whole_log
 from tacit.operations.ledger import ledger_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series

@@ -15,7 +15,7 @@ import pytest
 
 from client_agent.journal import State
 from infra.service_names import SERVICES
-from infra.status import stack_status
+from infra.stacks.status import stack_status
 from tacit import media_types
 from tacit.errors import Refusal, UsageError
 from tacit.messages import Role

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from client_agent.journal import Fact
 from client_agent.runner import OVER
-from infra.agent_lines import AgentLines
 from infra.lab.kit.clock import SimClock
+from infra.views.agent_lines import AgentLines
 
 
 def lines_of(agents: int) -> tuple[AgentLines, io.StringIO]:

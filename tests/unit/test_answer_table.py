@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
 
-from infra.answer_table import AnswerRow, answers_table, shortened
+from infra.views.answer_table import AnswerRow, answers_table, shortened
 
 LONG = "never at all in the last twelve months, as far as I remember"
 LABELS = (LONG, f"{LONG} it", "日本語のとても長い回答ラベルですがまだ続きます", "แทบไม่เคย", "no")

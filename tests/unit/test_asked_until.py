@@ -10,8 +10,8 @@ from rich.console import Console
 from infra.commands.results import FEWER_HINT
 from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
-from infra.recipe_outlook import asked_words
-from infra.recipe_view import show_recipe
+from infra.views.recipe_outlook import asked_words
+from infra.views.recipe_view import show_recipe
 from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
 from tacit.recipe.live import LiveLog

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from infra.documents.configuration import PLACE, SHARED, configurations, configured
-from infra.documents.example import Example
-from infra.documents.schemas import schema_of_model
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.tools.documents.configuration import PLACE, SHARED, configurations, configured
+from infra.tools.documents.example import Example
+from infra.tools.documents.schemas import schema_of_model
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import Listen, load_config

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from infra.agents import provision_devices
 from infra.cli import run
-from infra.images.domains import DOMAINS
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout
-from infra.new_layout import create_layout, renew_certificates
 from infra.probe import main as probe
-from infra.stack_options import ORGANISATIONS, StackOptions, organisation_of
-from infra.staging.compose import FILES, compose_document, title
-from infra.staging.container_files import files_of, hand_over, write_databases, write_prometheus
-from infra.staging.container_places import called_by, every_subnet, legs_of, subnets, with_database
-from infra.staging.containers import free_network
-from infra.staging.devices import Devices
-from infra.staging.natures import Natures
-from infra.staging.networks import SPEAK, network_of
-from infra.staging.podman_compose import Compose
-from infra.workers import service_part
+from infra.stacks.agents import provision_devices
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout, renew_certificates
+from infra.stacks.options import ORGANISATIONS, StackOptions, organisation_of
+from infra.stacks.workers import service_part
+from infra.tools.images.domains import DOMAINS
+from infra.tools.staging.compose import FILES, compose_document, title
+from infra.tools.staging.container_files import files_of, hand_over, write_databases, write_prometheus
+from infra.tools.staging.container_places import called_by, every_subnet, legs_of, subnets, with_database
+from infra.tools.staging.containers import free_network
+from infra.tools.staging.devices import Devices
+from infra.tools.staging.natures import Natures
+from infra.tools.staging.networks import SPEAK, network_of
+from infra.tools.staging.podman_compose import Compose
 from tacit.errors import UsageError
 from tacit.service.config import Listen
 from tacit.service.secret_files import read_database_url
@@ -111,7 +111,7 @@ def test_a_new_stack_has_addresses_that_no_other_has(
     def podman(*_arguments: str) -> str:
         return json.dumps([{"name": "host"}, *({"subnets": [{"subnet": one}]} for one in taken)])
 
-    monkeypatch.setattr("infra.staging.containers.podman", podman)
+    monkeypatch.setattr("infra.tools.staging.containers.podman", podman)
     first = free_network(tmp_path)
     assert first == network_of(tmp_path), "Podman's own network is in nobody's way"
     number = int(first.rpartition(".")[2])
@@ -167,7 +167,7 @@ def test_the_file_is_yaml_with_what_the_document_says(layout: Layout, document: 
 
 
 def test_configurations_lead_to_the_files_in_a_container(layout: Layout) -> None:
-    from infra.deployables import deployable
+    from infra.stacks.deployables import deployable
 
     for name in ("leader", "relay", "gateway", "witness_1"):
         config = deployable(name).load(layout.configs[name])

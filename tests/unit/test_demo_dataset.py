@@ -11,7 +11,7 @@ import pytest
 
 from infra.lab.commands.demo import say_proposed
 from infra.lab.demo.dataset import RANDHIE, load_csv, load_randhie
-from infra.terminal import notes
+from infra.views.terminal import notes
 from tacit.errors import UsageError
 
 ROWS = 200

@@ -12,18 +12,18 @@ import pytest
 import typer
 
 from client_agent.config import LOCK
-from infra import publishing_time
-from infra.agents import provision_agents
-from infra.devices_at_work import Crowd, crowd_of
+from infra.authoring import publishing_time
+from infra.authoring.devices_at_work import Crowd, crowd_of
+from infra.authoring.publishing_time import crowd_words, is_asked_here, over_words, ready_recipe, require_open, too_few
+from infra.authoring.recipe_options import Insisted
+from infra.authoring.slot_reservations import HELD_SECONDS, reservations
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.publishing_time import crowd_words, is_asked_here, over_words, ready_recipe, require_open, too_few
-from infra.recipe_options import Insisted
-from infra.slot_reservations import HELD_SECONDS, reservations
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.folder_lock import alone_in
 from tacit.errors import UsageError
 from tacit.recipe.live import LiveLog

@@ -12,18 +12,18 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from infra.agents import provision_agents
-from infra.documents.schemas import SCHEMAS, member_notes, schema_of
-from infra.documents.writing import schema_files
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes
-from infra.layout import Layout
-from infra.new_layout import create_layout
 from infra.service_names import witness_name
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.tools.documents.schemas import SCHEMAS, member_notes, schema_of
+from infra.tools.documents.writing import schema_files
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError

@@ -20,12 +20,12 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.commands.serve import MARKED
-from infra.images import selection
-from infra.images.bill import FILES_DIGEST, bill_of, named_in
-from infra.images.context import Context, containerfile
-from infra.images.domains import DOMAINS, OWN, Domain, domain_called, domain_of, foreign_to
-from infra.images.selection import Selection, distribution_files, select
 from infra.service_names import KINDS
+from infra.tools.images import selection
+from infra.tools.images.bill import FILES_DIGEST, bill_of, named_in
+from infra.tools.images.context import Context, containerfile
+from infra.tools.images.domains import DOMAINS, OWN, Domain, domain_called, domain_of, foreign_to
+from infra.tools.images.selection import Selection, distribution_files, select
 from tacit.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,9 @@ def test_an_image_holds_no_other_domains_code(domain: Domain) -> None:
     assert not [path for path in found.files if any(path.startswith(f"{one}/") for one in foreign)]
     assert {path.partition("/")[0] for path in found.files} <= set(OWN)
     assert not [
-        path for path in found.files if path.startswith(("infra/lab/", "infra/layout", "infra/stack", "tests/"))
+        path
+        for path in found.files
+        if path.startswith(("infra/lab/", "infra/stacks/layout", "infra/stacks/local", "tests/"))
     ]
 
 
@@ -96,7 +98,7 @@ if {guarded!r}:
     sys.meta_path.insert(0, Guard())
 importlib.import_module({command!r})
 for name in {services!r}:
-    from infra.deployables import deployable
+    from infra.stacks.deployables import deployable
     assert deployable(name).create_app
 from infra.cli import run
 assert run(["--version"]) == 0

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from infra.cli import run
-from infra.interop.tasks import ALWAYS, BareParty, Credentials, bare_task
 from infra.lab.kit.aggregators import party_of, settings_of
 from infra.lab.kit.reports import make_task_kit
+from infra.tools.interop.tasks import ALWAYS, BareParty, Credentials, bare_task
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.errors import Refusal, ReportError, UsageError
@@ -123,7 +123,7 @@ def test_a_token_goes_to_the_resources_of_its_task_alone() -> None:
 
 def test_nothing_but_its_command_imports_the_test_api() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (wall,) = [one for one in contracts if one.get("protected_modules") == ["infra.interop"]]
+    (wall,) = [one for one in contracts if one.get("protected_modules") == ["infra.tools.interop"]]
     assert wall["allowed_importers"] == ["infra.commands.serve", "tests"]
 
 

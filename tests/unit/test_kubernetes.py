@@ -15,10 +15,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from infra.documents.configuration import configurations
 from infra.legs import DEVICES, LEGS, PUBLIC
 from infra.service_names import KINDS
-from infra.stack_options import organisation_of
+from infra.stacks.options import organisation_of
+from infra.tools.documents.configuration import configurations
 from tacit import __version__
 from tacit.codec import b64url
 from tacit.errors import UsageError

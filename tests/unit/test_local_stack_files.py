@@ -20,21 +20,20 @@ from cryptography import x509
 from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
-from infra.agents import MEAN_VISITS, SHARES, provision_agents
-from infra.api import verified_log
 from infra.commands.up import open_stack
-from infra.deployables import deployable
-from infra.deployment import HOSTED, Deployment, deploy
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import INDEX, Layout, load_layout
-from infra.new_layout import create_layout
-from infra.processes import ServiceProcess
 from infra.remembered_servers import amend_config
 from infra.service_names import SERVICES
-from infra.stack import LocalStack
-from infra.stack_agents import agent_config
-from infra.stack_options import (
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.agents import MEAN_VISITS, SHARES, provision_agents
+from infra.stacks.api import verified_log
+from infra.stacks.deployables import deployable
+from infra.stacks.deployment import HOSTED, Deployment, deploy
+from infra.stacks.layout import INDEX, Layout, load_layout
+from infra.stacks.local import LocalStack
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import (
     ATTRIBUTES,
     CREDENTIALS,
     OPERATORS,
@@ -43,10 +42,11 @@ from infra.stack_options import (
     credentials_of,
     operator_credential,
 )
-from infra.stack_tls import party_name
-from infra.stack_upgrades import with_operators
-from infra.stack_view import show
-from infra.workers import service_part
+from infra.stacks.processes import ServiceProcess
+from infra.stacks.tls import party_name
+from infra.stacks.upgrades import with_operators
+from infra.stacks.workers import service_part
+from infra.views.stack_view import show
 from services.admin.app import read_parties
 from services.admin.core.config import AdminConfig
 from tacit.adapters.http import HttpTransport
@@ -264,7 +264,7 @@ def modules_of(service: str) -> set[str]:
     program = (
         "import json, sys\n"
         "from infra.cli import build\n"
-        "from infra.deployables import deployable\n"
+        "from infra.stacks.deployables import deployable\n"
         f"build('serve'); deployable('{service}'); print(json.dumps(sorted(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from infra.how_busy import how_busy
 from infra.lab.kit.recipes import EPOCH, RecipeKit
 from infra.lab.kit.watched import TWO, WatchingKit
-from infra.stack_agents import usual_check_in
-from infra.stack_options import StackOptions
+from infra.stacks.agent_configs import usual_check_in
+from infra.stacks.options import StackOptions
 from tacit.errors import UsageError
 from tacit.operations.drafting import is_movable, moved, placed, wanted_epoch, with_free_slot
 from tacit.operations.pace import (

@@ -12,9 +12,9 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import changed
 from infra.lab.kit.reports import BOTH, issuer_key, token_source
 from infra.lab.kit.watched import MOST, TWO, WatchingKit
-from infra.layout import load_layout
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.layout import load_layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.aggregator.identity import Identity

@@ -16,12 +16,12 @@ from client_agent.panprivate.listening import SOCKET, kept, tell, verdict
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watch import kept_step
 from client_agent.panprivate.watches import FOLDER, Watches, states_in
-from infra.agents import provision_agents
 from infra.cli import run
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.agents import provision_agents
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
-from infra.recipe_outlook import outlook_lines
+from infra.views.recipe_outlook import outlook_lines
 from tacit.dp.poisson import upper_quantile
 from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import ChargeState

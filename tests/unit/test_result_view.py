@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from infra.result_page import result_page
-from infra.result_view import price_rows, sampling_lines, show_result
+from infra.views.result_page import result_page
+from infra.views.result_view import price_rows, sampling_lines, show_result
 from services.admin.pages.rendering import rendered
 from services.admin.pages.views.published import release_row
 from tacit.methods.figures import number

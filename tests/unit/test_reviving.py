@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from infra.lab.kit.clock import SimClock
-from infra.layout import Layout
-from infra.processes import PIDS, ServiceProcess
-from infra.reviving import MOST_FAILURES, WINDOW_SECONDS, Failures, Reviving
-from infra.workers import Part
+from infra.stacks.layout import Layout
+from infra.stacks.processes import PIDS, ServiceProcess
+from infra.stacks.reviving import MOST_FAILURES, WINDOW_SECONDS, Failures, Reviving
+from infra.stacks.workers import Part
 from tacit.errors import UsageError
 
 

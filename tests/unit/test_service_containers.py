@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.processes import read_pids
-from infra.stack_options import StackOptions
-from infra.staging import service_containers as module
-from infra.staging.compose import title
-from infra.staging.orders import FOLDER, Act, Order, carry_out_orders, give_order
-from infra.staging.podman_compose import Compose
-from infra.staging.service_containers import STEADY_SECONDS, ServiceContainer, State, service_containers
-from infra.workers import service_part
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import read_pids
+from infra.stacks.workers import service_part
+from infra.tools.staging import service_containers as module
+from infra.tools.staging.compose import title
+from infra.tools.staging.orders import FOLDER, Act, Order, carry_out_orders, give_order
+from infra.tools.staging.podman_compose import Compose
+from infra.tools.staging.service_containers import STEADY_SECONDS, ServiceContainer, State, service_containers
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.status import ProcessStatus
@@ -106,8 +106,8 @@ def services(
     monkeypatch.setattr(module, "process_status", status)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_last_words", lambda _name: OLDER)
-    monkeypatch.setattr("infra.staging.orders.process_status", status)
-    monkeypatch.setattr("infra.staging.orders.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("infra.tools.staging.orders.process_status", status)
+    monkeypatch.setattr("infra.tools.staging.orders.LOOK_SECONDS", 0.01)
     monkeypatch.setattr(os, "chown", lambda *_args, **_options: None)
     for one in found:
         podman.begin(one.container)

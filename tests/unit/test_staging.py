@@ -19,24 +19,24 @@ from client_agent.hints import check_broker
 from client_agent.host import CONFIG_NAMES
 from client_agent.journal import Entry, State
 from client_agent.runner import open_store
-from infra.agents import CONFIG_NAME
-from infra.backing_servers import BROKER, BROKER_FILE
+from infra.backing.backing_servers import BROKER, BROKER_FILE
 from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
-from infra.layout import Layout
 from infra.legs import DEVICES
-from infra.new_layout import create_layout
 from infra.remembered_servers import remember
-from infra.stack_options import ORGANISATIONS, StackOptions, organisation_of
-from infra.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
-from infra.staging.choices import Driver, Mode
-from infra.staging.devices import LEFT, Devices
-from infra.staging.natures import Natures, natures_in
-from infra.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
-from infra.staging.report import Ends, Served, mismatches, read_journals, report
-from infra.staging.running import describe
-from infra.workers import service_part
+from infra.stacks.agents import CONFIG_NAME
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import ORGANISATIONS, StackOptions, organisation_of
+from infra.stacks.workers import service_part
+from infra.tools.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
+from infra.tools.staging.choices import Driver, Mode
+from infra.tools.staging.devices import LEFT, Devices
+from infra.tools.staging.natures import Natures, natures_in
+from infra.tools.staging.networks import CONSOLE, PLACES, namespaces_of, neighbours, network_of
+from infra.tools.staging.report import Ends, Served, mismatches, read_journals, report
+from infra.tools.staging.running import describe
 from tacit.errors import UsageError
 from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
@@ -259,8 +259,8 @@ class FakeChild:
 async def test_single_devices_leave_and_start_again_as_their_files_say(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.staging.agents.Child", FakeChild)
-    monkeypatch.setattr("infra.staging.agents.WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("infra.tools.staging.agents.Child", FakeChild)
+    monkeypatch.setattr("infra.tools.staging.agents.WATCH_SECONDS", 0.01)
     devices, news = devices_of(layout, tmp_path), list[str]()
     stays, leaves = (folder / CONFIG_NAME for folder in devices.single)
     children = {path.parent / SINGLE_LOG: FakeChild([], path) for path in (stays, leaves)}

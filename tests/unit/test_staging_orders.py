@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.layout import Layout
-from infra.new_layout import create_layout
-from infra.processes import ServiceProcess, read_pids
 from infra.service_names import SERVICES
-from infra.stack_options import StackOptions
-from infra.staging.orders import FOLDER, Act, Order, carry_out_orders, chosen, give_order
-from infra.workers import service_part
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import ServiceProcess, read_pids
+from infra.stacks.workers import service_part
+from infra.tools.staging.orders import FOLDER, Act, Order, carry_out_orders, chosen, give_order
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 
@@ -60,7 +60,7 @@ def services(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[Service]:
     async def at_once(*_rest: object) -> None:
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("infra.staging.orders._until_able", at_once)
+    monkeypatch.setattr("infra.tools.staging.orders._until_able", at_once)
     found = []
     for number, name in enumerate(layout.services):
         service = Service(service_part(layout, name), cast("Any", FakeProcess(100 + number)))

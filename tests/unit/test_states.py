@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.documents.states import MACHINES, drawn
+from infra.tools.documents.states import MACHINES, drawn
 from tacit.errors import Fatal, UsageError
 from tacit.recipe.logged import RECIPE_STATES, recipe_state
 from tacit.states import Move, States

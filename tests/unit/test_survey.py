@@ -11,13 +11,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from infra.authoring.survey_flags import FLAGS
 from infra.cli import run
 from infra.commands.census import census
 from infra.commands.design import design
 from infra.commands.recipe import new
-from infra.documents.schemas import schema_of
 from infra.lab.kit.recipes import RecipeKit, survey_from
-from infra.survey_flags import FLAGS
+from infra.tools.documents.schemas import schema_of
 from tacit.accounting.requirements import Requirements
 from tacit.errors import FieldError, UsageError
 from tacit.operations.design import requirements_of

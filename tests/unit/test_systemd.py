@@ -34,7 +34,7 @@ except PermissionError:
 else:
     raise AssertionError("not guarded")
 import asyncio, sqlite3, ssl, uvloop
-from infra.deployables import deployable
+from infra.stacks.deployables import deployable
 from tacit.multibuffer.library import kernels
 from tacit.vdaf.native import level
 for kind in ("leader", "admin"):

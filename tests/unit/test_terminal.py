@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.terminal import answers, notes, plain_table
+from infra.views.terminal import answers, notes, plain_table
 
 ODD = "[/out] [bold]no[/bold] :smile: [red"
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from infra.cli import run
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.watched import CELLS, ONE, TWO, WatchingKit
-from infra.recipe_outlook import outlook_lines
-from infra.recipe_view import show_check, show_recipe
+from infra.views.recipe_outlook import outlook_lines
+from infra.views.recipe_view import show_check, show_recipe
 from tacit.errors import FieldError, UsageError
 from tacit.operations.checking import checked
 from tacit.operations.design import requirements_of

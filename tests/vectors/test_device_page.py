@@ -15,7 +15,7 @@ from client_agent.agent import READ_WITHIN
 from client_agent.coin import COIN_BITS
 from client_agent.config import Timing
 from client_agent.sources import READ_SECONDS
-from infra.documents.schemas import schema_of
+from infra.tools.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
 from tacit.errors import DapProblem, ReportError
 from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES

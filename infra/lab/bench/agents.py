@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.agents import provision_agents
-from infra.deployment import Deployment
 from infra.lab.bench.live import LiveStack, laid_out, run_on
 from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.targets import HOST, IDLE, STARTED, WEIGHT
+from infra.stacks.agents import provision_agents
+from infra.stacks.deployment import Deployment
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from sqlalchemy import text
 
-from infra.layout import Layout
+from infra.stacks.layout import Layout
 from services.issuer.config import IssuerConfig
 from tacit import bhttp, ohttp
 from tacit.adapters.sql import engine_of

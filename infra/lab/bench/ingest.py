@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from infra.deployment import Deployment
 from infra.lab.bench.contributions import Contribution, prepare
 from infra.lab.bench.implementations import OPENSSL
 from infra.lab.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
 from infra.lab.bench.load import Load, send_all
 from infra.lab.bench.rows import Row, Subject, Timing
+from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal
 
 RATES = {0.0: 2000, 1000.0: 2000, 200.0: 400}

@@ -15,19 +15,19 @@ from typing import Any, Literal, TypeVar
 
 import uvloop
 
-from infra.api import verified_log
-from infra.backends import backends, parse_backends
-from infra.command_options import policy_of
-from infra.deployment import INGEST, Deployment, Parts, deploy
+from infra.backing.backends import backends, parse_backends
 from infra.lab.bench.contributions import Order, slot_keys
 from infra.lab.bench.processes import cpu_by_party, memory_of_tree
 from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
 from infra.lab.kit.scratch import scratch_folder
-from infra.layout import Layout, signing_key_of
-from infra.new_layout import create_layout
-from infra.processes import ServiceProcess, running
 from infra.remembered_servers import amend_config
-from infra.stack_options import StackOptions
+from infra.stacks.api import verified_log
+from infra.stacks.command_options import policy_of
+from infra.stacks.deployment import INGEST, Deployment, Parts, deploy
+from infra.stacks.layout import Layout, signing_key_of
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
+from infra.stacks.processes import ServiceProcess, running
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal

@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from infra.deployment import Deployment
 from infra.lab.bench.attackers import KINDS, MOST_SECONDS, OPENED_PER_SECOND, Attack
 from infra.lab.bench.contributions import Contribution, prepare
 from infra.lab.bench.implementations import OPENSSL
@@ -25,6 +24,7 @@ from infra.lab.bench.live import LiveStack, default_servers, laid_out, path_of, 
 from infra.lab.bench.load import Load, send_all
 from infra.lab.bench.rows import Row, Timing
 from infra.lab.bench.targets import ALONE_AT_RATE, UNDER_ATTACK
+from infra.stacks.deployment import Deployment
 from tacit import media_types
 
 RATE, COUNT = 80.0, 400

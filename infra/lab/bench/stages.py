@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infra.deployment import BATCH_CRYPTO
 from infra.lab.bench.contributions import enclose, make_reports, private_key
 from infra.lab.bench.implementations import (
     BATCH_TOKENS,
@@ -37,6 +36,7 @@ from infra.lab.bench.storage import Backend, Database, backends
 from infra.lab.kit.aggregators import AggregatorPair, party_of
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.lab.kit.scratch import scratch_folder
+from infra.stacks.deployment import BATCH_CRYPTO
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from sqlalchemy.engine import make_url
 
+from infra.backing.postgres import PostgresServer
 from infra.free_ports import free_ports
 from infra.lab.bench.processes import cpu_of_tree
 from infra.lab.kit.scratch import scratch_folder
-from infra.postgres import PostgresServer
 from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from infra.command_options import AsJson
 from infra.lab.bench import history
-from infra.terminal import answers, notes, plain_table, print_json
+from infra.stacks.command_options import AsJson
+from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.vdaf.native import level

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
-from infra.survey_flags import edges_of
-from infra.terminal import answers, notes
+from infra.views.terminal import answers, notes
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 
 from infra.lab.demo.patience import in_a_line
 from infra.loops import fastest_loop
-from infra.terminal import answers, notes
+from infra.views.terminal import answers, notes
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from infra.command_options import AsJson
-from infra.terminal import answers, notes, print_json
+from infra.stacks.command_options import AsJson
+from infra.views.terminal import answers, notes, print_json
 from tacit.dp import parameters
 from tacit.errors import UsageError
 from tacit.extras import require_extra

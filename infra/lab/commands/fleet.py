@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.lab.devices.profile import Profile
-from infra.terminal import answers, notes, print_json
+from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of
+from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.command_options import AsJson
 from infra.commands.schemas import Out, write_and_show
+from infra.stacks.command_options import AsJson
 
 
 def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:

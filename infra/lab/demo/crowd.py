@@ -24,7 +24,7 @@ from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.population import listed_population
 from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
-from infra.layout import Layout
+from infra.stacks.layout import Layout
 from tacit.errors import Fatal
 from tacit.methods.method import Answer
 from tacit.ports import Clock

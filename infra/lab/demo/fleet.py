@@ -19,8 +19,8 @@ from client_agent.panprivate.watches import Watches
 from client_agent.sources import CallableSource
 from infra.lab.demo.patience import Patience
 from infra.lab.kit.reports import BoundToken
-from infra.layout import Layout
-from infra.stack_agents import agent_config
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.layout import Layout
 from tacit.errors import Refusal
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe

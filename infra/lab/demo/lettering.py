@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from infra.answer_table import shortened
+from infra.views.answer_table import shortened
 
 FIRST = "DejaVu Sans"
 BOXES = "Last Resort"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.lab.demo.result import Sighting
-from infra.stack_options import OPERATORS
+from infra.stacks.options import OPERATORS
 
 NEVER = {
     "attester": "recipe, token, report",

@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from infra.claim_words import adversary_text, epsilon_text
 from infra.lab.demo.lettering import Lettering, lettering
 from infra.lab.demo.result import DemoResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
-from infra.page_style import STYLE
+from infra.views.claim_words import adversary_text, epsilon_text
+from infra.views.page_style import STYLE
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.methods.figures import MARGIN, NORMAL_95

@@ -43,7 +43,7 @@ from infra.lab.demo.staging import (
     recipe_summary,
 )
 from infra.lab.demo.view import Stages
-from infra.stack_options import StackOptions
+from infra.stacks.options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url

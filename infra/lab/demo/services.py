@@ -19,9 +19,9 @@ from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.patience import first_of
 from infra.lab.demo.result import Sighting
 from infra.lab.demo.shared_clock import SharedClock
-from infra.layout import load_layout
 from infra.loops import fastest_loop
-from infra.stack import LocalStack
+from infra.stacks.layout import load_layout
+from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal, TacitError
 from tacit.ports import TransportError

@@ -17,13 +17,13 @@ from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
-from infra.deployables import deployable
 from infra.free_ports import free_ports
 from infra.lab.demo.patience import Patience
 from infra.lab.demo.result import StagedRefusal
-from infra.layout import Layout
-from infra.stack_agents import agent_config
-from infra.stack_options import KEY_ROTATION
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.deployables import deployable
+from infra.stacks.layout import Layout
+from infra.stacks.options import KEY_ROTATION
 from services.gateway.config import TargetRule
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url

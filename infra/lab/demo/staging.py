@@ -22,9 +22,9 @@ from infra.lab.demo.services import Services
 from infra.lab.demo.shared_clock import SharedClock
 from infra.lab.demo.split_view import refused_split_view
 from infra.lab.demo.view import Stages
-from infra.layout import signing_key_of
-from infra.new_layout import create_layout
-from infra.stack_options import StackOptions
+from infra.stacks.layout import signing_key_of
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import Refusal

@@ -23,11 +23,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from infra.answer_table import AnswerRow, answers_table
-from infra.claim_words import adversary_text, delta_text, epsilon_text
 from infra.lab.demo.progress_lines import Lines
 from infra.lab.demo.result import DemoResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
+from infra.views.answer_table import AnswerRow, answers_table
+from infra.views.claim_words import adversary_text, delta_text, epsilon_text
 from tacit.methods.figures import MARGIN
 
 REFRESHES = 4

@@ -46,7 +46,7 @@ from infra.lab.demo.visits import Visits, capped, steps_of
 from infra.lab.demo.watched_attacks import Attempt, refusals_of, thief_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult
-from infra.stack_options import StackOptions
+from infra.stacks.options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.codec import unb64url

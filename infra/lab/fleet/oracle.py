@@ -19,7 +19,7 @@ from client_agent.journal import State
 from infra.lab.devices.destination import Destination
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.fleet.result import FleetResult
-from infra.layout import Layout
+from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
 from tacit.models.pan_private_single.form import ANALYZER

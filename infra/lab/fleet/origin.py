@@ -10,9 +10,6 @@ import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
-from infra import stack_agents
-from infra.command_options import policy_of
-from infra.deployables import deployable
 from infra.lab.devices.columns import read_column
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.events import drawn_events, listed_events
@@ -23,7 +20,10 @@ from infra.lab.devices.population import (
     listed_numbers,
     listed_population,
 )
-from infra.layout import Layout
+from infra.stacks import agent_configs as stack_agents
+from infra.stacks.command_options import policy_of
+from infra.stacks.deployables import deployable
+from infra.stacks.layout import Layout
 from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.sql import engine_of

@@ -15,14 +15,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.answer_table import AnswerRow, answers_table
 from infra.lab.devices.destination import Destination
 from infra.lab.devices.metrics import Snapshot, edge_of
 from infra.lab.fleet.oracle import Estimated, Verdict
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
-from infra.page_style import STYLE
-from infra.terminal import plain_table
+from infra.views.answer_table import AnswerRow, answers_table
+from infra.views.page_style import STYLE
+from infra.views.terminal import plain_table
 from tacit.methods.figures import MARGIN, form_of_errors, margin, number
 
 MOST_ANSWERS, WIDTH = 24, 92

@@ -12,7 +12,7 @@ from rich.text import Text
 from infra.lab.measure.comparison import FURTHEST, Measured, false_alarm
 from infra.lab.measure.experiments import Model
 from infra.lab.measure.figures import MARKERS, Panel, marks, message_grid, plot
-from infra.terminal import plain_table
+from infra.views.terminal import plain_table
 from tacit.accounting.curves import Budget, Point, dense, sparse
 
 PER_DECADE = 6

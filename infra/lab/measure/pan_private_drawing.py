@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.lab.measure.pan_private_runs import FALSE_ALARM, FURTHEST, Compared
-from infra.terminal import plain_table
+from infra.views.terminal import plain_table
 
 NAME = "pan-privacy"
 BOUND, STEPWISE, OURS, INK = "#777777", "#cc6677", "#332288", "#343a40"

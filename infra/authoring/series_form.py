@@ -1,0 +1,60 @@
+"""Shapes a series from a recipe and a few flags, so that its rounds fit the issuer's epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.stacks.command_options import STATE_DIR, layout_of
+from infra.stacks.layout import Layout
+from tacit.errors import DecodeError, UsageError
+from tacit.moments import moment
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import MAX_PER_EPOCH, Series
+from tacit.recipe.series_builder import Shape
+from tacit.tlog.canonical import parse_json
+
+
+def read_series(data: bytes, name: str) -> Series:
+    """Parse the series in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
+    try:
+        body = parse_json(data, name)
+        if not isinstance(body, dict):
+            raise UsageError(f"{name}: not a JSON object")
+        return Series.from_body(body)
+    except DecodeError as error:
+        text = str(error)
+        raise UsageError(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def stack_if_any(state_dir: Path | None) -> Layout | None:
+    """Return the local stack if one is named or exists in the default folder, otherwise None."""
+    return layout_of(state_dir) if state_dir is not None or STATE_DIR.is_dir() else None
+
+
+def shape_of(
+    recipe: Recipe, layout: Layout | None, rounds: int, slots: int | None, window: int | None, per_epoch: int | None
+) -> Shape:
+    """Return the shape of a series whose rounds begin with the recipe's interval. Each lasts ``window`` seconds
+    (default: as long as the recipe). With a local stack, raises ``UsageError`` if a round is not inside the epoch of
+    its tokens."""
+    seconds = window or recipe.interval.duration
+    if layout is None:
+        return Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or 1)
+    epoch_seconds, first = layout.options.epoch_seconds, recipe.token.slot
+    usual = max(1, min(rounds, epoch_seconds // seconds, MAX_PER_EPOCH))
+    shape = Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or usual)
+    if first + shape.per_epoch > layout.options.slots_per_epoch:
+        raise UsageError(
+            f"{shape.per_epoch} slots per epoch from slot {first} on are more than the issuer's "
+            f"{layout.options.slots_per_epoch}; take a longer --window, or a recipe with a lower --slot"
+        )
+    for index in range(rounds):
+        begin = shape.start + index * seconds
+        epoch = recipe.token.epoch + index // shape.per_epoch
+        if not epoch * epoch_seconds <= begin <= begin + seconds <= (epoch + 1) * epoch_seconds:
+            raise UsageError(
+                f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
+                f"{moment(epoch * epoch_seconds)} to {moment((epoch + 1) * epoch_seconds)}: begin with an epoch, and "
+                "make --window times --slots-per-epoch its length"
+            )
+    return shape

@@ -1,0 +1,1 @@
+"""A stack's databases, queue and broker, and the backups of services."""

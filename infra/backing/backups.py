@@ -1,0 +1,213 @@
+"""Backups of one service: a folder with a snapshot of its database and the files that the service creates itself.
+
+A backup leaves out what the operator made (keys, tokens, certificates, the configuration), which does not change while
+a service runs. It also leaves out the mark beside the database that reveals an older database
+(``tacit.adapters.watermark``), because that mark must never go back. ``backup.json`` is written last: a folder without
+it is not a backup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from pydantic import ValidationError
+
+from infra.backing.postgres_backup import dump_database, put_dump
+from infra.backing.sqlite_backup import copy_database, put_database
+from infra.service_names import kind_of
+from infra.stacks.deployables import deployable
+from tacit.adapters.files import sync_folder
+from tacit.errors import UsageError
+from tacit.service.config import Frozen, ServiceConfig
+from tacit.service.secret_files import write_secret
+
+CONTENTS = "backup.json"
+DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}
+WITHOUT_DATABASE = frozenset({"relay"})
+OWN_FILES = {"relay": ("key-sets.json",), "gateway": ("ohttp-keys.json", "signing.key"), "attester": ("stable-id.key",)}
+"""By service: the files in its ``state_dir`` that it creates itself."""
+_STAMP = "%Y%m%dT%H%M%SZ"
+_DRAFT_SECONDS = 86400
+"""Age in seconds at which an unfinished backup is deleted."""
+_MOST_BYTES = 1 << 20
+_CHUNK = 1 << 20
+
+
+class Contents(Frozen):
+    """The contents of ``backup.json``."""
+
+    format: Literal[1] = 1
+    service: str
+    made: int
+    """When the backup was begun, in POSIX seconds."""
+    database: Literal["sqlite", "postgres", "none"]
+    files: dict[str, str]
+    """The SHA-256 of each file in hexadecimal, by file name."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did: the ``contents`` of the backup, where the previous database is now (``before``, SQLite only),
+    and which of the service's own files were ``missing`` and were put back."""
+
+    contents: Contents
+    before: Path | None
+    missing: tuple[str, ...]
+
+
+def back_up(name: str, config: Path, out: Path) -> Contents:
+    """Back up the service ``name``, running or stopped, into the new folder ``out`` (0700). Raises ``UsageError``."""
+    kind, settings = kind_of(name), deployable(name).load(config)
+    if out.exists():
+        raise UsageError(f"{out} exists already; a backup never replaces another one")
+    draft, made = out.with_name(f".{out.name}.{os.getpid()}.new"), int(time.time())
+    try:
+        draft.mkdir(mode=0o700, parents=True)
+        database = _copy(kind, settings, draft)
+        for file in _own_files(kind, settings):
+            write_secret(draft / file.name, file.read_bytes())
+        files = {path.name: _digest(path) for path in sorted(draft.iterdir())}
+        if not files:
+            raise UsageError(f"{settings.state_dir}: the {kind} has made nothing yet")
+        contents = Contents(service=kind, made=made, database=database, files=files)
+        write_secret(draft / CONTENTS, json.dumps(contents.model_dump(), indent=1).encode())
+        draft.rename(out)
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: {error.strerror or 'cannot be written'}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    sync_folder(out.parent)
+    return contents
+
+
+def back_up_into(name: str, config: Path, folder: Path, keep: int) -> tuple[Path, Contents]:
+    """Back up the service ``name`` into a new folder below ``folder``, named after the service and the time (UTC). Once
+    the backup is complete, delete all but the newest ``keep`` of the service's backups. Raises ``UsageError``."""
+    kind = kind_of(name)
+    out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
+    contents = back_up(name, config, out)
+    try:
+        for old in _named(folder, kind)[:-keep]:
+            (old / CONTENTS).unlink(missing_ok=True)  # first, so that a deletion cut short leaves no backup
+            shutil.rmtree(old)
+        for draft in folder.glob(f".{kind}-*.new"):
+            if draft.stat().st_mtime < time.time() - _DRAFT_SECONDS:
+                shutil.rmtree(draft)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}; {out} is complete, older ones remain") from error
+    return out, contents
+
+
+def _named(folder: Path, kind: str) -> list[Path]:
+    """The backups of a service that ``back_up_into`` made in ``folder``, oldest first."""
+    pattern = re.compile(rf"{kind}-\d{{8}}T\d{{6}}Z")
+    return sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
+
+
+def restore(name: str, config: Path, backup: Path) -> Restored:
+    """Replace the database of the service ``name``, which must be stopped, by that of the backup in the folder
+    ``backup``. Files that the service created are put back only where they are missing, as they may be newer than the
+    backup's. The mark is not touched. Raises ``UsageError``, with nothing changed."""
+    kind, settings = kind_of(name), deployable(name).load(config)
+    contents = read_contents(backup)
+    if contents.service != kind:
+        raise UsageError(f"{backup} is a backup of the {contents.service}, not of the {kind}")
+    stored = _kind_of_database(kind, settings)
+    if contents.database != stored:
+        raise UsageError(f"{backup} has a database of kind {contents.database}, but {config} says {stored}")
+    own = _missing_files(backup, contents, settings.state_dir)
+    before = None
+    if contents.database == "postgres":
+        put_dump(backup / DATABASES["postgres"], settings.database_url(kind))
+    elif contents.database == "sqlite":
+        before = put_database(backup / DATABASES["sqlite"], _database_file(kind, settings))
+    for file, data in own.items():
+        write_secret(settings.state_dir / file, data)
+    return Restored(contents, before, tuple(own))
+
+
+def _missing_files(backup: Path, contents: Contents, state_dir: Path) -> dict[str, bytes]:
+    """The contents of the service's own files that are missing from its folder, by name: read once, and checked against
+    the backup's hashes. Raises ``UsageError``."""
+    own = {}
+    for file in OWN_FILES.get(contents.service, ()):
+        if file in contents.files and not (state_dir / file).exists():
+            with _plain(backup / file) as found:
+                own[file] = found.read(_MOST_BYTES)
+            if hashlib.sha256(own[file]).hexdigest() != contents.files[file]:
+                raise UsageError(f"{backup}: {file} is not what was backed up; use another")
+    return own
+
+
+def read_contents(backup: Path) -> Contents:
+    """Return the contents of the backup in the folder ``backup``, with the hash of every file checked. Raises
+    ``UsageError``."""
+    path = backup / CONTENTS
+    try:
+        with _plain(path) as file:
+            contents = Contents.model_validate_json(file.read(_MOST_BYTES))
+        known = {CONTENTS, *DATABASES.values(), *OWN_FILES.get(contents.service, ())}
+        strange = sorted(set(contents.files) - known)
+        wrong = [name for name, digest in contents.files.items() if not strange and _digest(backup / name) != digest]
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}; not a complete backup by tacit backup") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: not what tacit backup writes") from error
+    if strange or wrong or DATABASES.get(contents.database, CONTENTS) not in {*contents.files, CONTENTS}:
+        raise UsageError(
+            f"{backup}: {(strange or wrong or ['the database'])[0]} is not what was backed up; use another"
+        )
+    return contents
+
+
+def _kind_of_database(kind: str, settings: ServiceConfig) -> Literal["sqlite", "postgres", "none"]:
+    if kind in WITHOUT_DATABASE:
+        return "none"
+    if settings.storage == "memory":
+        raise UsageError(f"the {kind} keeps its state in memory, which nobody can back up or restore")
+    return "sqlite" if settings.database_file is None else "postgres"
+
+
+def _copy(kind: str, settings: ServiceConfig, folder: Path) -> Literal["sqlite", "postgres", "none"]:
+    """Copy the database, if there is one, into ``folder``."""
+    stored = _kind_of_database(kind, settings)
+    if stored == "postgres":
+        dump_database(settings.database_url(kind), folder / DATABASES[stored])
+    elif stored == "sqlite":
+        copy_database(_database_file(kind, settings), folder / DATABASES[stored])
+    return stored
+
+
+def _database_file(kind: str, settings: ServiceConfig) -> Path:
+    return settings.state_dir.absolute() / f"{kind}.sqlite3"
+
+
+def _own_files(kind: str, settings: ServiceConfig) -> list[Path]:
+    return [path for name in OWN_FILES.get(kind, ()) if (path := settings.state_dir / name).exists()]
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with _plain(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _plain(path: Path) -> BinaryIO:
+    """Open a file of a backup. Raises ``UsageError`` unless it is a regular file: a link would lead elsewhere, a
+    pipe or a device might never end."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UsageError(f"{path}: not a regular file, so it is not part of a backup")
+    return os.fdopen(file, "rb")

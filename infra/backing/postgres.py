@@ -1,0 +1,206 @@
+"""A stack's own PostgreSQL server, run from the system's binaries, on loopback only.
+
+PostgreSQL refuses to run as root. If this process is root, the server runs as the system user ``postgres``, who must be
+able to reach its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.backing.child import LOG_NAME, Child
+from infra.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
+from infra.certificates import CertificateAuthority, certify
+from infra.postgres_programs import find_binaries
+from tacit.errors import UsageError
+from tacit.service.secret_files import read_secret, write_secret
+
+SUPERUSER = "tacit_admin"
+SYSTEM_USER = "postgres"
+LEFT_OVER_SECONDS = 10.0
+PAUSE_SECONDS = 0.05
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "120",
+    "shared_buffers": "64MB",
+    "checkpoint_timeout": "15min",  # after a checkpoint, the first write to each index page logs the whole page
+    "max_wal_size": "2GB",
+    "password_encryption": "scram-sha-256",
+    "logging_collector": "off",
+}
+_LEFT_OVER = ("still in use", "postmaster.pid")
+
+
+@dataclass
+class PostgresServer:
+    """A PostgreSQL server with its files in ``folder``. It can be started and stopped repeatedly."""
+
+    folder: Path
+    port: int
+    password: str = field(repr=False)
+    extra: dict[str, str] = field(default_factory=dict)
+    _child: Child | None = None
+
+    @classmethod
+    def create(cls, folder: Path, port: int, password: str) -> PostgresServer:
+        """Create a new server's files. Raises ``UsageError`` if that fails."""
+        binaries = require_binaries()
+        _require_passage(folder)
+        folder.mkdir(mode=0o700, parents=True)
+        _give_to_system_user(folder)
+        secret = folder / "superuser"
+        write_secret(secret, password.encode())
+        _give_to_system_user(secret)
+        command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-E", "UTF8"]
+        command += ["--locale=C", "-A", "scram-sha-256", f"--pwfile={secret}", "--no-instructions"]
+        made = subprocess.run(command, capture_output=True, cwd="/", check=False, **_as_system_user())  # noqa: S603
+        if made.returncode:
+            raise UsageError(f"initdb failed in {folder}: {_reason(made.stderr)}")
+        return cls(folder, port, password)
+
+    @classmethod
+    def load(cls, folder: Path, port: int) -> PostgresServer:
+        """Load the server whose files ``create`` made."""
+        return cls(folder, port, read_secret(folder / "superuser").decode())
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy URL of the superuser's own database."""
+        return self.url_of(SUPERUSER, self.password, "postgres")
+
+    def url_of(self, role: str, password: str, database: str) -> str:
+        """Return the SQLAlchemy URL of ``database`` for ``role``; with TLS, it names the authority's file here."""
+        url = f"postgresql+asyncpg://{role}:{password}@127.0.0.1:{self.port}/{database}"
+        return f"{url}?sslmode=verify-full&sslrootcert={self.folder / CA_FILE}" if is_certified(self.folder) else url
+
+    def certify(self, authority: CertificateAuthority, names: Sequence[str], now: float) -> None:
+        """Give the server a certificate; from its next start on it refuses connections without TLS."""
+        certify(self.folder, authority, names, now)
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text("hostssl all all all scram-sha-256\n")
+        for path in (self.folder / CERTIFICATE, self.folder / KEY):
+            _give_to_system_user(path)
+
+    def start(self) -> None:
+        """Start the server, and return when it accepts connections. Raises ``UsageError`` with the log's last error.
+
+        The processes of a killed server hold its memory for a moment, so the start is retried until they are gone.
+        """
+        begun = time.monotonic()
+        while not self._started():
+            why = _reason((self.folder / LOG_NAME).read_bytes())
+            if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > begun + LEFT_OVER_SECONDS:
+                raise UsageError(f"PostgreSQL did not start: {why}")
+            time.sleep(PAUSE_SECONDS)
+
+    def _started(self) -> bool:
+        settings = {**SETTINGS, **self._tls_settings(), "port": str(self.port), **self.extra}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
+        self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
+        if self._child.until(self._is_ready):
+            return True
+        self._child = None
+        return False
+
+    def _tls_settings(self) -> dict[str, str]:
+        if not is_certified(self.folder):
+            return {}
+        files = {"ssl_cert_file": CERTIFICATE, "ssl_key_file": KEY}
+        return {"ssl": "on", **{name: str(self.folder / file) for name, file in files.items()}}
+
+    def stop(self) -> None:
+        """Shut the server down: open transactions end, committed data is on disk. A server that hangs is killed."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
+
+    def crash(self) -> None:
+        """Send SIGKILL to the server, like a power cut of the database; its other processes end by themselves."""
+        lines = self._postmaster()
+        child, self._child = self._child, None
+        if child is not None and lines:
+            os.kill(int(lines[0]), signal.SIGKILL)
+            child.wait()
+            child.kill()
+
+    def _postmaster(self) -> list[str]:
+        """The lines of the lock file: the pid first, the state last; none without a lock file."""
+        with contextlib.suppress(OSError):
+            return (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+        return []
+
+    def _is_ready(self) -> bool:
+        """Whether the postmaster of this start reports ready; a lock file left by a crash names another pid."""
+        lines = self._postmaster()
+        return len(lines) >= 8 and lines[7].strip() == "ready" and self._is_child(lines[0])
+
+    def _is_child(self, pid: str) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return self._child is not None and os.getpgid(int(pid)) == self._child.group
+        return False
+
+
+def require_binaries() -> Path:
+    """Return the folder that ``find_binaries`` finds. Raises ``UsageError`` if PostgreSQL is not usable here."""
+    found = find_binaries()
+    if found is None:
+        raise UsageError("no PostgreSQL here: install it (apt-get install postgresql), or give --postgres-url-file")
+    if os.geteuid() == 0:
+        _system_user()
+    return found
+
+
+def _system_user() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(SYSTEM_USER)
+    except KeyError as error:
+        raise UsageError("PostgreSQL refuses to run as root, and there is no system user postgres") from error
+
+
+def _as_system_user() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    user = _system_user()
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _give_to_system_user(path: Path) -> None:
+    if os.geteuid() == 0:
+        user = _system_user()
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def let_server_through(folder: Path) -> None:
+    """If this process is root, let the server's user (as group) pass through ``folder``, and nobody else."""
+    if os.geteuid() == 0:
+        os.chown(folder, -1, _system_user().pw_gid)
+        folder.chmod(0o710)
+
+
+def _require_passage(path: Path) -> None:
+    """If this process is root, refuse a place that the server's user could not reach."""
+    if os.geteuid() != 0:
+        return
+    group = _system_user().pw_gid
+    for folder in path.absolute().parents:
+        status = folder.stat()
+        if not status.st_mode & (0o011 if status.st_gid == group else 0o001):
+            raise UsageError(f"{folder}: the user postgres cannot pass through; choose another --state-dir, or no root")
+
+
+def _reason(output: bytes) -> str:
+    """The last complaint in a server's or initdb's output."""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    complaints = [line for line in lines if "FATAL" in line or "error:" in line]
+    return (complaints or lines or ["no message"])[-1].strip()

@@ -1,0 +1,1 @@
+"""Local stacks: their layout on disk, their configurations, their processes."""

@@ -1,0 +1,120 @@
+"""The parties of a local stack: their key files, and their entries in recipes of each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.stacks.options import OPERATORS
+from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
+from tacit.aggregator.state_keys import generate_state_key, state_key_text, write_state_key
+from tacit.codec import b64url
+from tacit.errors import UsageError
+from tacit.models.forms import form_of
+from tacit.models.pan_private.form import PanPrivate
+from tacit.models.pan_private_single.form import ANALYZER, PanPrivateSingle
+from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
+from tacit.ports import Entropy
+
+AGGREGATORS = ("leader", "helper")
+ANALYZER_CONFIG_ID = 4
+
+
+@dataclass(frozen=True)
+class StackParties:
+    """``base``: the parties of model ``secure-aggregation``; ``others``: those of each other model, by its name."""
+
+    base: SecureAggregationParties
+    others: Mapping[str, Parties]
+
+    def of(self, model: str) -> Parties:
+        """Return the parties of recipes of ``model``. Raises ``UsageError`` if the stack has none."""
+        found = self.base if model == SecureAggregation.name else self.others.get(model)
+        if found is None:
+            raise UsageError(f"this stack has no parties of model {model}; start one in another --state-dir")
+        return found
+
+    def members(self) -> dict[str, Any]:
+        """Return the parties as members of the stack's index."""
+        others = {model: parties.model_dump(mode="json") for model, parties in self.others.items()}
+        return {"parties": self.base.model_dump(mode="json"), "parties_of": others}
+
+    @classmethod
+    def read(cls, index: Mapping[str, Any]) -> StackParties:
+        """Inverse of ``members``. Stacks from before there were other models have no ``parties_of``. Raises
+        ``KeyError`` and ``ValueError``."""
+        others = index.get("parties_of", {})
+        return cls(
+            SecureAggregationParties.model_validate(index["parties"]),
+            {model: form_of(model).parties.model_validate(body) for model, body in others.items()},
+        )
+
+
+def make_parties(folder: Path, urls: Mapping[str, str], signing: Mapping[str, str], entropy: Entropy) -> StackParties:
+    """Make the key files of all servers below ``folder``, and return the parties. ``urls`` and ``signing`` (public
+    signing keys in base64url) have service names as keys."""
+    base = _base(urls, signing, _hpke_keys(folder, entropy))
+    peers = generate_peer_secrets("seed-1", entropy)
+    for name in AGGREGATORS:
+        write_peer_file(folder / name / "peer.json", peers)
+    document = base.model_dump(mode="json")
+    stateful = {name: {**document[name], "state_key": _state_key(folder / name, entropy)} for name in AGGREGATORS}
+    others = {
+        PanPrivate.name: {**document, **stateful},
+        PanPrivateSingle.name: {
+            **{name: document[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")},
+            ANALYZER: _analyzer(folder / ANALYZER, urls[ANALYZER], signing[ANALYZER], entropy),
+        },
+    }
+    return StackParties(base, {model: form_of(model).parties.model_validate(body) for model, body in others.items()})
+
+
+def _analyzer(folder: Path, url: str, signing_key: str, entropy: Entropy) -> dict[str, str]:
+    return {
+        "operator": OPERATORS[ANALYZER],
+        "url": url,
+        "hpke_config": _hpke_key(folder, ANALYZER_CONFIG_ID, entropy),
+        "signing_key": signing_key,
+        "state_key": _state_key(folder, entropy),
+    }
+
+
+def _state_key(folder: Path, entropy: Entropy) -> str:
+    key = generate_state_key(entropy)
+    write_state_key(folder / "state.key", key)
+    return state_key_text(key)
+
+
+def _hpke_keys(folder: Path, entropy: Entropy) -> dict[str, str]:
+    named = enumerate((*AGGREGATORS, "collector"), start=1)
+    return {name: _hpke_key(folder / name, number, entropy) for number, name in named}
+
+
+def _hpke_key(folder: Path, config_id: int, entropy: Entropy) -> str:
+    key = generate_hpke_key(config_id, entropy)
+    write_hpke_key(folder / "hpke.key", key)
+    return b64url(key.config.encode())
+
+
+def _base(urls: Mapping[str, str], signing: Mapping[str, str], hpke: Mapping[str, str]) -> SecureAggregationParties:
+    def operator(name: str) -> dict[str, str]:
+        return {"operator": OPERATORS[name]}
+
+    aggregators = {
+        name: {**operator(name), "url": urls[name], "hpke_config": hpke[name], "signing_key": signing[name]}
+        for name in AGGREGATORS
+    }
+    return SecureAggregationParties.model_validate(
+        {
+            "analyst": {"operator": OPERATORS["recipe_server"], "signing_key": signing["analyst"]},
+            **aggregators,
+            "collector": {**operator("collector"), "hpke_config": hpke["collector"]},
+            "relay": {**operator("relay"), "url": urls["relay"]},
+            "gateway": {**operator("gateway"), "signing_key": signing["gateway"]},
+            "attester": operator("attester"),
+            "issuer": {**operator("issuer"), "name": OPERATORS["issuer"], "signing_key": signing["issuer"]},
+        }
+    )

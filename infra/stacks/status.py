@@ -1,0 +1,31 @@
+"""Collects the status of a local stack's processes and servers."""
+
+from __future__ import annotations
+
+import os
+
+from infra.stacks.layout import Layout
+from infra.stacks.processes import read_pids
+from infra.stacks.workers import known_parts, service_part
+from tacit.operations.status import Deployment, DeploymentStatus, ProcessAt, deployment_status
+from tacit.ports import Transport
+
+
+async def stack_status(layout: Layout, transport: Transport) -> DeploymentStatus:
+    """Query every process and server of a stack. Process ids are given for children of ``tacit up`` that still run."""
+    parts = [service_part(layout, name) for name in layout.services] + known_parts(layout)
+    pids = {label: pid for label, pid in read_pids(layout.state_dir).items() if lives(pid)}
+    processes = [ProcessAt(part.label, part.url, pids.get(part.label)) for part in parts]
+    deployment = Deployment(processes, layout.urls, layout.configs, layout.operator_token)
+    return await deployment_status(deployment, transport)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process with this id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

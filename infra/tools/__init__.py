@@ -1,0 +1,1 @@
+"""Tools around the product: documents, images, staging, interoperation."""

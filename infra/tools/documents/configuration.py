@@ -1,0 +1,90 @@
+"""Every key of every configuration, from the models that read them: the second half of ``docs/configuration.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from infra.tools.documents.schemas import SCHEMAS, schema_of_model
+from infra.tools.documents.words import FROM_FOLDER, page, prose, table, type_in_words, value
+from tacit.aggregator.config import AggregatorConfig, FollowingConfig
+from tacit.errors import UsageError
+from tacit.service.config import ServiceConfig
+
+CONFIGURATION = "configuration.md"
+PLACE = "<!-- keys: made from the models by `make documents`, like all below this line -->\n"
+PREFIX = "config-"
+SHARED: Mapping[type[BaseModel], str] = {
+    ServiceConfig: "Every service",
+    FollowingConfig: "Leader, helper and analyzer",
+    AggregatorConfig: "Leader and helper",
+}
+"""The models whose keys several services have -> the title under which those keys are listed."""
+
+
+def configurations() -> dict[str, type[BaseModel]]:
+    """The model of each configuration, by the name under which it is served; ``agent`` is that of a device."""
+    found = {name.removeprefix(PREFIX): entry.model for name, entry in SCHEMAS.items() if name.startswith(PREFIX)}
+    return {name.replace("-", "_"): model for name, model in found.items()}
+
+
+def configured(text: str) -> str:
+    """``text``, the page, with the keys as they are now. Raises ``UsageError`` if the page has no place for them."""
+    head, place, _ = text.partition(PLACE)
+    if not place:
+        raise UsageError(f"the page needs the line {PLACE.strip()}")
+    return f"{head}{place}\n{page(*_sections())}"
+
+
+def _sections() -> Iterator[str]:
+    parts: dict[str, dict[str, Any]] = {}
+    for model, title in SHARED.items():
+        yield from _section(title, model, parts)
+    for name, model in configurations().items():
+        yield from _section(name, model, parts)
+    for name, part in sorted(parts.items()):
+        yield f"## {name}"
+        yield prose(part)
+        yield _keys(part, parts, part["properties"])
+
+
+def _section(title: str, model: type[BaseModel], parts: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The keys that ``model`` has in addition to the models that it builds on. The types that it refers to are added to
+    ``parts``."""
+    schema = schema_of_model(model)
+    for name, part in schema.get("$defs", {}).items():
+        if "properties" in part and parts.setdefault(name, part) != part:
+            raise UsageError(f"two parts of configurations are called {name}")
+    bases = [f'"{SHARED[base]}"' for base in model.__mro__[1:] if base in SHARED]
+    yield f"## {title}"
+    yield prose(schema) + (f" Also the keys of {' and '.join(bases)}." if bases else "")
+    yield _keys(schema, parts, model.__annotations__)
+
+
+def _keys(schema: Mapping[str, Any], parts: Mapping[str, Any], names: Mapping[str, Any]) -> str:
+    required = schema.get("required", ())
+    rows = [
+        (f"`{key}`", _type(content, parts), _default(content, key in required), prose(content))
+        for key, content in schema["properties"].items()
+        if key in names
+    ]
+    return table(("key", "type and range", "default", "what it says"), rows)
+
+
+def _type(content: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
+    words = type_in_words(content).removesuffix(" or null").replace(FROM_FOLDER, "")
+    for name in sorted(parts, key=len, reverse=True):
+        if name in words and f"[{name}]" not in words:
+            words = words.replace(name, f"[{name}](#{name.lower()})")
+    return words
+
+
+def _default(content: Mapping[str, Any], required: bool) -> str:
+    if required:
+        return "**required**"
+    default = content.get("default")
+    if isinstance(default, list):
+        return ", ".join(value(one) for one in default) or "none"
+    return "none" if default in (None, {}, "") else value(default)

@@ -1,0 +1,167 @@
+"""JSON Schemas (draft 2020-12) of every document, from the models that read them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from attester.config import AttesterConfig
+from attester.handlers import TokenRequestBody
+from client_agent.config import AgentConfig
+from infra.tools.documents.papers import ChallengeBody, HpkeKeyFile, PeerFile, Problem, ResultDocument
+from recipe_server.config import RecipeServerConfig
+from relay.config import RelayConfig
+from services.admin.core.config import AdminConfig
+from services.analyzer.config import AnalyzerConfig
+from services.collector.config import CollectorConfig
+from services.gateway.config import GatewayConfig
+from services.helper.config import HelperConfig
+from services.issuer.config import IssuerConfig
+from services.leader.config import LeaderConfig
+from services.witness.config import WitnessConfig
+from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
+from tacit.recipe.survey import Survey
+from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, Void
+from tacit.tlog.pages import HashesBody, HeadBody, KeySetsBody, PageBody
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ID_PREFIX = "urn:tacit:schema:"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One schema: the document's model, a description, and whether an absent member may be written as null."""
+
+    model: type[BaseModel]
+    about: str
+    nulls: bool = False
+
+
+SCHEMAS = {
+    "recipe": Entry(Recipe, "a recipe; body of a leaf `recipe`"),
+    "survey": Entry(Survey, "what an analyst wants to know, as `tacit recipe new --file` reads it", nulls=True),
+    "series": Entry(Series, "a series; body of a leaf `series`"),
+    "leaf": Entry(Envelope, "an entry of the log"),
+    "leaf-opt-in": Entry(OptIn, "body of a leaf `opt-in`"),
+    "leaf-issuer-directory": Entry(IssuerDirectory, "body of a leaf `issuer-directory`"),
+    "leaf-ohttp-config": Entry(OhttpConfig, "body of a leaf `ohttp-config`"),
+    "leaf-void": Entry(Void, "body of a leaf `void`"),
+    "leaf-census-share": Entry(CensusShare, "body of a leaf `census-share`"),
+    "bundle-head": Entry(HeadBody, "`GET /v1/bundle` of the log"),
+    "bundle-page": Entry(PageBody, "`GET /v1/bundle/<digest>` of the log"),
+    "hashes": Entry(HashesBody, "`GET /v1/hashes/<size>/<block>` of the log"),
+    "key-sets": Entry(KeySetsBody, "`GET /key-sets` of the relay, `GET /v1/key-sets` of the log"),
+    "attester-challenge": Entry(ChallengeBody, "answer to `POST /v1/challenge` of the attester"),
+    "attester-request": Entry(TokenRequestBody, "body of `POST /v1/token-requests` of the attester"),
+    "problem": Entry(Problem, "a refusal over HTTP (RFC 9457)", nulls=True),
+    "result": Entry(ResultDocument, "a released result"),
+    "policy": Entry(Policy, "a party's policy", nulls=True),
+    "peer-file": Entry(PeerFile, "the secrets that leader and helper share"),
+    "hpke-key-file": Entry(HpkeKeyFile, "an HPKE key of leader, helper or collector"),
+    "config-agent": Entry(AgentConfig, "configuration of a device", nulls=True),
+    "config-recipe-server": Entry(RecipeServerConfig, "configuration of the recipe server", nulls=True),
+    "config-issuer": Entry(IssuerConfig, "configuration of the issuer", nulls=True),
+    "config-attester": Entry(AttesterConfig, "configuration of the attester", nulls=True),
+    "config-gateway": Entry(GatewayConfig, "configuration of the gateway", nulls=True),
+    "config-relay": Entry(RelayConfig, "configuration of the relay", nulls=True),
+    "config-leader": Entry(LeaderConfig, "configuration of the leader", nulls=True),
+    "config-helper": Entry(HelperConfig, "configuration of the helper", nulls=True),
+    "config-analyzer": Entry(AnalyzerConfig, "configuration of the analyzer", nulls=True),
+    "config-collector": Entry(CollectorConfig, "configuration of the collector", nulls=True),
+    "config-admin": Entry(AdminConfig, "configuration of the admin service", nulls=True),
+    "config-witness": Entry(WitnessConfig, "configuration of a witness", nulls=True),
+}
+"""Name of the schema -> what it describes."""
+
+
+class WithNotes(GenerateJsonSchema):
+    """Adds to each member the description that follows it in the source."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """The schema of a model, also of a nested one."""
+        found = super().model_schema(schema)
+        _describe(found, schema["cls"])
+        return found
+
+
+class WithoutNulls(WithNotes):
+    """For documents that are signed or hashed: an absent member is left out, never null."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """The schema of the value that is present."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """The same schema, without null as its default."""
+        found = super().default_schema(schema)
+        return {name: value for name, value in found.items() if (name, value) != ("default", None)}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The schema called ``name``, one of ``SCHEMAS``."""
+    entry = SCHEMAS[name]
+    found = schema_of_model(entry.model, nulls=entry.nulls)
+    return {"$schema": DIALECT, "$id": ID_PREFIX + name, "title": name, **found}
+
+
+def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, Any]:
+    """The schema of what ``model`` reads; ``nulls``: an absent member may be written as null."""
+    found = model.model_json_schema(schema_generator=WithNotes if nulls else WithoutNulls)
+    _without_titles(found)
+    return found
+
+
+def encoded(schema: dict[str, Any]) -> bytes:
+    """The bytes of the schema's file."""
+    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def member_notes(model: type[BaseModel]) -> dict[str, str]:
+    """The description below each member in the model's source; empty for a model without source."""
+    try:
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    except OSError:
+        return {}
+    notes: dict[str, str] = {}
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    for one, after in itertools.pairwise(statements):
+        target = one.target if isinstance(one, ast.AnnAssign) else None
+        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        if isinstance(target, ast.Name) and isinstance(text, str):
+            notes[target.id] = " ".join(text.split())
+    return notes
+
+
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    for cls in reversed(model.__mro__):
+        if not isinstance(cls, type) or not issubclass(cls, BaseModel) or cls is BaseModel:
+            continue
+        for member, note in member_notes(cls).items():
+            if member in schema.get("properties", {}):
+                schema["properties"][member]["description"] = note
+
+
+def _without_titles(node: Any, *, named: bool = False) -> None:
+    """Drop the titles that only repeat a member's name, and put descriptions on one line. ``named``: the members of
+    ``node`` are those of a document, not of a schema."""
+    if isinstance(node, list):
+        for item in node:
+            _without_titles(item)
+    elif isinstance(node, dict):
+        if not named:
+            node.pop("title", None)
+            if isinstance(node.get("description"), str):
+                node["description"] = " ".join(node["description"].split())
+        for key, value in node.items():
+            _without_titles(value, named=key in {"properties", "$defs"} and not named)

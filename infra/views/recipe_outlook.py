@@ -1,0 +1,95 @@
+"""Describes in sentences what a recipe will cost and yield (``tacit.operations.outlook``)."""
+
+from __future__ import annotations
+
+from infra.views.terminal import notes, span
+from tacit.models.form import Cap
+from tacit.models.forms import form_of
+from tacit.moments import when
+from tacit.operations.outlook import Hiding, Outlook, SharesOutlook, rounding_of
+from tacit.operations.watched_outlook import WatchedOutlook
+from tacit.recipe.asking import DECIDING_SHARE, asked_until
+from tacit.recipe.claims import sample_of
+from tacit.recipe.model import Interval, Occurrences, Recipe
+
+
+def tell_coarse(recipe: Recipe) -> None:
+    """Print a warning if the recipe's unit is coarse for its range."""
+    coarse = rounding_of(recipe).coarse
+    if coarse is not None:
+        notes().print(f"warning: {coarse}", style="yellow")
+
+
+def asked_words(interval: Interval, now: float) -> str:
+    """Return a sentence on until when devices are asked to answer in ``interval``, and on what to do at ``now`` (POSIX
+    seconds)."""
+    until, share = asked_until(interval), f"first {DECIDING_SHARE:.0%} of its interval"
+    if now > until:
+        return (
+            f"nobody has been asked since {when(until)}: devices that had not read it and fetched a token in the "
+            f"{share} take no part; ask again with a later --start"
+        )
+    return (
+        f"asks devices that have read it and hold a token by {when(until)}, in the {share} or before; later ones take "
+        "no part, so publish it, and have the agents running, well before"
+    )
+
+
+def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
+    """Return the outlook of ``recipe`` as sentences."""
+    lines = [] if found.shares is None else _share_lines(recipe, found.shares)
+    lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
+    lines += [] if found.rounding.words is None else [found.rounding.words]
+    return lines if found.hiding is None else [*lines, *_hiding_lines(recipe, found.hiding)]
+
+
+def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
+    spec, form = recipe.question.encoder, form_of(recipe.model)
+    if not isinstance(spec, Occurrences):
+        return []
+    told, result = (
+        found.epsilon[name] for name in (form.charged, next(one.name for one in form.capped(Cap.AGGREGATE)))
+    )
+    against = "one aggregator" if form.proves else "the analyzer, which opens single reports"
+    alone = "" if form.proves else f", {result:.4f} in the result alone"
+    unit = "occurrences" if recipe.question.statistic == "mean" else "devices"
+    return [
+        f"devices watch {recipe.question.metric} for {spec.steps} steps of {spec.step_seconds} seconds, "
+        f"{span(spec.start, spec.end)}; devices that read the recipe later miss earlier events",
+        f"each keeps {found.state_bytes:,} bytes of ciphertexts that tell an intruder nothing, and sends "
+        f"{found.report_bytes:,}",
+        f"epsilon {told:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
+        f"expected standard error of a number: about {found.stderr:,.4g} {unit}",
+    ]
+
+
+def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:
+    count, dummies, part = found.count_epsilon, found.dummies_epsilon, found.part_epsilon
+    told = "without bound" if count is None else f"{count:.4f} before sampling"
+    lines = [f"the number of messages adds epsilon {told}, counted in the claim against one aggregator"]
+    if part:
+        devices = sample_of(recipe).attested
+        few = "one device" if devices == 1 else f"{devices:,} devices, as a census attests"
+        unfilled = found.unfilled_epsilon
+        alone = "everything" if unfilled is None else f"epsilon {unfilled:.4f}"
+        lines.append(f"if a batch does not fill, it tells {alone}, counted on {few}; that is never refunded")
+    if recipe.sampling.dummies is not None:
+        known = "nothing hides it" if dummies is None else f"epsilon {dummies:.4f}"
+        lines.append(f"whether a device sent, against somebody who knows which others took part: {known}")
+    if part:
+        lines.append(f"the relay sees who sends: epsilon {part:.4f} about the answer, whatever the noise is")
+    return lines
+
+
+def _share_lines(recipe: Recipe, found: SharesOutlook) -> list[str]:
+    epsilon, what = found.epsilon, "each number" if recipe.randomizer.categories > 1 else "the result"
+    half = recipe.batch.min_batch_size // 2
+    lines = [
+        f"each device sends {found.scale} times its value plus {found.flips} coin flips: "
+        f"{found.measurement_bits} bits, {found.leader_share_bytes:,} bytes with their proof",
+        f"epsilon {epsilon['aggregator']:.4f} against one aggregator, {epsilon['aggregator_with_relay']:.4f} with the "
+        f"relay too, {found.epsilon_half:.4f} if only {half} of them are honest; unbounded against both aggregators",
+        f"a dishonest device can move a total by at most {found.one_device:,.4g} before the division by q",
+    ]
+    errors = f"{found.noise_stderr:,.4g} from noise, at most {found.sampling_stderr:,.4g} from sampling"
+    return [*lines, f"expected standard error of {what}: {errors}"]

@@ -1,0 +1,149 @@
+"""Prints a released result for a person: the answers, how they were sampled, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
+from infra.views.answer_table import AnswerRow, answers_table
+from infra.views.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
+from infra.views.response_lines import exact_text, response_lines
+from infra.views.terminal import plain_table, span
+from tacit.methods.figures import MARGIN, form_of, margin, number, population_texts, share_texts
+from tacit.methods.statistics import STATISTICS
+from tacit.moments import when
+from tacit.recipe.cautions import cautions, missing_share
+
+HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
+
+
+def show_result(document: Mapping[str, Any], console: Console) -> None:
+    """Print one released result as two panels: answers and privacy cost."""
+    headings, rows = columns(document)
+    answers = [
+        AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(row))
+        for one, row in zip(document["buckets"], rows, strict=True)
+    ]
+    table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
+    title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
+    lines = [Text(line, style="dim") for line in facts(document)]
+    warned = [Text(f"warning: {remark}", style="bold yellow") for remark in cautions(document)]
+    console.print(Panel(Group(table, *warned, *lines), title=title, title_align="left"))
+    console.print(Panel(_price(document), title="[bold]What it costs in privacy", title_align="left"))
+
+
+def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings of the number columns, and the numbers of each row: estimate and error for those who answered
+    and, where the document has them, their share and the interval for all that were asked."""
+    form, buckets = form_of(document), document["buckets"]
+    found = {
+        "estimate": [number(one["estimate"], form) for one in buckets],
+        MARGIN: [margin(one["stderr"], form) for one in buckets],
+        "share": share_texts(document),
+    }
+    whole = population_texts(document, form)
+    if whole:
+        found[f"of all {exact_text(document)}asked"] = whole
+    shown = {heading: cells for heading, cells in found.items() if cells}
+    return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
+
+
+def facts(document: Mapping[str, Any]) -> list[str]:
+    """Return lines on the question, how many were asked and answered, what is estimated, when contributions were made
+    and released, and how they were sampled."""
+    interval = document["interval"]
+    return [
+        *([str(document["question"])] if document.get("question") else []),
+        *response_lines(document),
+        f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
+        f"released {when(document['released_at'])}",
+        *sampling_lines(document.get("sampling", {})),
+        *missing_lines(document),
+        *spread_lines(document),
+        *_series(document),
+    ]
+
+
+def _series(document: Mapping[str, Any]) -> list[str]:
+    series = document.get("series")
+    if series is None:
+        return []
+    words = f"round {series['index']} of series {series['hash'][:8]}, charged once for all rounds"
+    return [words, "with donation time, an estimate covers the devices that took part in no earlier round"]
+
+
+def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
+    """Return the ``sampling`` member of a result as sentences; none if it is empty."""
+    if not sampling:
+        return []
+    importance, dummies = sampling.get("importance"), sampling.get("dummies")
+    if importance is not None:
+        usual = importance.get("default_label", f"answer {importance['default']}")
+        rates = f"q = {importance['default_rate']:g} for {usual}, {sampling['rate']:g} for any other answer"
+    else:
+        rates = f"q = {sampling['rate']:g} for every device"
+    lines = [f"sampled {rates}"]
+    if dummies is not None:
+        intensity, population = dummies["intensity"], dummies["population"]
+        counted = f", about {dummies['expected']:,.1f} of them counted here" if "expected" in dummies else ""
+        lines.append(f"dummies {intensity:g} expected among {population:,} devices{counted}; estimates allow for them")
+    return lines
+
+
+def missing_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on how a result counts devices without a value; nothing if the document does not say."""
+    missing = document.get("missing")
+    if missing is None:
+        return []
+    if "label" in missing:
+        return [f"devices without a value are counted as {missing['label']!r}"]
+    if missing.get("biases"):
+        return []  # shown as a warning
+    if STATISTICS[document["statistic"]].is_ratio or any(missing["adds"]):
+        return [f"devices without a value take part: each adds {missing_share(document)} to an estimate"]
+    return ["devices without a value take part, and add nothing"]
+
+
+def spread_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on which error is shown, if a result has two."""
+    ratios = [one["stderr_typical"] / one["stderr"] for one in document["buckets"] if one.get("stderr_typical")]
+    if not ratios:
+        return []
+    share = sum(ratios) / len(ratios)
+    return [
+        f"intervals hold for any values in the range; for evenly spread values about {share:.0%} as wide (no bound)"
+    ]
+
+
+def price_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return a row per adversary: who it is, epsilon as the recipe states it, delta, and epsilon for the contributions
+    that came. The last is empty where it depends on how many of these were honest, which is not known."""
+    privacy, ran = document["privacy"], document.get("privacy_of_batch", {}).get("by_adversary", {})
+    return [
+        (
+            adversary_text(name, privacy["n"]),
+            epsilon_text(value),
+            delta_text(name, value, privacy["delta"]),
+            epsilon_text(ran[name]) if name in ran and not is_conditional(name) else "",
+        )
+        for name, value in privacy["by_adversary"].items()
+    ]
+
+
+def price_caption(document: Mapping[str, Any]) -> str:
+    """Return the mechanism, neighbour relation and number of contributions behind the numbers of ``price_rows``."""
+    privacy = document["privacy"]
+    stated = f"{privacy['mechanism']}, {privacy['relation']} neighbours, stated at n = {privacy['n']:,} contributions"
+    ran = document.get("privacy_of_batch")
+    return stated if ran is None else f"{stated}; this batch has {ran['n']:,}"
+
+
+def _price(document: Mapping[str, Any]) -> Group:
+    table = plain_table(*HEADINGS)
+    for row in price_rows(document):
+        table.add_row(*row)
+    return Group(table, Text(price_caption(document), style="dim"))

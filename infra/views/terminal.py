@@ -1,0 +1,105 @@
+"""Output shared by the commands: consoles, JSON, tables, bars, and text for times, epsilons and deltas."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from infra.views.plain import escaped, harmless
+from tacit.methods.figures import interval
+from tacit.moments import when
+
+BAR_WIDTH = 34
+STYLES = {
+    "active": "green",
+    "released": "green",
+    "sent": "green",
+    "pass": "green",
+    "scheduled": "cyan",
+    "pending": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "void": "dim",
+    "unrefunded": "yellow",
+    "lapsed": "dim",
+    "covered": "dim",
+    "expired": "red",
+    "over": "dim",
+}
+
+
+class _Terminal(Console):
+    """A console that prints text as it is, without characters that control a terminal, whoever wrote them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as the base class does, but make the text of every segment harmless."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else harmless(text), style, control)
+
+
+def answers(least: int = 0) -> Console:
+    """Return a console for answers, on stdout. In a file or pipe, lines are at least ``least`` cells wide, not 80. Text
+    is printed without markup, as names and paths may hold brackets and colons."""
+    console = _Terminal(highlight=False, markup=False, emoji=False)
+    if console.is_terminal or console.width >= least:
+        return console
+    return _Terminal(highlight=False, markup=False, emoji=False, width=least)
+
+
+def notes() -> Console:
+    """Return a console for progress and remarks, on stderr. Text is printed without markup."""
+    return _Terminal(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(escaped(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+
+
+def span(start: float, end: float) -> str:
+    """Return an interval of POSIX times as text, without the end's date if it is the same as the start's."""
+    first, last = when(start), when(end)
+    day, time = last.split(" ", 1)
+    return f"{first.removesuffix(' UTC')} to {time if first.startswith(day) else last}"
+
+
+def styled(word: str) -> Text:
+    """Return the word for a state or verdict in its colour."""
+    return Text(word, style=STYLES.get(word, ""))
+
+
+def plain_table(*columns: str, title: str | Text | None = None) -> Table:
+    """Make a table without borders."""
+    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+
+
+def estimate_bar(
+    estimate: float, stderr: float, top: float, truth: float | None = None, width: int = BAR_WIDTH
+) -> Text:
+    """Draw an estimate with its 95 % interval, and the truth if it is known, on a line of ``width`` cells that ends at
+    the value ``top``."""
+
+    def cell(value: float) -> int:
+        return min(width - 1, max(0, math.floor(value / top * (width - 1)))) if top > 0 else 0
+
+    end, low, high = map(cell, (estimate, *interval(estimate, stderr)))
+    mark = None if truth is None else cell(truth)
+    text = Text()
+    for column in range(width):
+        if column == mark:
+            text.append("┃", style="bold green")
+        elif column <= end and estimate > 0:
+            text.append("━", style="cyan")
+        elif low <= column <= high:
+            text.append("╌", style="yellow")
+        else:
+            text.append(" ")
+    return text
