@@ -28,6 +28,7 @@ from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
     from tacit.recipe.live import LiveSeries
+    from tacit.recipe.model import Recipe
 
 
 app = typer.Typer(help="Ask one recipe in several rounds that are charged once.", no_args_is_help=True)
@@ -181,24 +182,13 @@ def round_command(
     By default, round i gets the i-th equal part of the series' time; with donation, no other is allowed. Example:
     tacit series round training.json --index 0 --round-input-file weights.txt --out round-0.json
     """
-    from infra.authoring.series_form import read_series
-    from tacit.recipe.model import Interval
-
     if round_input is not None and round_input_file is not None:
         raise typer.BadParameter("give either --round-input or --round-input-file")
     if (start is None) != (duration is None):
         raise typer.BadParameter("--start and --duration go together")
-    series = read_series(read_file(file), str(file))
-    if index >= series.rounds:
-        raise typer.BadParameter(f"the series has {series.rounds} rounds, from 0 to {series.rounds - 1}")
-    if start is not None and series.donation is not None:
-        raise typer.BadParameter("with donation the time of every round is fixed")
-    interval = series.window(index) if start is None else Interval(start=start, duration=duration or 0)
+    times = None if start is None else (start, duration or 0)
     given = _text(round_input_file) if round_input_file is not None else round_input
-    try:
-        recipe = series.round(index, interval, given)
-    except DecodeError as error:
-        raise UsageError(str(error)) from error
+    recipe = _round(file, index, times, given)
     body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
     if out is not None:
         write_file(out, body.encode())
@@ -208,9 +198,25 @@ def round_command(
         print(body, end="")
     if out is not None:
         notes().print(f"next: tacit recipe publish {out}, with --state-dir as for the series", style="dim")
-    notes().print(
-        f"recipe {recipe.name}, hash {recipe.hash_text}, reports {span(interval.start, interval.end)}", style="dim"
-    )
+    reports = span(recipe.interval.start, recipe.interval.end)
+    notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {reports}", style="dim")
+
+
+def _round(file: Path, index: int, times: tuple[int, int] | None, given: str | None) -> Recipe:
+    """The recipe of a round; ``times``: its start and duration (POSIX seconds, seconds), unless the series says."""
+    from infra.authoring.series_form import read_series
+    from tacit.recipe.model import Interval
+
+    series = read_series(read_file(file), str(file))
+    if index >= series.rounds:
+        raise typer.BadParameter(f"the series has {series.rounds} rounds, from 0 to {series.rounds - 1}")
+    if times is not None and series.donation is not None:
+        raise typer.BadParameter("with donation the time of every round is fixed")
+    interval = series.window(index) if times is None else Interval(start=times[0], duration=times[1])
+    try:
+        return series.round(index, interval, given)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
 
 
 def _text(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +37,9 @@ from tacit.adapters.watermark import Recovery
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
+    from infra.backing.backends import Wanted
     from infra.tools.staging.running import Running
+    from infra.tools.staging.starting import Crowd
 
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
@@ -85,10 +87,7 @@ def up(
     A new folder gets fresh keys; devices that exist already stay. Example:
     tacit staging up --agents 500 --mode processes
     """
-    from infra.tools.images.building import built
-    from infra.tools.staging.containers import free_network
-    from infra.tools.staging.networks import network_of
-    from infra.tools.staging.starting import Crowd, up_as_processes, up_in_containers
+    from infra.tools.staging.starting import Crowd
     from tacit.operations.pace import default_epoch_seconds
 
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
@@ -100,14 +99,48 @@ def up(
     tell = _print_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         if kind is Mode.CONTAINERS:
-            images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
-            addresses = free_network(folder) if fresh else None
-            layout = open_stack(folder, seconds, batch_floor, tls=True, network=addresses, containers=True)
-            up_in_containers(layout, crowd, images, database_image, tell)
+            _in_containers(folder, seconds, batch_floor, crowd, (base, database_image), tell, is_fresh=fresh)
         else:
-            network = network_of(folder) if kind is Mode.NAMESPACES else ""
-            layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
-            up_as_processes(layout, crowd, kind, wanted, tell)
+            _as_processes(folder, seconds, batch_floor, crowd, (kind, wanted), tell)
+
+
+def _in_containers(
+    folder: Path,
+    seconds: int | None,
+    batch_floor: int | None,
+    crowd: Crowd,
+    made_of: tuple[str, str],
+    tell: Callable[[dict[str, Any]], None],
+    *,
+    is_fresh: bool,
+) -> None:
+    """``made_of``: the base image, and the image of the databases."""
+    from infra.tools.images.building import built
+    from infra.tools.staging.containers import free_network
+    from infra.tools.staging.starting import up_in_containers
+
+    base, database_image = made_of
+    images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
+    addresses = free_network(folder) if is_fresh else None
+    layout = open_stack(folder, seconds, batch_floor, tls=True, network=addresses, containers=True)
+    up_in_containers(layout, crowd, images, database_image, tell)
+
+
+def _as_processes(
+    folder: Path,
+    seconds: int | None,
+    batch_floor: int | None,
+    crowd: Crowd,
+    how: tuple[Mode, Wanted],
+    tell: Callable[[dict[str, Any]], None],
+) -> None:
+    from infra.tools.staging.networks import network_of
+    from infra.tools.staging.starting import up_as_processes
+
+    kind, wanted = how
+    network = network_of(folder) if kind is Mode.NAMESPACES else ""
+    layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
+    up_as_processes(layout, crowd, kind, wanted, tell)
 
 
 def _print_line(document: dict[str, Any]) -> None:

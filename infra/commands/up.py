@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
-    from infra.stacks.deployment import Parts
+    from infra.backing.backends import Wanted
+    from infra.stacks.deployment import Deployment, Parts
     from infra.stacks.processes import ServiceProcess
 
 
@@ -152,29 +153,18 @@ def up(
     """
     if context.invoked_subcommand is not None:
         return
-    from infra.backing.backends import POSTGRES, backends, parse_backends
-    from infra.backing.backing_servers import BROKER, REDIS
-    from infra.stacks.agents import provision_agents
-    from infra.stacks.deployment import Deployment, deploy
-    from infra.stacks.new_layout import renew_certificates
+    from infra.stacks.deployment import Deployment
 
-    url_files = {POSTGRES: postgres_url_file, REDIS: redis_url_file, BROKER: mqtt_url_file}
-    wanted = parse_backends(backends_named or [], url_files)
-    with contextlib.ExitStack() as stack:
-        folder = state_dir.absolute()
-        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
-        try:
-            made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
-            unbounded, secure = allow_unbounded_local or None, tls or None
-            layout = open_stack(*made_with, unbounded, tls=secure, network="", slots=slots, agents=agents)
-            renew_certificates(layout, SystemClock().now())
-            entropy = OsEntropy()
-            stack.enter_context(backends(layout, wanted, entropy))
-            parts = deploy(layout, Deployment(together, batch_crypto, leader_workers, helper_workers))
-            paths = provision_agents(layout, agents, entropy, SystemClock().now())
-        except OSError as error:
-            raise UsageError(f"{error.filename or state_dir}: {error.strerror or 'cannot be used'}") from error
-        status = asyncio.run(_up(layout, paths, parts, as_json=as_json))
+    folder, unbounded, secure = state_dir.absolute(), allow_unbounded_local or None, tls or None
+    made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
+    spread = Deployment(together, batch_crypto, leader_workers, helper_workers)
+    status = _run(
+        folder,
+        lambda: open_stack(*made_with, unbounded, tls=secure, network="", slots=slots, agents=agents),
+        _wanted(backends_named, postgres_url_file, redis_url_file, mqtt_url_file),
+        (spread, agents),
+        as_json=as_json,
+    )
     if status:
         raise typer.Exit(status)
 
@@ -220,14 +210,10 @@ def open_stack(
     """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
     stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
     ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
-    from infra.stacks.new_layout import create_layout
-    from infra.stacks.upgrades import with_admin, with_operators
-    from tacit.operations.pace import default_epoch_seconds
-
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
-            epoch_seconds=epoch_seconds or default_epoch_seconds(agents, how_busy()),
+            epoch_seconds=epoch_seconds or _usual_epoch_seconds(agents),
             slots_per_epoch=slots or DEFAULT_SLOTS,
             batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
             unbounded_local=bool(unbounded_local),
@@ -239,9 +225,8 @@ def open_stack(
             network=network or "",
             containers=containers,
         )
-        _check_account(options)
-        return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
-    layout = with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
+        return _new_stack(state_dir, options)
+    layout = _upgraded(state_dir)
     wanted = {
         "epoch_seconds": epoch_seconds,
         "slots_per_epoch": slots,
@@ -256,6 +241,25 @@ def open_stack(
     }
     _check_options(layout, wanted)
     return layout
+
+
+def _usual_epoch_seconds(agents: int) -> int:
+    from tacit.operations.pace import default_epoch_seconds
+
+    return default_epoch_seconds(agents, how_busy())
+
+
+def _new_stack(state_dir: Path, options: StackOptions) -> Layout:
+    from infra.stacks.new_layout import create_layout
+
+    _check_account(options)
+    return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
+
+
+def _upgraded(state_dir: Path) -> Layout:
+    from infra.stacks.upgrades import with_admin, with_operators
+
+    return with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
 
 
 def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
@@ -294,6 +298,37 @@ def _check_account(options: StackOptions) -> None:
         validated(AccountLimit, limit, "account")
     except DecodeError as error:
         raise UsageError(str(error)) from error
+
+
+def _wanted(names: list[str] | None, postgres: Path | None, redis: Path | None, mqtt: Path | None) -> Wanted:
+    from infra.backing.backends import POSTGRES, parse_backends
+    from infra.backing.backing_servers import BROKER, REDIS
+
+    return parse_backends(names or [], {POSTGRES: postgres, REDIS: redis, BROKER: mqtt})
+
+
+def _run(
+    folder: Path, open_layout: Callable[[], Layout], wanted: Wanted, shape: tuple[Deployment, int], *, as_json: bool
+) -> int:
+    """Run the stack in ``folder`` until it is told to stop, with the ``wanted`` servers, and in the ``shape`` of a
+    deployment and a number of devices. Returns the exit code."""
+    from infra.backing.backends import backends
+    from infra.stacks.agents import provision_agents
+    from infra.stacks.deployment import deploy
+    from infra.stacks.new_layout import renew_certificates
+
+    (deployment, agents), entropy = shape, OsEntropy()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
+        try:
+            layout = open_layout()
+            renew_certificates(layout, SystemClock().now())
+            stack.enter_context(backends(layout, wanted, entropy))
+            parts = deploy(layout, deployment)
+            paths = provision_agents(layout, agents, entropy, SystemClock().now())
+        except OSError as error:
+            raise UsageError(f"{error.filename or folder}: {error.strerror or 'cannot be used'}") from error
+        return asyncio.run(_up(layout, paths, parts, as_json=as_json))
 
 
 async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool) -> int:

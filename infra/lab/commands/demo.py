@@ -57,16 +57,20 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
-    from infra.lab.demo.report import prepare_report, write_report
-    from infra.lab.demo.run import DemoRun
-    from infra.lab.demo.view import Stages, show
-
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
     if statistic is not None or steps is not None:
         raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
-    dataset = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
+    _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
+    return None
+
+
+def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
+    from infra.lab.demo.report import prepare_report, write_report
+    from infra.lab.demo.run import DemoRun
+    from infra.lab.demo.view import Stages, show
+
     if not json_output:
         prepare_report(out)
     progress = notes()
@@ -75,10 +79,9 @@ def demo(
     result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
     if json_output:
         sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
-        return None
+        return
     outputs = write_report(result, out)
     show(result, answers(), outputs)
-    return None
 
 
 def _say_of(dataset: Dataset, progress: Console) -> None:
