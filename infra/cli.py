@@ -19,7 +19,7 @@ import typer
 from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
-from infra.imports import no_collection
+from infra.base.imports import no_collection
 from infra.views.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
-from infra.certificates import LOOPBACK, CertificateAuthority
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificates import LOOPBACK, CertificateAuthority
 
 LIFETIME = 3600
 

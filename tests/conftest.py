@@ -21,8 +21,8 @@ import pytest
 from infra.backing.mosquitto import MosquittoServer, find_mosquitto
 from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.backing.redis import RedisServer, RedisUser, find_redis
-from infra.free_ports import free_ports
-from infra.postgres_programs import find_binaries
+from infra.base.free_ports import free_ports
+from infra.base.postgres_programs import find_binaries
 from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level

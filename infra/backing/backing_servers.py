@@ -20,10 +20,10 @@ from client_agent.config import Announcements
 from infra.backing.child import PrivateServer
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.redis import RedisServer, RedisUser
-from infra.certificate_files import CA_FILE
-from infra.certificates import certify
-from infra.free_ports import free_ports
-from infra.remembered_servers import amend_config, has_server, own_port, remember
+from infra.base.certificate_files import CA_FILE
+from infra.base.certificates import certify
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import Layout
 from infra.stacks.tls import AUTHORITY

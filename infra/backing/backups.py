@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from infra.backing.postgres_backup import dump_database, put_dump
 from infra.backing.sqlite_backup import copy_database, put_database
-from infra.service_names import kind_of
+from infra.base.service_names import kind_of
 from infra.stacks.deployables import deployable
 from tacit.adapters.files import sync_folder
 from tacit.errors import UsageError

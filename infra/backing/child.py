@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.certificate_files import CA_FILE, is_certified
+from infra.base.certificate_files import CA_FILE, is_certified
 from tacit.adapters.tls import private_context
 from tacit.errors import UsageError
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 
 from infra.backing.postgres import PostgresServer, let_server_through
-from infra.certificate_files import CA_FILE
-from infra.free_ports import free_ports
-from infra.remembered_servers import amend_config, has_server, own_port, remember
+from infra.base.certificate_files import CA_FILE
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import Layout
 from tacit.adapters.postgres import administer

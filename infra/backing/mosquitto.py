@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.backing.child import PrivateServer, require_program
-from infra.certificate_files import CERTIFICATE, KEY
+from infra.base.certificate_files import CERTIFICATE, KEY
 from tacit.ports import Entropy
 from tacit.service.secret_files import write_secret
 
@@ -37,7 +37,7 @@ class MosquittoServer(PrivateServer):
         cls, folder: Path, port: int, publishers: Mapping[str, str], entropy: Entropy, *, tls: bool = False
     ) -> MosquittoServer:
         """Create a new broker's files; ``publishers`` maps names to passwords. With ``tls``, it needs a certificate
-        (``infra.certificates.certify``) before it can start. Raises ``UsageError``."""
+        (``infra.base.certificates.certify``) before it can start. Raises ``UsageError``."""
         require_mosquitto()
         folder.mkdir(mode=0o700, parents=True)
         rules = [f"topic read {TOPICS}"]

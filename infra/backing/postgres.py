@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from infra.backing.child import LOG_NAME, Child
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
-from infra.certificates import CertificateAuthority, certify
-from infra.postgres_programs import find_binaries
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
+from infra.base.certificates import CertificateAuthority, certify
+from infra.base.postgres_programs import find_binaries
 from tacit.errors import UsageError
 from tacit.service.secret_files import read_secret, write_secret
 

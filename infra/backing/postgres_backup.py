@@ -22,7 +22,7 @@ from typing import IO, cast
 
 from sqlalchemy.engine import URL, make_url
 
-from infra.postgres_programs import find_binaries
+from infra.base.postgres_programs import find_binaries
 from tacit.adapters.postgres_tls import protection_of
 from tacit.errors import UsageError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.backing.child import PrivateServer, require_program
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 from tacit.service.secret_files import write_secret
 
 ANSWER_SECONDS = 1.0

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from infra.admin_access import Speaker, reaching
 from infra.commands import admin_consent
+from infra.commands.admin_access import Speaker, reaching
 from infra.commands.admin_audit import audit
 from infra.commands.admin_people import keys
 from infra.commands.admin_question import question

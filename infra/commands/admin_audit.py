@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from infra.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
+from infra.commands.admin_access import AdminUrl, KeyFile, Speaker, operator_of, reaching
 from infra.stacks.command_options import AsJson, StateDir
 from infra.views.terminal import answers, print_json
 from tacit.client import Operator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from infra.admin_access import Speaker, reaching
+from infra.commands.admin_access import Speaker, reaching
 from infra.commands.admin_people import people, rule_words
 from infra.stacks.command_options import AsJson, checked_name
 from infra.views.terminal import answers, plain_table, print_json

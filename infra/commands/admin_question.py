@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.admin_access import Speaker, reaching
 from infra.authoring.survey_errors import Said
 from infra.authoring.survey_flags import SurveyFile, asking
+from infra.commands.admin_access import Speaker, reaching
 from infra.stacks.command_options import AsJson, checked_name, read_file, write_file
 from infra.views.terminal import answers, notes, print_json
 from tacit.client import Operator

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from infra.flags import AsJson
-from infra.service_names import KINDS, kind_of
+from infra.base.flags import AsJson
+from infra.base.service_names import KINDS, kind_of
 from tacit.moments import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]

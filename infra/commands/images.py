@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infra.flags import AsJson
+from infra.base.flags import AsJson
 from infra.tools.images.building import Image, built, described
 from infra.tools.images.context import DEFAULT_BASE, Context
 from infra.tools.images.domains import DOMAINS, domain_called

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.flags import AlwaysJson
+from infra.base.flags import AlwaysJson
+from infra.base.token_options import Module, PinFile, Token, place_of
 from infra.stacks.options import BEARER_PREFIX, bearer_token
-from infra.token_options import Module, PinFile, Token, place_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError

@@ -27,7 +27,7 @@ from tacit.ports import Transport, TransportError
 from tacit.tlog.checkpoint import NoteKey
 
 if TYPE_CHECKING:
-    from infra.log_watch import LogReport, Place
+    from infra.base.log_watch import LogReport, Place
     from tacit.service.run import Ready
 
 
@@ -116,7 +116,7 @@ def _place(
     policy: Path | None,
     folder: Path | None,
 ) -> Place:
-    from infra.log_watch import Place
+    from infra.base.log_watch import Place
     from tacit.recipe.policy import Policy
 
     given = None if policy is None else policy_of(policy)
@@ -153,7 +153,7 @@ async def _transport(place: Place, folder: Path | None, save: Path | None) -> As
 
 
 async def _once(place: Place, kept: Path | None, folder: Path | None, save: Path | None, *, judge: bool) -> LogReport:
-    from infra.log_watch import Watch
+    from infra.base.log_watch import Watch
     from infra.views.log_view import Bars
 
     async with _transport(place, folder, save) as transport:
@@ -178,8 +178,8 @@ def _end(report: LogReport, *, as_json: bool) -> None:
 
 async def _follow(place: Place, kept: Path, folder: Path | None, every: float, port: int, *, as_json: bool) -> bool:
     """Watch the log until told to stop; return whether anything was found."""
-    from infra.log_service import Monitor, create_app
-    from infra.log_watch import Watch
+    from infra.base.log_watch import Watch
+    from infra.commands.log_service import Monitor, create_app
     from infra.views.log_view import Bars
     from tacit.service.app import Deps
     from tacit.service.config import Listen

@@ -23,6 +23,7 @@ from infra.authoring.recipe_options import (
 )
 from infra.authoring.survey_errors import Said, completed
 from infra.authoring.survey_flags import SurveyFile, asking
+from infra.base.token_options import Module, PinFile, Token, signer_of
 from infra.commands.census import census
 from infra.commands.design import design
 from infra.commands.yields import show_yield
@@ -39,7 +40,6 @@ from infra.stacks.command_options import (
     transport_of,
 )
 from infra.stacks.layout import Layout
-from infra.token_options import Module, PinFile, Token, signer_of
 from infra.views.terminal import answers, plain_table, print_json, span, styled
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.authoring.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
+from infra.base.token_options import Module, PinFile, Token, signer_of
 from infra.stacks.command_options import (
     HASH_ARGUMENT,
     AsJson,
@@ -21,7 +22,6 @@ from infra.stacks.command_options import (
     read_file,
     write_file,
 )
-from infra.token_options import Module, PinFile, Token, signer_of
 from infra.views.terminal import answers, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from infra.loops import fastest_loop
-from infra.service_names import KINDS
+from infra.base.loops import fastest_loop
+from infra.base.service_names import KINDS
 from tacit.adapters.watermark import Recovery
 from tacit.version import VERSIONS
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from infra.base.how_busy import how_busy
 from infra.commands.images import Base
 from infra.commands.images import images as images_command
 from infra.commands.results import collector_access
@@ -25,7 +26,6 @@ from infra.commands.staging_options import (
     wanted_for,
 )
 from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
-from infra.how_busy import how_busy
 from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.layout import INDEX, Layout
 from infra.tools.images.context import DEFAULT_BASE

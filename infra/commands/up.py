@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.how_busy import how_busy
+from infra.base.how_busy import how_busy
 from infra.stacks.layout import INDEX, Layout, load_layout
 from infra.stacks.options import StackOptions
 from infra.views.terminal import answers, print_json

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from infra.flags import AsJson
+from infra.base.flags import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.methods.statistics import MAX_OCCURRENCES

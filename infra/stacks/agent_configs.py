@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from infra.certificate_files import CA_FILE
+from infra.base.certificate_files import CA_FILE
 from infra.stacks.layout import Layout
 from infra.stacks.options import KEY_ROTATION, StackOptions
 from infra.stacks.tls import AUTHORITY

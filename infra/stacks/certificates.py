@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from infra.certificate_files import CA_FILE
-from infra.certificates import AUTHORITY_LIFETIME, CertificateAuthority, certify
+from infra.base.certificate_files import CA_FILE
+from infra.base.certificates import AUTHORITY_LIFETIME, CertificateAuthority, certify
 from infra.stacks.tls import AUTHORITY, OPERATOR, party_name
 
 

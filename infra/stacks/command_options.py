@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.flags import AsJson
+from infra.base.flags import AsJson
 from infra.stacks.layout import Layout, load_layout
 from tacit.adapters.files import read_bounded
 from tacit.adapters.http import HttpTransport

@@ -13,9 +13,9 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.imports import no_collection
-from infra.loops import loop_name
-from infra.service_names import KINDS, MODULES, kind_of
+from infra.base.imports import no_collection
+from infra.base.loops import loop_name
+from infra.base.service_names import KINDS, MODULES, kind_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError

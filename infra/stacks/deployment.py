@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infra.remembered_servers import amend_config
+from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
 from infra.stacks.workers import Part, further_parts, service_part
 

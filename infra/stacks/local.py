@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from infra.service_names import SERVICES
+from infra.base.service_names import SERVICES
 from infra.stacks.deployables import deployable
 from infra.stacks.layout import Layout
 from tacit.ports import Clock, Entropy, Observer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 from infra.stacks.options import LOOPBACK, OPERATORS, StackOptions, address_of, organisation_of
 from infra.stacks.tls import OPERATOR, party_name
 from tacit.service.metrics_listener import READER

@@ -10,8 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from infra.free_ports import free_ports
-from infra.service_names import SERVICES, witness_name
+from infra.base.free_ports import free_ports
+from infra.base.service_names import SERVICES, witness_name
 from infra.stacks.certificates import certify_services
 from infra.stacks.layout import Layout, write_index
 from infra.stacks.metrics import metrics_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infra.service_names import witness_name
+from infra.base.service_names import witness_name
 from tacit.codec import b64url
 from tacit.ports import Entropy
 

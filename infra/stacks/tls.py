@@ -1,8 +1,8 @@
 """TLS of a local stack (``tacit up --tls``): the names in certificates, and which caller each service admits.
 
-Every service, every server and the operator has a certificate of the stack's own authority (``infra.certificates``) in
-its folder, with the authority's beside it. Services present theirs when they call, and admit only callers whose name
-they know (``tacit.service.callers``). Each start of the stack makes new certificates.
+Every service, every server and the operator has a certificate of the stack's own authority
+(``infra.base.certificates``) in its folder, with the authority's beside it. Services present theirs when they call, and
+admit only callers whose name they know (``tacit.service.callers``). Each start of the stack makes new certificates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 
 AUTHORITY = "authority"
 OPERATOR = "analyst"

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from infra.free_ports import free_ports
-from infra.remembered_servers import amend_config
-from infra.service_names import SERVICES
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config
+from infra.base.service_names import SERVICES
 from infra.stacks.layout import Layout, write_index
 from infra.stacks.new_layout import write_config
 from infra.stacks.options import CREDENTIALS, OPERATORS, bearer_token, operator_credential

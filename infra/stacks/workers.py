@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.free_ports import free_ports
-from infra.remembered_servers import amend_config
-from infra.service_names import kind_of
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config
+from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
 from tacit.errors import UsageError
 from tacit.service.metric_names import PATH as METRICS_PATH

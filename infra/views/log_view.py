@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from infra.log_watch import LogReport
+from infra.base.log_watch import LogReport
 from infra.views.plain import visible
 from infra.views.terminal import plain_table
 from tacit.codec import b64url

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from infra.backing.postgres import SUPERUSER, PostgresServer
-from infra.certificates import CertificateAuthority
-from infra.free_ports import free_ports
+from infra.base.certificates import CertificateAuthority
+from infra.base.free_ports import free_ports
 from services.leader import schema
 from tacit.adapters import postgres_tls
 from tacit.adapters.postgres import administer

@@ -11,7 +11,7 @@ import pytest
 
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.redis import RedisServer
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from tacit.adapters.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError

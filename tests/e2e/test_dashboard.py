@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from services.admin.app import create_app

@@ -14,7 +14,7 @@ import pytest
 from infra.backing.databases import databases
 from infra.backing.mosquitto import find_mosquitto
 from infra.backing.redis import find_redis
-from infra.postgres_programs import find_binaries
+from infra.base.postgres_programs import find_binaries
 from infra.stacks.layout import load_layout
 from tacit.adapters.system import OsEntropy
 from tests.conftest import skip_or_fail

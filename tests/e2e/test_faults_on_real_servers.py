@@ -33,10 +33,10 @@ from client_agent.upload import offer
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.postgres import PostgresServer
 from infra.backing.redis import RedisServer
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config
 from infra.lab.bench.contributions import Order, make_reports, private_key
 from infra.lab.bench.live import BUCKETS, LiveStack
-from infra.remembered_servers import amend_config
 from infra.stacks.layout import Layout, load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.stacks.processes import serve_command
 from infra.tools.interop.run import ROLES, WARNING
 from tacit.version import DAP_18, JANUS_MAIN

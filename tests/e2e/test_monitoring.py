@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.monitoring.scraping import ALERTS, DASHBOARD, scrape_config, write_scrape_config

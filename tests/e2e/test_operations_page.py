@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from infra.certificate_files import CA_FILE
+from infra.base.certificate_files import CA_FILE
+from infra.base.free_ports import free_ports
 from infra.cli import run
-from infra.free_ports import free_ports
 from infra.tools.documents.configuration import configurations
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.tls import ClientTls

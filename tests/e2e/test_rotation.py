@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.certificate_files import CA_FILE
-from infra.certificates import LIFETIME, CertificateAuthority
+from infra.base.certificate_files import CA_FILE
+from infra.base.certificates import LIFETIME, CertificateAuthority
+from infra.base.remembered_servers import amend_config
 from infra.commands.up import open_stack
-from infra.remembered_servers import amend_config
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import INDEX, Layout
 from infra.stacks.new_layout import renew_certificates

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.stacks.layout import Layout
 from infra.stacks.options import KEY_ROTATION
 from services.gateway.keys import KeyRing

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.stacks.layout import Layout
 from tacit.adapters.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError

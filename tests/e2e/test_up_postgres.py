@@ -24,8 +24,8 @@ from infra.backing import backends as backends_module
 from infra.backing import postgres as server_module
 from infra.backing.databases import URL_FILE, databases
 from infra.backing.postgres import PostgresServer
+from infra.base.service_names import SERVICES
 from infra.cli import run
-from infra.service_names import SERVICES
 from infra.stacks.layout import Layout, load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions

@@ -30,11 +30,11 @@ from infra.backing.backends import BACKENDS, Wanted, backends
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.backing.redis import RedisServer, RedisUser
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
+from infra.base.remembered_servers import amend_config
 from infra.lab.fleet.origin import origin_of
 from infra.lab.fleet.run import Data, Load, open_fleet
 from infra.lab.kit.recipes import survey_from
-from infra.remembered_servers import amend_config
 from infra.stacks.api import verified_log
 from infra.stacks.command_options import policy_of
 from infra.stacks.layout import Layout, load_layout, signing_key_of

@@ -17,7 +17,7 @@ from aiohttp import ClientSession, CookieJar, web
 from joserfc import jwt
 from joserfc.jwk import Key, KeySet, RSAKey
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
 from tacit.codec import b64url

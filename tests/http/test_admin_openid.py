@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from infra.base.free_ports import free_ports
 from infra.cli import run
-from infra.free_ports import free_ports
 from services.admin.core.config import AdminConfig
 from services.admin.core.flow import FLOW_COOKIE, INVITATION_SECONDS
 from services.admin.core.openid import KEPT_SECONDS, LOOK_SECONDS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.http import HttpTransport

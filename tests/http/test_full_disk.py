@@ -22,7 +22,7 @@ import pytest
 
 from client_agent.journal import State
 from infra.backing.postgres import SUPERUSER, PostgresServer
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.reports import make_task_kit
 from services.helper.app import create_app as create_helper

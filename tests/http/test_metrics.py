@@ -14,9 +14,9 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
-from infra.certificates import CertificateAuthority, certify
-from infra.free_ports import free_ports
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificates import CertificateAuthority, certify
+from infra.base.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport

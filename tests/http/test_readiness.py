@@ -14,10 +14,10 @@ from aiohttp import web
 
 from client_agent.journal import State
 from infra.backing.postgres import PostgresServer
+from infra.base.service_names import SERVICES
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.service_names import SERVICES
 from infra.stacks.deployables import deployable
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions

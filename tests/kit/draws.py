@@ -45,7 +45,7 @@ SECRETS = re.compile(
     r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.(app|log|metrics)|pauses|panprivate\.ristretto)"
     r"|services\.(admin|gateway\.keys|leader\.workers|leader\.coordinator)|attester"
     r"|client_agent\.(wallet|deciding)|infra\.lab\.(bench|devices\.(contributions|tokens))"
-    r"|infra\.(stacks\.(new_layout|options|service_configs)|backing\.(backing_servers|databases|mosquitto)|certificates|commands\.keys))(\.|$)"
+    r"|infra\.(stacks\.(new_layout|options|service_configs)|backing\.(backing_servers|databases|mosquitto)|base\.certificates|commands\.keys))(\.|$)"
 )
 """Modules that draw keys, nonces and identifiers, which nothing compares but for equality, lengths of pauses, how
 metrics are rounded, and inputs of benchmarks."""

@@ -91,8 +91,8 @@ WORK = {
     "recipe publish": (("infra.stacks.api", "infra.authoring.publishing"), CHECKED),
     "series show": (("infra.stacks.api", "infra.views.series_view"), CHECKED),
     "privacy ledger": (("infra.stacks.api", "infra.views.ledger_view", "tacit.operations.ledger"), CHECKED),
-    "log verify": (("infra.log_watch", "infra.views.log_view"), CHECKED),
-    "log monitor": (("infra.log_watch", "infra.views.log_view"), CHECKED),
+    "log verify": (("infra.base.log_watch", "infra.views.log_view"), CHECKED),
+    "log monitor": (("infra.base.log_watch", "infra.views.log_view"), CHECKED),
 }
 """Commands that ask a service: the modules that they load to do so, and what these must not load."""
 

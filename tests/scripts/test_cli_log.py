@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.base.log_watch import Cosigned, LogReport
 from infra.cli import run
 from infra.lab.kit.recipes import VISITS, survey_from
-from infra.log_watch import Cosigned, LogReport
 from infra.stacks.layout import Layout, load_layout, signing_key_of
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout

@@ -16,10 +16,10 @@ from aiohttp import web
 from rich.console import Console
 
 from infra.backing.backing_servers import broker, redis
+from infra.base.service_names import SERVICES
 from infra.cli import run
 from infra.commands.status import show
 from infra.lab.kit.network import InProcessTransport
-from infra.service_names import SERVICES
 from infra.stacks.layout import Layout
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout

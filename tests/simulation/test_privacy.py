@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from client_agent.journal import State
-from infra.service_names import SERVICES
+from infra.base.service_names import SERVICES
 from tacit import ohttp
 from tacit.messages import Role
 from tacit.recipe.model import Recipe

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from client_agent.journal import State
-from infra.service_names import SERVICES
+from infra.base.service_names import SERVICES
 from infra.stacks.status import stack_status
 from tacit import media_types
 from tacit.errors import Refusal, UsageError

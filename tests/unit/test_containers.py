@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from infra.base.probe import main as probe
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.probe import main as probe
 from infra.stacks.agents import provision_devices
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout, renew_certificates

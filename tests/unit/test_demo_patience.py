@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from infra.cli import run
-from infra.lab.commands import demo as command
 from infra.lab.demo.attacks import offered
 from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.patience import ADVICE, BACKOFF, TRIES, Patience, PatientTransport, in_a_line
@@ -184,7 +183,7 @@ def test_a_run_that_fails_is_one_line_and_status_1(
 
         return SimpleNamespace(run=failing)
 
-    monkeypatch.setattr(command, "DemoRun", run_of)
+    monkeypatch.setattr("infra.lab.demo.run.DemoRun", run_of)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert run(["demo", "--devices", "200", "--out", str(tmp_path / "out")]) == 1
     captured = capsys.readouterr()

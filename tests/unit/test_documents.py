@@ -12,12 +12,12 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
+from infra.base.service_names import witness_name
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes
-from infra.service_names import witness_name
 from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout

@@ -19,8 +19,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from infra.base.service_names import KINDS
 from infra.commands.serve import MARKED
-from infra.service_names import KINDS
 from infra.tools.images import selection
 from infra.tools.images.bill import FILES_DIGEST, bill_of, named_in
 from infra.tools.images.context import Context, containerfile

@@ -20,11 +20,11 @@ from cryptography import x509
 from rich.console import Console
 
 from client_agent.config import AgentConfig, Budget
+from infra.base.remembered_servers import amend_config
+from infra.base.service_names import SERVICES
 from infra.commands.up import open_stack
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.remembered_servers import amend_config
-from infra.service_names import SERVICES
 from infra.stacks.agent_configs import agent_config
 from infra.stacks.agents import MEAN_VISITS, SHARES, provision_agents
 from infra.stacks.api import verified_log

@@ -20,11 +20,11 @@ from client_agent.host import CONFIG_NAMES
 from client_agent.journal import Entry, State
 from client_agent.runner import open_store
 from infra.backing.backing_servers import BROKER, BROKER_FILE
+from infra.base.legs import DEVICES
+from infra.base.remembered_servers import remember
 from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
-from infra.legs import DEVICES
-from infra.remembered_servers import remember
 from infra.stacks.agents import CONFIG_NAME
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from infra.base.service_names import SERVICES
 from infra.lab.kit.entropy import SeededEntropy
-from infra.service_names import SERVICES
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions

@@ -22,7 +22,7 @@ from typing import Any, Final
 import aiohttp
 import psutil
 
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.bench.admin_fill import ADMIN, KEY, RECIPE_SERVER, Filled, Filler
 from infra.lab.bench.paint import browser, first_paints
 from infra.lab.bench.processes import cpu_of_tree, memory_of_tree

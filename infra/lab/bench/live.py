@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeVar
 import uvloop
 
 from infra.backing.backends import backends, parse_backends
+from infra.base.remembered_servers import amend_config
 from infra.lab.bench.contributions import Order, slot_keys
 from infra.lab.bench.processes import cpu_by_party, memory_of_tree
 from infra.lab.bench.storage import POSTGRES, SQLITE, has_postgres
 from infra.lab.kit.scratch import scratch_folder
-from infra.remembered_servers import amend_config
 from infra.stacks.api import verified_log
 from infra.stacks.command_options import policy_of
 from infra.stacks.deployment import INGEST, Deployment, Parts, deploy

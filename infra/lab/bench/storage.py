@@ -12,10 +12,10 @@ from typing import TypeVar
 from sqlalchemy.engine import make_url
 
 from infra.backing.postgres import PostgresServer
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
+from infra.base.postgres_programs import find_binaries
 from infra.lab.bench.processes import cpu_of_tree
 from infra.lab.kit.scratch import scratch_folder
-from infra.postgres_programs import find_binaries
 from tacit.adapters.postgres import administer
 from tacit.adapters.system import OsEntropy
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from infra.base.loops import fastest_loop
 from infra.lab.demo.patience import in_a_line
-from infra.loops import fastest_loop
 from infra.views.terminal import answers, notes
 from tacit.extras import require_extra
 

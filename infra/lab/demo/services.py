@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from infra.base.loops import fastest_loop
 from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.patience import first_of
 from infra.lab.demo.result import Sighting
 from infra.lab.demo.shared_clock import SharedClock
-from infra.loops import fastest_loop
 from infra.stacks.layout import load_layout
 from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy

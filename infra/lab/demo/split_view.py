@@ -17,7 +17,7 @@ from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore
 from client_agent.sources import CallableSource
-from infra.free_ports import free_ports
+from infra.base.free_ports import free_ports
 from infra.lab.demo.patience import Patience
 from infra.lab.demo.result import StagedRefusal
 from infra.stacks.agent_configs import agent_config

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.service_names import kind_of
+from infra.base.service_names import kind_of
 from tacit.errors import UsageError
 
 SERVE, AGENT, BACKUP = "infra.commands.serve", "infra.commands.agent", "infra.commands.backup"
-STARTERS = ("infra.cli", "infra.probe")
+STARTERS = ("infra.cli", "infra.base.probe")
 """In every image in addition: the command ``tacit``, and the probe of a service's readiness."""
 ELSEWHERE = ("infra.tools.documents", "infra.tools.interop", "infra.stacks.ingest", "infra.lab")
 """Commands that concern several domains at once, which no image has."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.legs import DEVICES
-from infra.service_names import kind_of
+from infra.base.legs import DEVICES
+from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
 from infra.stacks.options import organisation_of
 from infra.stacks.tls import AUTHORITY
@@ -149,7 +149,7 @@ def _service(layout: Layout, name: str, image: str) -> dict[str, Any]:
             _bind(f"./{name}/tls", f"{FILES}/tls"),
             _bind(f"./{name}/{layout.options.state_folder}", f"{FILES}/{layout.options.state_folder}", writable=True),
         ],
-        "healthcheck": {"test": ["CMD", "python3", "-m", "infra.probe", f"{FILES}/{config}"], **CHECKED},
+        "healthcheck": {"test": ["CMD", "python3", "-m", "infra.base.probe", f"{FILES}/{config}"], **CHECKED},
     }
 
 

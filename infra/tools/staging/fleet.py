@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from infra.remembered_servers import amend_config
+from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
 from infra.tools.staging.agents import counted
 from infra.tools.staging.devices import Devices

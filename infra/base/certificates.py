@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from infra.certificate_files import CA_FILE, CERTIFICATE, KEY
+from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 from tacit.errors import UsageError
 from tacit.service.secret_files import read_secret, write_secret
 

@@ -1,6 +1,6 @@
 """The health check of a container: exits with 0 if the service with the given configuration is ready, else with 1.
 
-    python3 -m infra.probe /etc/tacit/config.json
+    python3 -m infra.base.probe /etc/tacit/config.json
 
 It requests ``/readyz`` from the service's own listener, and uses the standard library only, to start fast.
 """

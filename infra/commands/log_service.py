@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from infra.log_watch import LogReport, Stage, Watch
+from infra.base.log_watch import LogReport, Stage, Watch
 from infra.views.plain import visible
 from tacit.errors import DecodeError
 from tacit.monitor.findings import Finding

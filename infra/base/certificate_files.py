@@ -1,4 +1,4 @@
-"""The names of the files of a certificate, its key and its authority in a party's folder (``infra.certificates``)."""
+"""Names of the files of a certificate, its key and its authority in a party's folder (``infra.base.certificates``)."""
 
 from __future__ import annotations
 
