@@ -19,6 +19,7 @@ import typer
 from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
+from infra.base.hash_arguments import taking_hashes
 from infra.base.imports import no_collection
 from infra.views.plain import visible
 from tacit import __version__
@@ -104,7 +105,7 @@ def build(*wanted: str) -> typer.Typer:
             app.add_typer(_only(found, wanted[1:]), name=name)
         else:
             app.command(name)(found)
-    return app
+    return taking_hashes(app)
 
 
 def _only(group: typer.Typer, wanted: Sequence[str]) -> typer.Typer:
