@@ -70,7 +70,7 @@ DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
 ROBBED_DEVICES = 2
 """Devices whose tokens are stolen before they are spent."""
-MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 200
+MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 100
 """Up to ``MOST_AGENTS`` devices, each is a complete agent; of more, ``AGENTS_OF_A_CROWD`` are, and the others are
 simulated in batches."""
 CROWD_JOB, SETTLE_SECONDS = 1000, 2.0
