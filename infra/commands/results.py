@@ -83,6 +83,8 @@ def collect(
             f"not released within {wait:g} seconds of its interval; try again with: tacit collect {recipe} --wait 60"
         )
         raise typer.Exit(1)
+    if not found and not as_json:
+        notes().print(f"next: tacit collect {recipe} --wait 60 waits for the release", style="dim")
 
 
 async def _collect(
