@@ -6,23 +6,47 @@ import contextlib
 import itertools
 import os
 import socket
+import sys
+import time
 
 PORTS = range(16_384, 32_768)
 PORT_STRIDE = 997
+HELD_SECONDS = 120.0
+"""How long a port that was found is kept from other processes, unless this process ends before: until its server, which
+may start late on a busy machine, listens there."""
 _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
+_held: list[tuple[float, socket.socket]] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` distinct TCP ports that nothing listens on at this moment.
+    """Return ``count`` distinct TCP ports that nothing listens on at this moment, and that no other process was given a
+    moment ago.
 
     They lie below the ephemeral range, so that no outgoing connection can take one before its service starts. Each
-    process searches in its own order, so that two processes that lay out stacks at the same time find different ports.
+    process searches in its own order.
     """
+    while _held and _held[0][0] < time.monotonic() - HELD_SECONDS:
+        _held.pop(0)[1].close()
     found: list[int] = []
     while len(found) < count:
         port = next(_candidates)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+            _hold(port)
             found.append(port)
     return found
+
+
+def _hold(port: int) -> None:
+    """Tell other processes that ``port`` is taken, by a name in the network namespace that no file stands for. Raises
+    ``OSError`` if another one holds it."""
+    if sys.platform != "linux":
+        return
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0tacit-port-{port}")
+    except OSError:
+        held.close()
+        raise
+    _held.append((time.monotonic(), held))

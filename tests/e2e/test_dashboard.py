@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -84,11 +85,14 @@ async def browser() -> AsyncIterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         skip_or_fail("chromium", "chromium is not installed")
-    async with async_playwright() as playwright:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        found = await playwright.chromium.launch(executable_path=program, args=flags)
-        yield found
-        await found.close()
+    # the path of its socket has a limit of some hundred bytes, which the tests' own folder may exceed
+    with tempfile.TemporaryDirectory(prefix="tacit-", dir="/tmp") as folder:
+        async with async_playwright() as playwright:
+            flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+            environment = {**os.environ, "TMPDIR": folder}
+            found = await playwright.chromium.launch(executable_path=program, args=flags, env=environment)
+            yield found
+            await found.close()
 
 
 @asynccontextmanager
