@@ -89,7 +89,7 @@ async def browser() -> AsyncIterator[Browser]:
     with tempfile.TemporaryDirectory(prefix="tacit-", dir="/tmp") as folder:
         async with async_playwright() as playwright:
             flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-            environment = {**os.environ, "TMPDIR": folder}
+            environment: dict[str, str | float | bool] = {**os.environ, "TMPDIR": folder}
             found = await playwright.chromium.launch(executable_path=program, args=flags, env=environment)
             yield found
             await found.close()
@@ -351,6 +351,6 @@ async def test_a_question_becomes_a_release_with_error_bars_over_a_whole_stack(
             await asyncio.sleep(2 * epoch_seconds)
             await page.get_by_role("button", name="Collect the batch").click()
             await expect(page.get_by_role("heading", name="Release, batch 0")).to_be_visible(timeout=4 * PATIENCE)
-            assert await page.locator("line.interval").count() == len(["0", "0.5", "2.75", "4"])
+            assert await page.locator("line.interval").count() == len(["0", "0.5", "2.75", "4", "no value"])
             await page.goto(f"{url}/results")
             await expect(page.get_by_role("link", name="visits")).to_be_visible()
