@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -25,8 +26,7 @@ def free_ports(count: int) -> list[int]:
     They lie below the ephemeral range, so that no outgoing connection can take one before its service starts. Each
     process searches in its own order.
     """
-    while _held and _held[0][0] < time.monotonic() - HELD_SECONDS:
-        _held.pop(0)[1].close()
+    _let_go(time.monotonic() - HELD_SECONDS)
     found: list[int] = []
     while len(found) < count:
         port = next(_candidates)
@@ -50,3 +50,12 @@ def _hold(port: int) -> None:
         held.close()
         raise
     _held.append((time.monotonic(), held))
+
+
+def _let_go(before: float) -> None:
+    """Close what was held since a time ``before`` (monotonic seconds)."""
+    while _held and _held[0][0] < before:
+        _held.pop(0)[1].close()
+
+
+atexit.register(_let_go, float("inf"))

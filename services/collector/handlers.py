@@ -47,7 +47,7 @@ class Handlers:
         self.wake = asyncio.Event()
 
     def routes(self) -> list[web.RouteDef]:
-        """Every resource."""
+        """The routes of collections, results and recipes."""
         return [
             web.post("/v1/collections", self.create),
             web.get("/v1/collections", self.list_all),

@@ -127,7 +127,7 @@ class Collector:
         return row
 
     async def collections(self) -> list[Collection]:
-        """Every collection."""
+        """All collections, in the order in which they were requested."""
         async with self._store.read() as tx:
             return await tx.collections()
 

@@ -48,7 +48,7 @@ class Collector(Part):
 
 
 class Relay(Part):
-    """OHTTP relay."""
+    """The OHTTP relay, which forwards encapsulated requests to the gateway and hides the devices' addresses from it."""
 
     operator: Operator
     url: Url

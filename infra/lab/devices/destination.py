@@ -64,7 +64,7 @@ class Destination:
         """Whether reports go to one server, which has no DAP task."""
         return not form_of(self.recipe.model).proves
 
-    @property
+    @cached_property
     def url(self) -> str:
         """The URL to which reports are sent."""
         return device_side(self.recipe.model).channel(self.recipe, self.token_key_spki).url

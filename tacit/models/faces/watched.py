@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
@@ -12,6 +13,7 @@ from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.panprivate.two_servers import SharedCell
 from tacit.recipe.model import Occurrences, Recipe
 
+S = TypeVar("S", OneServer, TwoServers)
 Stored = OneServer | TwoServers
 """How a state is kept: encrypted to one server, or shared between two."""
 RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
@@ -32,6 +34,16 @@ def most_of(recipe: Recipe) -> int:
 def asks_whether(recipe: Recipe) -> bool:
     """Whether the recipe asks only if the event happened at all, not how often."""
     return recipe.question.statistic == "count"
+
+
+def made_once(recipe: Recipe, make: Callable[[], S]) -> S:
+    """The form in which the recipe's state is kept: ``make`` is called once for each recipe, because it decodes keys
+    and derives the task, and a fleet asks for every device."""
+    found = recipe.derived.get("stored")
+    if found is None:
+        found = recipe.derived["stored"] = make()
+    stored: S = found
+    return stored
 
 
 def public_key(text: str) -> PublicKey:

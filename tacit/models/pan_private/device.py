@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tacit.errors import Refusal
 from tacit.messages import Role
-from tacit.models.faces.watched import asks_whether, most_of, public_key
+from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
 from tacit.panprivate.stored import TwoServers
@@ -65,6 +65,9 @@ class PanPrivateDevice(SecureAggregationDevice):
 
     def stored(self, recipe: Recipe) -> TwoServers:
         """Cells that are shared between leader and helper, and encrypted to both."""
+        return made_once(recipe, lambda: self._made(recipe))
+
+    def _made(self, recipe: Recipe) -> TwoServers:
         leader, helper = (public_key(party.state_key) for party in state_aggregators(recipe.parties))
         sharing = StateSharing(leader, helper, DAP_18.vdaf_context(task_id(recipe)))
         if asks_whether(recipe):

@@ -12,7 +12,7 @@ from tacit.errors import REFUSAL_PREFIX
 from tacit.messages import REPORT_ID_SIZE
 from tacit.methods.flips import Flips
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
-from tacit.models.faces.watched import asks_whether, most_of, public_key
+from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.pan_private_single.form import PanPrivateSingle, analyzer_of
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.panprivate.elgamal import Ciphertext
@@ -80,6 +80,9 @@ class PanPrivateSingleDevice(DeviceSide):
 
     def stored(self, recipe: Recipe) -> OneServer:
         """Counters that are encrypted to the analyzer."""
+        return made_once(recipe, lambda: self._made(recipe))
+
+    def _made(self, recipe: Recipe) -> OneServer:
         key = public_key(analyzer_of(recipe.parties).state_key)
         return OneServer(NonZero(key) if asks_whether(recipe) else Occurrences(key, most_of(recipe)))
 

@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create the collector's tables: log, collections, results."""
     op.create_table(
         "log_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -55,6 +55,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop every table."""
+    """Drop the tables that ``upgrade`` created."""
     for table in ("results", "collections", "leaves", "log_state"):
         op.drop_table(table)

@@ -31,5 +31,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the order."""
+    """Drop the table of the order of release."""
     op.drop_table("releases")
