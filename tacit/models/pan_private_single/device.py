@@ -10,7 +10,6 @@ from typing import ClassVar
 from tacit import bhttp, media_types
 from tacit.errors import REFUSAL_PREFIX
 from tacit.messages import REPORT_ID_SIZE
-from tacit.methods.flips import Flips
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.pan_private_single.form import PanPrivateSingle, analyzer_of
@@ -20,7 +19,7 @@ from tacit.panprivate.single_server import NonZero, Occurrences
 from tacit.panprivate.stored import OneServer
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
-from tacit.recipe.derive import members_of
+from tacit.recipe.derive import members_of, randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import INVALID, OVER, REPLAYED, Contents, OneServerTask
 from tacit.tokens.binding import Preimages
@@ -92,6 +91,7 @@ class PanPrivateSingleDevice(DeviceSide):
         cells, machine = stored.cells(state), stored.machine
         if isinstance(machine, NonZero):
             return machine.answer(cells, Decimal(members["epsilon0"]), entropy)
-        if recipe.randomizer.name == Flips.NAME:
-            return (machine.mean(cells, int(members["scale"]), int(members["flips"]), entropy),)
+        share = randomizer_of(recipe).noise_share
+        if share is not None:
+            return (machine.mean(cells, share.scale, share.flips, entropy),)
         return machine.histogram(cells, Decimal(members["epsilon0"]), entropy)

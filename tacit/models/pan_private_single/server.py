@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
-from tacit.methods.flips import Flips
 from tacit.models.faces.server import ServerSide
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
@@ -66,7 +65,7 @@ class PanPrivateSingleServer(ServerSide):
     def reading(self, recipe: Recipe, key: PrivateKey) -> Reading:
         """Bits for counts and histograms; for a mean, whose method is noise shares, one number."""
         method = randomizer_of(recipe)
-        if not isinstance(method, Flips):
+        if method.noise_share is None:
             return EncryptedBits(key)
         if len(labels(recipe)) != 1:
             raise Refusal("randomizer-parameters", "noise shares answer one number in this model")
