@@ -54,11 +54,11 @@ class Fact(enum.StrEnum):
     """The single values that a device stores."""
 
     LOG_STATE = "log-state"
-    """``tacit.tlog.client.LogState``: the last accepted tree, or the failure since which the log is not trusted."""
+    """``tacit.logview.view.LogState``: the last accepted tree, or the failure since which the log is not trusted."""
     GATEWAY_KEYS = "gateway-keys"
     """``client_agent.gateway_keys``: the key sets that the log has shown, by period."""
     DIRECTORIES = "directories"
-    """``client_agent.directories``: the issuer's directories that the log has shown, of the epochs around now."""
+    """``client_agent.device_log``: the issuer's directories that the log has shown, of the epochs around now."""
     LOG_TROUBLE = "log-trouble"
     """``Trouble``: why the log's last answer did not arrive or was refused; empty while the log is accepted."""
     SOURCE_TROUBLE = "source-trouble"

@@ -15,6 +15,8 @@ from relay.config import RelayLog
 from tacit.adapters.origins import require_secure_url
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.logview.paged import consistency
+from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
@@ -22,9 +24,8 @@ from tacit.service.secret_files import write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import Bundle, LogState, LogView
 from tacit.tlog.leaves import Blob, Body, LeafType, OhttpConfig, SignedLeaf
-from tacit.tlog.pages import KeySets, consistency
+from tacit.tlog.pages import KeySets
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16

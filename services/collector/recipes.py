@@ -13,15 +13,16 @@ from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
+from tacit.logview.live import LiveLog, LiveRecipe
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry
 from tacit.models.collectors import collector_side
 from tacit.models.faces.collector import CollectorSide, Source
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.service.store import Transactions
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import SignedLeaf
 
 ACTIVE = "active"

@@ -13,7 +13,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.ports import CensusTx
 from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.service.store import Transactions

@@ -29,15 +29,16 @@ from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
+from tacit.logview.live import LiveLog, LiveRecipe
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 
 REFRESH_SECONDS = 1.0

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tacit.aggregator.config import LogConfig
 from tacit.errors import Refusal
+from tacit.logview.paged import PagedReader
+from tacit.logview.view import LogState, LogView, VerifiedEntry
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.policy import Policy
 from tacit.service.log import get_logger
-from tacit.tlog.client import LogState, LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
-from tacit.tlog.pages import PagedReader
 
 
 class LogReader:

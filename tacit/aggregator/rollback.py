@@ -18,8 +18,8 @@ from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.model import Recipe
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import CensusShare, LeafType, OptIn, SignedLeaf, Void
 
 LOST = "own-records-rolled-back"

@@ -18,9 +18,9 @@ from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
+from tacit.logview.live import LiveLog
 from tacit.models.forms import form_of
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps

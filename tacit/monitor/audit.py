@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Sequence
 from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
+from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry
+from tacit.logview.whole import Tick, nothing
 from tacit.monitor.findings import Finding
-from tacit.monitor.reading import Tick, nothing
-from tacit.recipe.charges import charges_of
 from tacit.recipe.context import Stage
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe, LiveSeries
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
 from tacit.tlog.once import claims_in
 

@@ -6,16 +6,17 @@ from typing import Any
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
-from tacit.monitor.reading import WholeLog
+from tacit.logview.live import LiveLog
+from tacit.logview.paged import PagedReader
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView, signed_entries
+from tacit.logview.whole import WholeLog
 from tacit.operations.calls import NoAnswerError, call, get_bytes
 from tacit.ports import Transport, TransportError
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import LogView, signed_entries
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.pages import PagedReader
 
 
 async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:

@@ -15,15 +15,14 @@ from services.leader.store import LeaderStore
 from tacit.aggregator.records import TaskState
 from tacit.aggregator.voids import own_charges
 from tacit.ledger.account import ChargeState
+from tacit.logview.live import LiveLog, charges_of
+from tacit.logview.view import VerifiedEntry
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.recipe.charges import charges_of
 from tacit.recipe.derive import task_id, task_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
 

@@ -26,10 +26,10 @@ from tacit.aggregator.seat import AggregatorSeat
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
+from tacit.logview.live import LiveLog
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps

@@ -12,12 +12,12 @@ from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.views.recipe_outlook import asked_words
 from infra.views.recipe_view import show_recipe
+from tacit.logview.live import LiveLog
+from tacit.logview.view import VerifiedEntry
 from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
 from tacit.recipe.survey import Survey
-from tacit.tlog.client import VerifiedEntry
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)
 UNTIL = "2024-10-04 00:15:00 UTC"

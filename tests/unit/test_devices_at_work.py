@@ -26,9 +26,9 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.folder_lock import alone_in
 from tacit.errors import UsageError
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.model import Interval, Recipe
-from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 

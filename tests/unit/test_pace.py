@@ -17,6 +17,8 @@ from infra.lab.kit.watched import TWO, WatchingKit
 from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.options import StackOptions
 from tacit.errors import UsageError
+from tacit.logview.live import LiveLog
+from tacit.logview.view import VerifiedEntry
 from tacit.operations.drafting import is_movable, moved, placed, wanted_epoch, with_free_slot
 from tacit.operations.pace import (
     DEVICE_SECONDS,
@@ -26,10 +28,8 @@ from tacit.operations.pace import (
     default_epoch_seconds,
 )
 from tacit.recipe.asking import LONGEST_SPREAD, asked_until
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
 from tacit.recipe.survey import Survey
-from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 DAY = 86_400

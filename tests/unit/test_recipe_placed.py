@@ -9,11 +9,12 @@ import pytest
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW
 from infra.lab.kit.watched import TWO, WatchingKit
 from tacit.errors import UsageError
+from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry
 from tacit.moments import when
 from tacit.operations.drafting import placed
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.survey import Survey, Watched
-from tacit.tlog.client import VerifiedEntry
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}

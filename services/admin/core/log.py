@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from services.admin.core.config import AdminConfig
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
+from tacit.logview.live import LiveLog
+from tacit.logview.paged import PagedReader
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView
 from tacit.operations.calls import NoAnswerError, get_bytes
 from tacit.ports import TransportError
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.app import Deps, refused
-from tacit.tlog.client import LogView
-from tacit.tlog.pages import PagedReader
 
 
 class Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from tacit.recipe.live import LiveLog, LiveRecipe
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
 

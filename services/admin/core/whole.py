@@ -29,15 +29,15 @@ from tacit.adapters.files import read_bounded, replace_file
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.kept_tree import FileTree
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
-from tacit.monitor.reading import WholeLog
-from tacit.monitor.state import MonitorState
+from tacit.logview.live import LiveJoin, LiveLog
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry
+from tacit.logview.whole import WholeLog, WholeState
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
-from tacit.recipe.live import LeafSigners, LiveJoin, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, SignedLeaf
 from tacit.tlog.log import Tree
 from tacit.tlog.merkle import EMPTY_ROOT
@@ -121,10 +121,10 @@ class Whole:
         self._log = WholeLog(self._deps.transport, log.url, key, before, self._tree)
         self._leaves = _Leaves(self._config)
 
-    def _shown_before(self, path: Path, key: NoteKey) -> MonitorState:
+    def _shown_before(self, path: Path, key: NoteKey) -> WholeState:
         """The newest checkpoint that an earlier process saw; an empty state if the file is missing or this log did not
         sign it."""
-        fresh = MonitorState(key.name)
+        fresh = WholeState(key.name)
         try:
             found = self._required.open(read_bounded(path, MAX_NOTE))
         except (UsageError, DecodeError, CryptoError):

@@ -18,18 +18,7 @@ from tacit.tlog.checkpoint import Checkpoint, LogPolicy
 from tacit.tlog.leaves import Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 from tacit.tlog.once import signers_claims_of
-
-MAX_PROOF = 64
-"""Most hashes of an audit path."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleEntry:
-    """One entry with its audit path in the bundle's tree."""
-
-    index: int
-    leaf: bytes
-    inclusion: tuple[bytes, ...]
+from tacit.tlog.pages import BundleEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +109,7 @@ class LogView:
         """The checkpoint in ``note``, which the policy accepts; that it extends the last one is not proved yet. Raises
         Refusal, also where the log is not trusted any more. Two roots for one size are the log's own fault, whether a
         witness cosigned the second or not."""
-        self._check_not_failed()
+        self.check_trusted()
         known = self._state
         try:
             checkpoint = self._policy.open(note)
@@ -180,7 +169,8 @@ class LogView:
                     detail = f"the log holds two leaves for one {claim}"
                     self._fail("log-second-leaf", detail, canonical_bytes(evidence))
 
-    def _check_not_failed(self) -> None:
+    def check_trusted(self) -> None:
+        """Raise the ``Refusal`` since which the log is not trusted any more, if there is one."""
         if self._state.failure:
             rule, _, detail = self._state.failure.partition(": ")
             raise Refusal(rule, detail)
