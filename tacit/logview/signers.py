@@ -16,11 +16,12 @@ from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, Ohtt
 B = TypeVar("B", bound=Body)
 
 RECIPES_KEPT = 128
-_AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
+AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
     LeafType.OPT_IN: OptIn,
     LeafType.VOID: Void,
     LeafType.CENSUS_SHARE: CensusShare,
 }
+"""Leaves that a server of a recipe signs, in the role that the leaf names."""
 
 
 class LeafSigners:
@@ -50,8 +51,8 @@ class LeafSigners:
         if leaf.type is LeafType.SERIES:
             series = _series_of(leaf)
             return None if series is None else _if_signed_by(series.probe.parties.analyst, leaf)
-        if leaf.type in _AGGREGATORS_LEAVES:
-            body = _body_of(leaf, _AGGREGATORS_LEAVES[leaf.type])
+        if leaf.type in AGGREGATORS_LEAVES:
+            body = _body_of(leaf, AGGREGATORS_LEAVES[leaf.type])
             recipe = None if body is None else recipes.get(body.recipe_hash)
             if body is None or recipe is None:
                 return None

@@ -6,10 +6,10 @@ from typing import Any
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
+from tacit.logview.contents import RememberedLog
 from tacit.logview.live import LiveLog
-from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners
-from tacit.logview.view import LogView, signed_entries
+from tacit.logview.view import signed_entries
 from tacit.logview.whole import WholeLog
 from tacit.operations.calls import NoAnswerError, call, get_bytes
 from tacit.ports import Transport, TransportError
@@ -38,7 +38,7 @@ async def verified_log(transport: Transport, server: str, key: NoteKey, policy: 
     async def get(path: str) -> bytes:
         return await get_bytes(transport, f"{server}{path}")
 
-    return LiveLog.from_entries(await PagedReader(get).read(LogView(LogPolicy(key)), LeafSigners(policy)) or ())
+    return await RememberedLog(get, LogPolicy(key), policy).read()
 
 
 async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:

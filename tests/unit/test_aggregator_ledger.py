@@ -12,8 +12,8 @@ import pytest
 from infra.lab.kit.recipes import NOW, with_sampling
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
+from tacit.aggregator.own_leaves import own_charges
 from tacit.aggregator.records import TaskState
-from tacit.aggregator.voids import own_charges
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.view import VerifiedEntry

@@ -27,6 +27,7 @@ from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.logview.live import LiveLog
+from tacit.logview.stored import stored_live
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
@@ -337,7 +338,7 @@ async def test_whoever_decided_on_what_another_process_has_changed_meanwhile_loo
 
 async def live_of(subject: Subject) -> LiveLog:
     async with subject.store.read() as tx:
-        return await subject.follower._live(tx)
+        return await stored_live(tx)
 
 
 async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: LeaderStore, recipe: Recipe) -> None:
