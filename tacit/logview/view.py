@@ -8,7 +8,7 @@ it returned. It refuses rollback, and a log that shows two histories, or two lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
@@ -85,6 +85,16 @@ class LeftOut:
         return f"{self.rule}: {self.detail}"
 
 
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """Leaves by who signed them: those that their signer signed, faults of those that it did not sign, and, by index,
+    those of signers that the reader does not know."""
+
+    entries: list[VerifiedEntry] = field(default_factory=list)
+    forged: list[LeftOut] = field(default_factory=list)
+    unknown: dict[int, SignedLeaf] = field(default_factory=dict)
+
+
 class LogView:
     """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
     ``log-rollback``, ``log-checkpoint``, ``log-inclusion``; invalid single leaves are left out as ``leaf-malformed`` or
@@ -153,10 +163,10 @@ class LogView:
                 malformed.append(leaf)
             elif leaf is not None:
                 read.append((entry.index, leaf))
-        entries, forged = _verified([index for index, _ in read], [leaf for _, leaf in read], keys)
-        self._left_out = (*malformed, *forged)
-        self._check_places([*known, *(entry.leaf for entry in entries)], bundle.checkpoint)
-        return entries
+        signed = check_signatures([index for index, _ in read], [leaf for _, leaf in read], keys)
+        self._left_out = (*malformed, *signed.forged)
+        self._check_places([*known, *(entry.leaf for entry in signed.entries)], bundle.checkpoint)
+        return signed.entries
 
     def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
         """Refuse permanently a log that holds two leaves, both signed, where it may hold one."""
@@ -180,31 +190,26 @@ class LogView:
         raise Refusal(rule, detail)
 
 
-def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> list[VerifiedEntry]:
-    """Return the leaves at ``indices``, each verified with the key that ``keys`` gives; leaves of signers that ``keys``
-    does not know are left out. For readers of a whole log, which must not contain any other leaf. Raises ``Refusal``
-    (``leaf-signature``)."""
-    found, forged = _verified(indices, leaves, keys)
-    for one in forged:
-        raise Refusal(one.rule, one.detail)
-    return found
+def signature_fault(index: int, leaf: SignedLeaf, public: bytes) -> LeftOut | None:
+    """Why the leaf at ``index`` is not signed with the key ``public``; None if it is."""
+    try:
+        leaf.verify(public)
+    except CryptoError as error:
+        return LeftOut(index, "leaf-signature", f"{leaf.type} leaf {index}: {error}")
+    return None
 
 
-def _verified(
-    indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys
-) -> tuple[list[VerifiedEntry], list[LeftOut]]:
-    """The leaves that verify with the key that ``keys`` gives, and those that do not."""
-    found, forged = [], []
+def check_signatures(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> Signatures:
+    """Verify the leaves at ``indices``, each with the key that ``keys`` gives."""
+    found = Signatures()
     for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
         if public is None:
-            continue
-        try:
-            leaf.verify(public)
-        except CryptoError as error:
-            forged.append(LeftOut(index, "leaf-signature", f"{leaf.type} leaf {index}: {error}"))
+            found.unknown[index] = leaf
+        elif (fault := signature_fault(index, leaf, public)) is not None:
+            found.forged.append(fault)
         else:
-            found.append(VerifiedEntry(index, leaf))
-    return found, forged
+            found.entries.append(VerifiedEntry(index, leaf))
+    return found
 
 
 def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:

@@ -6,10 +6,8 @@ from typing import Any
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
-from tacit.logview.contents import RememberedLog
+from tacit.logview.contents import LogContents, RememberedLog
 from tacit.logview.live import LiveLog
-from tacit.logview.signers import LeafSigners
-from tacit.logview.view import signed_entries
 from tacit.logview.whole import WholeLog
 from tacit.operations.calls import NoAnswerError, call, get_bytes
 from tacit.ports import Transport, TransportError
@@ -49,5 +47,6 @@ async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Pol
         await log.read(await log.checkpoint(), 0)
     except TransportError as error:
         raise NoAnswerError(server, error) from error
-    leaves = [SignedLeaf.decode(entry) for entry in log.tree.entries]
-    return LiveLog.from_entries(signed_entries(range(len(leaves)), leaves, LeafSigners(policy)))
+    contents = LogContents(policy)
+    contents.add(log.tree.entries)
+    return contents.live()
