@@ -15,7 +15,7 @@ from relay.config import RelayLog
 from tacit.adapters.origins import require_secure_url
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.logview.paged import consistency
+from tacit.logview.paged import consistency, log_at
 from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
 from tacit.service.app import Deps
@@ -80,6 +80,7 @@ class LoggedKeySets:
         self.document = b""
         self._config = config
         self._deps = deps
+        self._get = log_at(deps.transport, config.url)
         self._signer = _Signer(config.gateway, signing_key)
         self._path = None if folder is None else folder / FILE
         self._leaves: list[SignedLeaf] = []
@@ -139,14 +140,6 @@ class LoggedKeySets:
         self.document = document
         self._save()
         return True
-
-    async def _get(self, path: str) -> bytes | None:
-        answer = await self._deps.transport.request("GET", f"{self._config.url}{path}")
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
-        return answer.body
 
     def _say(self, trouble: str, *, away: bool = False) -> None:
         if trouble and trouble != self._trouble:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
 from tacit.aggregator.ports import CensusTx, ClosingTx, SharedStore
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
 from tacit.errors import DecodeError
@@ -36,8 +36,7 @@ from tacit.service.log import get_logger
 from tacit.service.store import Transactions
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
 
-_OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
-_TAKEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE, TaskState.ENDED})
+_TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})
 _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})
 
 
@@ -70,7 +69,7 @@ class Voids:
         return [row for row in rows if row.recipe_hash not in self._settled and self._is_due(row, now)]
 
     def _is_due(self, row: TaskRow, now: float) -> bool:
-        if row.void or row.state not in _OPEN:
+        if row.void or row.state not in OPEN_STATES:
             return bool(row.void)
         if row.recipe_hash not in self._ends:
             try:

@@ -48,6 +48,9 @@ class TaskState(enum.StrEnum):
     ENDED = "ended"
 
 
+OPEN_STATES = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
+"""The states of a task for which something may still be spent or released."""
+
 TASK_STATES = States(
     "a task",
     TaskState,

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.aggregator.ports import LogTx
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import had_begun
 from tacit.codec import unb64url
@@ -26,12 +26,10 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 LOST = "own-records-rolled-back"
 LOST_DETAIL = "our database was restored from the past: what was spent and released for the task is not known"
 
-_OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
-
 
 def is_lost(row: TaskRow, closed: int) -> bool:
     """Whether something may have been spent, before the POSIX second ``closed``, for a task that is not over."""
-    if not closed or row.state not in _OPEN:
+    if not closed or row.state not in OPEN_STATES:
         return False
     try:
         return had_begun(Recipe.decode(row.recipe).interval.start, closed)
@@ -101,7 +99,7 @@ def _is_known(leaf: SignedLeaf, identity: Signatory, rows: Mapping[bytes, TaskRo
     if body.role != identity.role_name:
         return True
     row = rows.get(unb64url(body.recipe_hash))
-    if row is None or row.state not in {*_OPEN, TaskState.ENDED}:
+    if row is None or row.state not in {*OPEN_STATES, TaskState.ENDED}:
         return False
     if row.state is TaskState.ENDED or leaf.type is LeafType.OPT_IN:
         return True

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import LedgerDocument
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
-from services.admin.core.recipe_index import RecipeIndex
 from tacit.errors import Refusal
 from tacit.logview.folder import FolderLog
-from tacit.logview.live import LiveLog
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
+from tacit.recipe.logged import in_full, recipe_state, stated, summary
+from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
 from tacit.tlog.log import Tree
 
@@ -32,6 +34,39 @@ BESIDE_SECONDS: Final = 30.0
 RENEW_SECONDS, BURN_SECONDS = 240.0, 300.0
 """The age at which accounts are computed again in the background, and the age from which they are not shown any
 more."""
+
+
+class RecipeIndex:
+    """The recipes of ``live``. ``before``: an index of the same log when it was shorter, whose work is used again."""
+
+    def __init__(self, live: LiveLog, before: RecipeIndex | None = None) -> None:
+        self._recipes = live.recipes
+        self._places = [one.index for one in live.recipes]
+        self._by_hash = {one.recipe.hash_text: one for one in live.recipes}
+        self._said: dict[str, dict[str, Any]] = {} if before is None else before._said
+
+    def page(self, first: int, limit: int, now: float) -> tuple[list[dict[str, Any]], int | None]:
+        """At most ``limit`` summaries from index ``first`` of the log on, as of ``now`` (POSIX seconds), and the index
+        at which the next page begins, or None."""
+        begin = bisect_left(self._places, first)
+        end = begin + limit
+        found = [self._summary(one, now) for one in self._recipes[begin:end]]
+        return found, self._places[end - 1] + 1 if end < len(self._places) else None
+
+    def in_full(self, recipe_hash: str, now: float) -> tuple[dict[str, Any], Recipe] | None:
+        """The document of the recipe with this hash, and the recipe itself; None if the log does not have it."""
+        live = self._by_hash.get(recipe_hash)
+        if live is None:
+            return None
+        opt_ins = {role: (entry.index, entry.leaf.encode()) for role, entry in live.opt_in_entries.items()}
+        return {**self._summary(live, now), **in_full(live.recipe, live.leaf.encode(), opt_ins)}, live.recipe
+
+    def _summary(self, live: LiveRecipe, now: float) -> dict[str, Any]:
+        recipe = live.recipe
+        if (said := self._said.get(recipe.hash_text)) is None:
+            said = self._said[recipe.hash_text] = stated(recipe)
+        state = recipe_state(live.roles, live.opt_ins, recipe.interval.end, now)
+        return summary(recipe.hash_text, live.index, state, said)
 
 
 @dataclass(frozen=True)
