@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from tacit.aggregator.identity import Identity
+from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TaskRow

@@ -7,6 +7,6 @@ ways to read. Devices, aggregators and collectors read the **live** entries in p
 each leaf must be signed, and ``live`` what the leaves mean together: which recipes are open, void or shared, and what
 they charge.
 
-A party says only which way it reads and where it keeps what it has seen: in a database (``stored``), or in a folder
-(``folder``).
+A party says only which way it reads and where it keeps what it has seen: in memory (``contents``), in a database
+(``stored``), or in a folder (``folder``).
 """

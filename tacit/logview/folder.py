@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from tacit.adapters.files import read_bounded, replace_file
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.folder_lock import alone_in_or_beside
 from tacit.adapters.kept_tree import FileTree
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
 from tacit.logview.contents import LogContents
@@ -53,24 +51,13 @@ class FolderLog:
         self.contents = LogContents(policy)
 
     def open(self) -> None:
-        """Open the folder, with everything that an earlier process has read. Raises ``UsageError``."""
-        self.tree = FileTree(folder := self._locked())
+        """Open the folder, with everything that an earlier process has read. Where another process has it, entries are
+        kept in a folder beside it until this one ends. Raises ``UsageError``."""
+        folder = self._stack.enter_context(alone_in_or_beside(self._folder, "lock"))
+        self.tree = FileTree(folder)
         self._stack.callback(self.tree.close)
         self._kept = self._folder / CHECKPOINT if folder == self._folder else None
         self.log = WholeLog(self._transport, self._url, self._key, self._shown_before(), self.tree)
-
-    def _locked(self) -> Path:
-        """Lock and return the folder. If another process has it, make a folder beside it that is removed when this
-        process ends."""
-        try:
-            self._stack.enter_context(alone_in(self._folder, "lock", "another process keeps the log here"))
-        except UsageError:
-            if not self._folder.is_dir():
-                raise
-            own = Path(tempfile.mkdtemp(prefix="log-", dir=self._folder.parent))
-            self._stack.callback(shutil.rmtree, own, ignore_errors=True)
-            return own
-        return self._folder
 
     def _shown_before(self) -> WholeState:
         """The newest checkpoint that an earlier process saw; an empty state if the file is missing or this log did not

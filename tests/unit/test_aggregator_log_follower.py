@@ -17,7 +17,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.identity import Identity
+from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.parties import Parties
