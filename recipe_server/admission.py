@@ -28,7 +28,6 @@ from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
 from tacit.logview.live import LiveLog
-from tacit.logview.view import VerifiedEntry
 from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
@@ -130,8 +129,7 @@ class Admission:
         logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
         indices = {index for census in logged for index in (census.index, *census.shares.values())}
         leaves = await tx.leaves(indices)
-        entries = (VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items())
-        return LiveLog.from_entries(entries).censuses
+        return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items()).censuses
 
     async def _check_room(self, recipe: Recipe, tx: AdmissionTx, now: float) -> None:
         """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""

@@ -98,6 +98,11 @@ class LiveLog:
             joined.add(entry)
         return joined.live()
 
+    @classmethod
+    def from_leaves(cls, leaves: Iterable[tuple[int, SignedLeaf]]) -> LiveLog:
+        """Build the live view from leaves that were verified before, each with its index."""
+        return cls.from_entries(VerifiedEntry(index, leaf) for index, leaf in leaves)
+
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
         """The recipe with this hash, if it is in the log."""
         return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)

@@ -100,5 +100,4 @@ class StoredLog(Generic[Tx]):
 
 async def stored_live(tx: LeavesTx) -> LiveLog:
     """Join the leaves that are stored."""
-    leaves = await tx.leaves()
-    return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
+    return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in await tx.leaves())

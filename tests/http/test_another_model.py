@@ -23,7 +23,6 @@ from tacit.hpke import KeyPair
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.signers import LeafSigners
-from tacit.logview.view import VerifiedEntry
 from tacit.messages import Interval
 from tacit.models.devices import DEVICES, device_side
 from tacit.models.faces.collector import CollectorSide, Source
@@ -144,7 +143,7 @@ def void(recipe: Recipe) -> SignedLeaf:
 
 def read(*found: SignedLeaf) -> LiveLog:
     assert None not in LeafSigners(KIT.policy).keys_of(found)
-    return LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(found))
+    return LiveLog.from_leaves(enumerate(found))
 
 
 def test_its_canonical_bytes_go_round_and_hold_its_own_members_alone(house: Recipe) -> None:

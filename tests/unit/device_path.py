@@ -33,7 +33,6 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
 from tacit.logview.live import LiveLog
-from tacit.logview.view import VerifiedEntry
 from tacit.methods.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
@@ -179,7 +178,7 @@ class Path:
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
         monkeypatch.setattr(DapChannel, "submission", self._submission)
         leaves = [KIT.directory_leaf(), KIT.recipe_leaf(recipe)]
-        self.log = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+        self.log = LiveLog.from_leaves(enumerate(leaves))
 
     def _submission(self, measurement: Any, *_rest: Any) -> Submission:
         self._made.append(tuple(measurement) if isinstance(measurement, list) else measurement)
