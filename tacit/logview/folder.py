@@ -57,7 +57,7 @@ class FolderLog:
         self.tree = FileTree(folder)
         self._stack.callback(self.tree.close)
         self._kept = self._folder / CHECKPOINT if folder == self._folder else None
-        self.log = WholeLog(self._transport, self._url, self._key, self._shown_before(), self.tree)
+        self._log = WholeLog(self._transport, self._url, self._key, self._shown_before(), self.tree)
 
     def _shown_before(self) -> WholeState:
         """The newest checkpoint that an earlier process saw; an empty state if the file is missing or this log did not
@@ -69,6 +69,11 @@ class FolderLog:
             return fresh
         return fresh.seen(found.size, found.root, 0)
 
+    @property
+    def note(self) -> bytes:
+        """The checkpoint that was read last, as the log signed it."""
+        return self._log.note
+
     def close(self) -> None:
         """Make everything that was read durable, and close the folder."""
         self.tree.sync()
@@ -77,16 +82,15 @@ class FolderLog:
     async def advance(self, now: float) -> Checkpoint:
         """Read the log up to its current checkpoint, and keep that. Raises as ``WholeLog.read``, and ``Fatal`` if the
         disk does not keep it."""
-        before = self.log.state.size
-        checkpoint = await self.log.checkpoint()
-        note = self.log.note
+        before = self._log.state.size
+        checkpoint = await self._log.checkpoint()
         try:
-            self._required.require_witnesses(note)
+            self._required.require_witnesses(self.note)
         except (DecodeError, CryptoError) as error:
             raise Refusal("log-checkpoint", str(error)) from error
-        await self.log.read(checkpoint, now)
+        await self._log.read(checkpoint, now)
         if checkpoint.size > before:
-            await asyncio.to_thread(self._keep, note)
+            await asyncio.to_thread(self._keep, self.note)
         return checkpoint
 
     def _keep(self, note: bytes) -> None:

@@ -189,7 +189,7 @@ class Whole:
             checkpoint = await self._log.advance(now)
         except Refusal as refusal:
             raise refuse(Problem.LOG_UNVERIFIED, f"{refusal.rule}: {refusal.detail}") from refusal
-        note = self._log.log.note
+        note = self._log.note
         anew = await self._log.examine(checkpoint.size)
         if self._seen is None or self._seen.size != checkpoint.size or anew:
             recipes = None if self._seen is None or anew else self._seen.recipes
