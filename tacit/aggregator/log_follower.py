@@ -194,10 +194,7 @@ class LogFollower(Generic[P]):
             settled = row is not None and row.state in {TaskState.ACTIVE, TaskState.ENDED}
             if settled or not self._is_ours(item.recipe):
                 continue
-            if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._judged(live, item, decided, closed)
-            if row.state is TaskState.OPTED_IN:
-                row = self._activated(live, item, row, decided)
+            row = self._reviewed_row(live, item, row, decided, closed)
             decided[item.recipe.hash] = row
             found.append(row)
         return found
@@ -214,20 +211,18 @@ class LogFollower(Generic[P]):
             charges = own_charges(live, rows, now)
         return replace(live.context(item, now, stage), charges=charges)
 
-    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
-        """``_decide``; a recipe for which it raises an unexpected error is refused, and reviewed again with every new
-        leaf."""
+    def _reviewed_row(
+        self, live: LiveLog, item: LiveRecipe, row: TaskRow | None, rows: Mapping[bytes, TaskRow], closed: int
+    ) -> TaskRow:
+        """Decide about a recipe, and activate it if everybody has opted in. One that raises an unexpected error is
+        refused, or, once we have opted in, stays as it is with the reason; it is reviewed again with every new leaf."""
         try:
-            return self._decide(live, item, rows, closed)
+            if row is None or row.state is not TaskState.OPTED_IN:
+                row = self._decide(live, item, rows, closed)
+            return self._activate(live, item, row, rows) if row.state is TaskState.OPTED_IN else row
         except Exception as error:
-            row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
-            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
-
-    def _activated(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
-        """``_activate``; a recipe for which it raises an unexpected error stays as it is, with the reason."""
-        try:
-            return self._activate(live, item, row, rows)
-        except Exception as error:
+            if row is None or row.state is not TaskState.OPTED_IN:
+                row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
     def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
