@@ -1,9 +1,4 @@
-"""The log as one device reads it: live entries, through the relay, with what earlier readings have shown (P3, P8).
-
-What a device has seen of a gateway's key sets (``client_agent.gateway_keys``) and of its issuer's directories is kept
-as leaves, across restarts, and given to the reader of the log, for which a second leaf in their place ends all trust. A
-log that shows a device one directory now and another an hour later therefore cannot mark the device's tokens.
-"""
+"""The log as one device reads it: live entries, through the relay, held against what earlier readings have shown."""
 
 from __future__ import annotations
 
@@ -11,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from client_agent.config import AgentConfig, IssuerPin
-from client_agent.gateway_keys import GatewayKeys
+from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Fact
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
-from tacit.codec import b64url, unb64url
-from tacit.errors import DecodeError, Refusal
+from client_agent.seen_leaves import GatewayKeys, SeenDirectories
+from tacit.errors import Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.paged import PagedReader, consistency
 from tacit.logview.signers import LeafSigners
@@ -24,9 +18,8 @@ from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
 from tacit.ports import Clock, Transport, TransportError
 from tacit.problem import party_of
 from tacit.recipe.policy import Policy
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.leaves import Blob, Body, IssuerDirectory, LeafType, SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import KeySets
 
 SYNC_SECONDS = 300.0
@@ -34,60 +27,6 @@ SYNC_SECONDS = 300.0
 
 Follow = Callable[[LiveLog], Awaitable[None]]
 """What a device does with the log's live entries once they are verified."""
-
-
-class _Kept(Body):
-    issuer: str
-    signing_key: str
-    leaves: list[Blob]
-
-
-class SeenDirectories:
-    """Directories of one pinned issuer: of the previous, the current and the next epoch."""
-
-    def __init__(self, pin: IssuerPin) -> None:
-        self._pin = pin
-        self._leaves: dict[int, SignedLeaf] = {}
-
-    @property
-    def leaves(self) -> tuple[SignedLeaf, ...]:
-        """The directories seen, to compare with whatever the log shows later."""
-        return tuple(self._leaves.values())
-
-    def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
-        """Store verified leaves (verified at ``now``, POSIX seconds), and drop those of epochs long past. The reader of
-        the log has checked that an epoch has only one leaf, also against ``leaves``."""
-        present = int(now) // self._pin.epoch_seconds
-        for leaf in leaves:
-            epoch = self._epoch(leaf)
-            if epoch is not None and present - 1 <= epoch <= present + 1:
-                self._leaves.setdefault(epoch, leaf)
-        self._leaves = {epoch: leaf for epoch, leaf in self._leaves.items() if epoch >= present - 1}
-
-    def _epoch(self, leaf: SignedLeaf) -> int | None:
-        if leaf.type is not LeafType.ISSUER_DIRECTORY:
-            return None
-        try:
-            directory = leaf.body_as(IssuerDirectory)
-        except DecodeError:
-            return None
-        ours = (directory.issuer, directory.epoch_seconds) == (self._pin.name, self._pin.epoch_seconds)
-        return directory.epoch if ours else None
-
-    def encode(self) -> bytes:
-        """Bytes to store; they are only valid for the same pinned issuer."""
-        leaves = [b64url(leaf.encode()) for _, leaf in sorted(self._leaves.items())]
-        return canonical_bytes({"issuer": self._pin.name, "signing_key": self._pin.signing_key, "leaves": leaves})
-
-    def restore(self, kept: bytes) -> None:
-        """Load the bytes of ``encode``. Bytes for another issuer, or in another format, are ignored."""
-        try:
-            stored = validated(_Kept, parse_canonical(kept, "directories"), "directories")
-            leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in stored.leaves]
-        except DecodeError:
-            return
-        if (stored.issuer, stored.signing_key) == (self._pin.name, self._pin.signing_key):
-            self._leaves = {epoch: leaf for leaf in leaves if (epoch := self._epoch(leaf)) is not None}
 
 
 class DeviceLog:
