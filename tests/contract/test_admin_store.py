@@ -27,7 +27,7 @@ ACTS = st.builds(Act, TEXT, TEXT, TEXT, st.integers(0, 2**53 - 1), TEXT, TEXT, T
 @pytest.fixture(params=["memory", "file", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlAdminStore]:
     if request.param == "postgres":
-        url: str = request.getfixturevalue("make_postgres_url")()
+        url: str = request.getfixturevalue("make_postgres_url")(SqlAdminStore)
     else:
         url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'store.sqlite3'}"
     opened = SqlAdminStore(url)

@@ -22,7 +22,7 @@ TASK, OTHER = bytes(32), bytes(range(32))
 @pytest.fixture(params=["memory", "file", "postgres"])
 async def analyzer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnalyzerStore]:
     if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
+        url = request.getfixturevalue("make_postgres_url")(AnalyzerStore)
     else:
         url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'analyzer.sqlite3'}"
     found = AnalyzerStore(url)

@@ -25,7 +25,7 @@ JOB, SHARE = bytes(16), bytes(range(16))
 @pytest.fixture(params=["memory", "file", "postgres"])
 async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HelperStore]:
     if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
+        url = request.getfixturevalue("make_postgres_url")(HelperStore)
     else:
         url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'helper.sqlite3'}"
     found = HelperStore(url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
 from tests.contract.sessions import until_waiting
+from tests.kit.postgres import MakeDatabase
 
 TASK = make_task_kit().task.task_id
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task.task_id
@@ -49,7 +50,7 @@ HOLDER, OTHER = 7, 8
 @pytest.fixture(params=["memory", "file", "postgres"])
 async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaderStore]:
     if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
+        url = request.getfixturevalue("make_postgres_url")(LeaderStore)
     else:
         url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'leader.sqlite3'}"
     found = LeaderStore(url)
@@ -59,8 +60,8 @@ async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-def pair_url(make_postgres_url: Callable[[], str]) -> str:
-    return make_postgres_url()
+def pair_url(make_postgres_url: MakeDatabase) -> str:
+    return make_postgres_url(LeaderStore)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from services.leader.store import LeaderStore
 from tacit.aggregator.records import TASK_STATES, TaskRow
 from tacit.errors import Fatal
 from tacit.states import States
+from tests.kit.postgres import Migrated
 
 ID, TASK = bytes(16), bytes(range(32))
 STEPS = 80
@@ -44,7 +45,7 @@ Machine = tuple[States[Any], Callable[[Any], Awaitable[bool]], Callable[[], Awai
 
 @pytest.fixture(params=["memory", "postgres"])
 async def leader(request: pytest.FixtureRequest) -> AsyncIterator[LeaderStore]:
-    store = LeaderStore(_url(request))
+    store = LeaderStore(_url(request, LeaderStore))
     await store.open()
     yield store
     await store.close()
@@ -52,15 +53,15 @@ async def leader(request: pytest.FixtureRequest) -> AsyncIterator[LeaderStore]:
 
 @pytest.fixture(params=["memory", "postgres"])
 async def helper(request: pytest.FixtureRequest) -> AsyncIterator[HelperStore]:
-    store = HelperStore(_url(request))
+    store = HelperStore(_url(request, HelperStore))
     await store.open()
     yield store
     await store.close()
 
 
-def _url(request: pytest.FixtureRequest) -> str:
+def _url(request: pytest.FixtureRequest, store: Migrated) -> str:
     if request.param == "postgres":
-        return str(request.getfixturevalue("make_postgres_url")())
+        return str(request.getfixturevalue("make_postgres_url")(store))
     return "sqlite+aiosqlite:///:memory:"
 
 
