@@ -4,6 +4,7 @@
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
 # make install-test, make install-check  only add those packages
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
+# make durations record in tests/durations.json how long each file of tests lasts, by which workers share them out
 # make fmt       format the code
 # make documents regenerate docs/schemas, docs/vectors and the states in docs/data_model.md, after a change of a model,
 #                a rule, a message or a table of states
@@ -17,7 +18,7 @@ FOR_TESTS := $(VENV)/.tacit-tests-installed
 FOR_CHECKS := $(VENV)/.tacit-checks-installed
 
 .PHONY: install install-test install-check demo check check-format check-lint check-types check-imports test test-all \
-    test-flaky fmt documents lock
+    test-flaky durations fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -74,13 +75,13 @@ check-imports: $(FOR_CHECKS)
 	$(BIN)/lint-imports
 
 # One worker more than processors, since tests also wait for servers and disks, but at most four. A module's tests stay
-# together, so that its fixtures are made once. Modules run in the order of their folders: ordered by number of tests,
-# the few long ones would come last, when most workers have nothing left to do. A worker whose process dies ends the
-# run: pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
+# together, so that its fixtures are made once. The modules that last longest come first (tests/kit/durations.py), so
+# that no worker is left with one of them when the others are done. A worker whose process dies ends the run:
+# pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
 # processes, so bytecode is kept, whatever the environment says.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-test test-all test-flaky: export PYTHONDONTWRITEBYTECODE =
+test test-all test-flaky durations: export PYTHONDONTWRITEBYTECODE =
 
 # Tests have their own temporary folder, which is removed afterwards. PostgreSQL, which runs as another user, must be
 # able to pass through it. In memory, where there is enough, files are made several times faster than on a disk.
@@ -94,6 +95,9 @@ IN_MEMORY = $(call IN_FOLDER,$(shell test -w /dev/shm \
 
 test: $(FOR_TESTS)
 	@$(IN_MEMORY) $(PYTEST) -m "not slow"
+
+durations: $(FOR_TESTS)
+	@$(IN_MEMORY) $(PYTEST) -m "not slow" --record-durations
 
 test-all: $(FOR_TESTS)
 	@$(ON_DISK) $(PYTEST) -m ""

@@ -25,6 +25,7 @@ from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level
 from tests.kit import databases, draws
+from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
@@ -42,10 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--runs", type=int, default=1, help="run every test that states a false-alarm rate so often, and compare"
     )
+    parser.addoption("--record-durations", action="store_true", help="write down how long each file of tests lasts")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(draws.Watch())
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(LongestFirst())
+    elif config.getoption("record_durations"):
+        config.pluginmanager.register(Recording())
     if config.getoption("runs") > 1:
         draws.reseed()
         config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
