@@ -3,6 +3,7 @@
 # make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
 # make install-test, make install-check  only add those packages
+# make test-rotating  a part of the long tests, another one every day, in five minutes
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record in tests/durations.json how long each file of tests lasts, by which workers share them out
 # make fmt       format the code
@@ -18,7 +19,7 @@ FOR_TESTS := $(VENV)/.tacit-tests-installed
 FOR_CHECKS := $(VENV)/.tacit-checks-installed
 
 .PHONY: install install-test install-check demo check check-format check-lint check-types check-imports test test-all \
-    test-flaky durations fmt documents lock
+    test-rotating test-flaky durations fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -81,7 +82,7 @@ check-imports: $(FOR_CHECKS)
 # processes, so bytecode is kept, whatever the environment says.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-test test-all test-flaky durations: export PYTHONDONTWRITEBYTECODE =
+test test-all test-rotating test-flaky durations: export PYTHONDONTWRITEBYTECODE =
 
 # Tests have their own temporary folder, which is removed afterwards. PostgreSQL, which runs as another user, must be
 # able to pass through it. In memory, where there is enough, files are made several times faster than on a disk.
@@ -101,6 +102,10 @@ durations: $(FOR_TESTS)
 
 test-all: $(FOR_TESTS)
 	@$(ON_DISK) $(PYTEST) -m ""
+
+# One process, so that slow tests do not slow each other down. A test that hangs ends the run.
+test-rotating: $(FOR_TESTS)
+	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=300
 
 # Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100

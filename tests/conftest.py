@@ -10,6 +10,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tacit.service.log import log_level, set_log_level
 from tests.kit import databases, draws
 from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase
+from tests.kit.rotation import Rotation
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("searching", deadline=None, print_blob=True)
@@ -43,11 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--runs", type=int, default=1, help="run every test that states a false-alarm rate so often, and compare"
     )
+    parser.addoption("--rotating", action="store_true", help="run those slow tests whose turn is today")
     parser.addoption("--record-durations", action="store_true", help="write down how long each file of tests lasts")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(draws.Watch())
+    if config.getoption("rotating"):
+        config.pluginmanager.register(Rotation(date.today()))
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(LongestFirst())
     elif config.getoption("record_durations"):
