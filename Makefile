@@ -5,7 +5,7 @@
 # make install-test, make install-check  only add those packages
 # make test-rotating  a part of the long tests, another one every day, in five minutes
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
-# make durations record in tests/durations.json how long each file of tests lasts, by which workers share them out
+# make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
 # make documents regenerate docs/schemas, docs/vectors and the states in docs/data_model.md, after a change of a model,
 #                a rule, a message or a table of states
@@ -98,7 +98,7 @@ test: $(FOR_TESTS)
 	@$(IN_MEMORY) $(PYTEST) -m "not slow"
 
 durations: $(FOR_TESTS)
-	@$(IN_MEMORY) $(PYTEST) -m "not slow" --record-durations
+	@$(IN_MEMORY) $(PYTEST) -m "$(or $(MARKED),not slow)" --record-durations
 
 test-all: $(FOR_TESTS)
 	@$(ON_DISK) $(PYTEST) -m ""

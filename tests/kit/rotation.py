@@ -1,26 +1,24 @@
 """A part of the slow tests, another one every day, so that a run of all checks has some of them and every one has its
-turn: the files are shared out over the days by ``slow_seconds.json``, and a day's files are the same in every run."""
+turn: the files are shared out over the days by their recorded durations, and a day has the same ones in every run."""
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tests.kit.durations import file_of
+from tests.kit.durations import RECORDED_SLOW, file_of, recorded
 
-SECONDS = Path(__file__).resolve().parent.parent / "slow_seconds.json"
-"""Path of a file of tests -> whole seconds that its slow tests last. Files that are not named have no turn."""
 DAY_SECONDS = 150
 """How long the files of one day may last, as recorded; a longer file is alone, unless it is longer than a run."""
 RUN_SECONDS = 300.0
 """When so much time has passed, the tests that have not begun are skipped."""
 
 
-def turns(seconds: dict[str, int]) -> list[list[str]]:
+def turns(seconds: Mapping[str, int]) -> list[list[str]]:
     """The files of every day, after which the first day's have their turn again."""
     days: list[list[str]] = []
     left = 0
@@ -39,7 +37,7 @@ class Rotation:
     """Runs the slow tests whose turn is on ``day``."""
 
     def __init__(self, day: date) -> None:
-        days = turns(json.loads(SECONDS.read_text()))
+        days = turns(recorded(RECORDED_SLOW))
         number = day.toordinal() % len(days)
         self._files = days[number]
         self._said = f"slow tests of {day}: part {number + 1} of {len(days)}: {' '.join(self._files)}"
