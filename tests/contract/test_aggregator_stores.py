@@ -25,6 +25,7 @@ from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Tally, checksum_of
 from tacit.task import BatchClose
+from tests.contract.conftest import Opening
 from tests.contract.sessions import until_waiting
 from tests.kit.oracles.aggregator import Accepted, fold
 from tests.kit.postgres import MakeDatabase
@@ -56,15 +57,10 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await found.close()
 
 
-@pytest.fixture(params=["memory", "postgres"])
-async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HelperStore]:
-    is_postgres = request.param == "postgres"
-    found = HelperStore(
-        request.getfixturevalue("make_postgres_url")(HelperStore) if is_postgres else url_of(tmp_path, "memory")
-    )
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
+    async with opening(HelperStore) as found:
+        yield found
 
 
 @pytest.fixture

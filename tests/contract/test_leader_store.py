@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -38,6 +37,7 @@ from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
+from tests.contract.conftest import Opening
 from tests.contract.sessions import until_waiting
 from tests.kit.postgres import MakeDatabase
 
@@ -47,16 +47,10 @@ NOW = 1000.0
 HOLDER, OTHER = 7, 8
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaderStore]:
-    if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")(LeaderStore)
-    else:
-        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'leader.sqlite3'}"
-    found = LeaderStore(url)
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def leader(opening: Opening[LeaderStore]) -> AsyncIterator[LeaderStore]:
+    async with opening(LeaderStore) as found:
+        yield found
 
 
 @pytest.fixture
