@@ -21,9 +21,15 @@ Migrated = Callable[[str], DatabaseStore]
 MakeDatabase = Callable[..., str]
 """``Databases.make``."""
 
-FAST = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "max_wal_size": "256MB"}
-"""Settings of a server that need not survive a power cut of its machine. A worker of autovacuum that looks at a
-template delays its next copy by 0.1 s."""
+FAST = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_wal_size": "256MB",
+    "dynamic_shared_memory_type": "mmap",
+}
+"""Settings of a server that need not survive a power cut of its machine, and whose shared memory goes with its folder
+when it is killed. A worker of autovacuum that looks at a template delays its next copy by 0.1 s."""
 
 
 class Databases:
