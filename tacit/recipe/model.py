@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.methods.statistics import MAX_OCCURRENCES, StatisticName
+from tacit.methods.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES, StatisticName
 from tacit.models.forms import FORMS, known
 from tacit.models.parties import Operator, Part, Parties, UnknownParties
 from tacit.recipe.document import Document
@@ -36,6 +36,7 @@ MAX_CELLS = 1024
 log."""
 LEAST_STEPS = 2
 """Least number of steps of a range that is not of whole numbers."""
+MAX_SYMBOLS = 255
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
 MAX_STEPS = 1 << 20
@@ -227,6 +228,34 @@ class Occurrences(Part):
         return self.start + self.steps * self.step_seconds
 
 
+class Strings(Part):
+    """Text to a string of a large domain: up to ``length`` symbols of ``alphabet`` (distinct characters), or without an
+    alphabet up to ``length`` bytes of UTF-8. Symbols (bytes) and the empty rest have the same number of bits each, 64
+    together at most. A longer text, one with another character and an empty one count as no value."""
+
+    kind: Literal["strings"]
+    length: Annotated[int, Field(ge=1, le=MAX_ITEM_BITS)]
+    alphabet: Annotated[str, Field(min_length=1, max_length=MAX_SYMBOLS)] | None = None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse repeated symbols, and strings that have too many bits."""
+        if self.alphabet is not None and len(set(self.alphabet)) != len(self.alphabet):
+            raise wrong("alphabet", "must have distinct characters")
+        if self.bits > MAX_ITEM_BITS:
+            most = MAX_ITEM_BITS // self.symbol_bits
+            raise wrong("length", f"must be at most {most}: each symbol has {self.symbol_bits} bits")
+
+    @property
+    def symbol_bits(self) -> int:
+        """Bits of a symbol; 0 stands for the end."""
+        return 8 if self.alphabet is None else len(self.alphabet).bit_length()
+
+    @property
+    def bits(self) -> int:
+        """Bits of an item."""
+        return self.length * self.symbol_bits
+
+
 def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
     """Refuse a category for outside or missing values whose label is already in use."""
     stated = [label for label in (other, missing) if label is not None]
@@ -240,7 +269,7 @@ def conjunction(criteria: Mapping[str, str]) -> str:
 
 
 EncoderSpec = Annotated[
-    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences, Field(discriminator="kind")
+    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences | Strings, Field(discriminator="kind")
 ]
 
 

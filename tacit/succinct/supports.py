@@ -1,11 +1,11 @@
 """How many reports support each item: for all strings of f bits below given prefixes, by one transform.
 
-Theory. A report with value y and hash ``A x + c`` supports x if ``A x + c = y``. The indicator of that is the average,
-over all 2^k subsets u of the rows of A, of the signs ``(-1)^(u.(A x + c + y))``. ``u.A`` is the exclusive or of the rows
-in u, a vector w. For ``x = prefix || s`` the sign is that of ``w.(prefix || 0) + u.(c + y)``, a constant, times that of
-``w' . s`` with the last f bits of w. So a report adds 2^k signs to a spectrum of 2^f numbers, one for each prefix, and
-the Walsh-Hadamard transform of the spectrum is 2^k times the number of supports of every s. A report costs 2^k steps
-for all prefixes and all s together.
+Theory. A report with value y and hash ``A x + c`` supports x if ``A x + c = y``. The indicator of that is the
+average, over all 2^k subsets u of the rows of A, of the signs ``(-1)^(u.(A x + c + y))``. ``u.A`` is the exclusive or
+of the rows in u, a vector w. For ``x = prefix || s`` the sign is that of ``w.(prefix || 0) + u.(c + y)``, a constant,
+times that of ``w' . s`` with the last f bits of w. So a report adds 2^k signs to a spectrum of 2^f numbers, one
+spectrum for each prefix, and its Walsh-Hadamard transform is 2^k times the number of supports of every s. A report
+costs 2^k steps for all prefixes and all s together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tacit.succinct.affine import MAX_BITS, MAX_HASH_BITS, SEED_SIZE, words
+from tacit.methods.affine import MAX_HASH_BITS, words
+from tacit.methods.statistics import MAX_ITEM_BITS
 from tacit.succinct.native.library import load
 
 MAX_FREE_BITS = 20
@@ -50,16 +51,11 @@ class Reports:
         self.values.append(value)
 
 
-def seed_in(public: bytes) -> int:
-    """The seed in the first eight of ``public`` bytes."""
-    return int.from_bytes(public[:SEED_SIZE], "big")
-
-
 def count_supports(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:
     """For each prefix (an integer of ``prefix_bits`` bits) the number of reports that support each of its 2^free_bits
     extensions, by the extension's last ``free_bits`` bits. ``ValueError`` for lengths or prefixes out of range."""
-    if not 0 <= free_bits <= MAX_FREE_BITS or not 0 <= prefix_bits <= MAX_BITS - free_bits:
-        raise ValueError(f"at most {MAX_FREE_BITS} free bits and {MAX_BITS} bits in all can be counted")
+    if not 0 <= free_bits <= MAX_FREE_BITS or not 0 <= prefix_bits <= MAX_ITEM_BITS - free_bits:
+        raise ValueError(f"at most {MAX_FREE_BITS} free bits and {MAX_ITEM_BITS} bits in all can be counted")
     if any(not 0 <= prefix < 1 << prefix_bits for prefix in prefixes):
         raise ValueError(f"a prefix must have {prefix_bits} bits")
     found: list[array[int]] = []
@@ -75,7 +71,7 @@ def _native(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bi
     if library is None:
         return None
     lanes = 1 if len(prefixes) == 1 else LANES
-    columns = (ctypes.c_uint64 * MAX_BITS)()
+    columns = (ctypes.c_uint64 * MAX_ITEM_BITS)()
     for bit in range(prefix_bits):
         columns[bit] = sum((prefix >> bit & 1) << lane for lane, prefix in enumerate(prefixes))
     spectrum = (ctypes.c_int32 * (lanes << free_bits))()

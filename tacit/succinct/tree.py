@@ -1,11 +1,11 @@
 """Heavy hitters of a large domain: devices are split over the levels of a prefix tree, and each reports one prefix.
 
-Theory. The domain is all strings of ``domain_bits`` bits. Level i belongs to the prefixes of ``levels[i]`` bits; every
-device reports its item's prefix of one level, chosen by public randomness, with its whole epsilon. The server counts
-the supports of every prefix of the first level, keeps the best ``keep``, counts the supports of all their extensions at
-the next level, and so on (PEM of Wang, Li, Jha, "Locally Differentially Private Heavy Hitter Identification", 2019,
-with ``tacit.succinct.affine`` as the oracle). Splitting devices costs the error a factor of the square root of the
-number of levels; splitting epsilon would cost the number of levels.
+Theory. Items are strings of ``bits`` bits. Level i belongs to the prefixes of ``levels[i]`` bits
+(``tacit.methods.affine``); every device reports its item's prefix of one level, chosen by public randomness, with its
+whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
+supports of all their extensions at the next level, and so on (PEM of T. Wang, N. Li, S. Jha, "Locally Differentially
+Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). Splitting devices costs the error a
+factor of the square root of the number of levels; splitting epsilon would cost the number of levels.
 
 Because a transform counts 2^16 extensions as cheaply as a few, steps are wide: 16 bits each where the domain allows.
 
@@ -18,75 +18,32 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
 
-from tacit.succinct.affine import MAX_BITS, AffineHashing
-from tacit.succinct.supports import Reports, count_supports, seed_in
+from tacit.methods.affine import AffineHashing, level_of, seed_of
+from tacit.succinct.supports import Reports, count_supports
 
-PUBLIC_SIZE = 16
-"""Bytes of public randomness of a report: eight for the hash function, eight for the level."""
-MAX_KEEP = 1024
-WIDEST_STEP = 16
-DEFAULT_KEEP = 64
+MAX_TOP = 1000
+"""Most items of a ranking."""
+KEEP = 64
+"""How many prefixes are extended at each level."""
 _NORMAL = NormalDist()
-
-
-def default_levels(domain_bits: int) -> tuple[int, ...]:
-    """Prefix lengths with as few steps of at most 16 bits as possible, all as equal as possible."""
-    if not 1 <= domain_bits <= MAX_BITS:
-        raise ValueError(f"domain_bits must be from 1 to {MAX_BITS}")
-    steps = -(-domain_bits // WIDEST_STEP)
-    return tuple(domain_bits * at // steps for at in range(1, steps + 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """What device and server agree on. ``levels``: prefix lengths in bits, rising, the last one the domain's; ``keep``:
-    prefixes that are extended, 1 to 1024. ``ValueError`` names a parameter that is out of range."""
-
-    randomizer: AffineHashing
-    levels: tuple[int, ...]
-    keep: int = DEFAULT_KEEP
-
-    def __post_init__(self) -> None:
-        steps = [after - before for before, after in zip((0, *self.levels), self.levels, strict=False)]
-        if not self.levels or self.levels[-1] > MAX_BITS or any(not 1 <= step <= WIDEST_STEP for step in steps):
-            raise ValueError(f"levels must rise in steps of 1 to {WIDEST_STEP} bits, up to {MAX_BITS} bits")
-        if not 1 <= self.keep <= MAX_KEEP:
-            raise ValueError(f"keep must be from 1 to {MAX_KEEP}")
-
-    @property
-    def domain_bits(self) -> int:
-        """Bits of an item."""
-        return self.levels[-1]
-
-    def level_of(self, public: bytes) -> int:
-        """The level of the report with these 16 public bytes: each has the same chance."""
-        if len(public) != PUBLIC_SIZE:
-            raise ValueError(f"a report's public randomness must have {PUBLIC_SIZE} bytes")
-        return int.from_bytes(public[8:], "big") * len(self.levels) >> 64
-
-    def prefix_of(self, item: int, level: int) -> int:
-        """What a device with ``item`` reports at ``level``. ``ValueError`` for an item outside the domain."""
-        if not 0 <= item < 1 << self.domain_bits:
-            raise ValueError(f"an item must have {self.domain_bits} bits")
-        return item >> (self.domain_bits - self.levels[level])
 
 
 class Collected:
     """The reports of one recipe, kept by level until the search: nine bytes each."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.levels = [Reports(tree.randomizer.hash_bits) for _ in tree.levels]
+    def __init__(self, randomizer: AffineHashing) -> None:
+        self.randomizer = randomizer
+        self.levels = [Reports(randomizer.hash_bits) for _ in randomizer.levels]
 
     def __len__(self) -> int:
         return sum(map(len, self.levels))
 
     def add(self, public: bytes, value: int) -> None:
         """Keep one report with its 16 public bytes. ``ValueError`` for a value that no report can have."""
-        self.levels[self.tree.level_of(public)].add(seed_in(public), value)
+        self.levels[level_of(public, len(self.levels))].add(seed_of(public), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,37 +66,37 @@ class Ranking:
     false_positive_rate: float
     others_below: float
     confidence: float
-    candidates: int = field(default=0)
 
 
-def search(collected: Collected, top: int, *, false_positive_rate: float = 0.05, confidence: float = 0.95) -> Ranking:
-    """The ``top`` best items. ``ValueError`` for a top outside 1 to 1024, rates outside (0, 1), or no report at a
-    level."""
-    tree = collected.tree
-    if not 1 <= top <= MAX_KEEP or not 0 < false_positive_rate < 1 or not 0 < confidence < 1:
-        raise ValueError(f"top must be from 1 to {MAX_KEEP}, and rates between 0 and 1")
+def search(
+    collected: Collected, top: int, *, keep: int = KEEP, false_positive_rate: float = 0.05, confidence: float = 0.95
+) -> Ranking:
+    """The ``top`` best items. ``ValueError`` for a top or keep outside 1 to 1000, rates outside (0, 1), or a level
+    without reports."""
+    if not 1 <= top <= MAX_TOP or not 1 <= keep <= MAX_TOP:
+        raise ValueError(f"top and keep must be from 1 to {MAX_TOP}")
+    if not 0 < false_positive_rate < 1 or not 0 < confidence < 1:
+        raise ValueError("rates must be above 0 and below 1")
     if not all(map(len, collected.levels)):
         raise ValueError("there is a level without reports")
-    prefixes, before, cuts = [0], 0, []
-    for level, bits in enumerate(tree.levels):
-        reports = collected.levels[level]
-        wanted = top if bits == tree.domain_bits else tree.keep
-        supports = count_supports(reports, prefixes, before, bits - before)
-        best = _best(supports, wanted + 1)
-        cuts.append(_cut(best, wanted, reports, tree.randomizer, len(collected)))
-        found = [((prefixes[at] << (bits - before)) | last, count) for count, at, last in best[:wanted]]
-        candidates, before, prefixes = len(prefixes) << (bits - before), bits, [prefix for prefix, _ in found]
-    last = collected.levels[-1]
-    scale = len(collected) / len(last)
-    hitters = tuple(_hitter(item, count, len(last), scale, tree.randomizer) for item, count in found)
+    randomizer, total = collected.randomizer, len(collected)
+    prefixes, before, cuts, candidates = [0], 0, [], 1
+    found: list[tuple[int, int]] = []
+    for bits, reports in zip(randomizer.levels, collected.levels, strict=True):
+        wanted, step = top if bits == randomizer.bits else keep, bits - before
+        best = _best(count_supports(reports, prefixes, before, step), wanted + 1)
+        cuts.append(_cut(best, wanted, reports, randomizer, total))
+        found = [((prefixes[at] << step) | last, count) for count, at, last in best[:wanted]]
+        candidates, before, prefixes = len(prefixes) << step, bits, [prefix for prefix, _ in found]
+    last = len(collected.levels[-1])
+    hitters = tuple(_hitter(item, count, last, total / last, randomizer) for item, count in found)
     z = _NORMAL.inv_cdf(1 - false_positive_rate / (candidates + 1))
-    threshold = z * tree.randomizer.stderr(0, len(last)) * scale
-    below = _others_below(cuts, len(collected), confidence)
-    return Ranking(hitters, threshold, false_positive_rate, below, confidence, candidates)
+    threshold = z * randomizer.stderr(0, last) * total / last
+    return Ranking(hitters, threshold, false_positive_rate, _others_below(cuts, total, confidence), confidence)
 
 
 def _hitter(item: int, supports: int, reports: int, scale: float, randomizer: AffineHashing) -> Hitter:
-    estimate = randomizer.estimate(supports, reports)
+    estimate = randomizer.count(supports, reports)
     return Hitter(item, estimate * scale, randomizer.stderr(estimate, reports) * scale)
 
 
@@ -171,7 +128,7 @@ def _cut(
     """The estimate, scaled to ``total`` reports, from which on a candidate is kept at one level, and the standard error
     of an item with about so many devices."""
     scale = total / len(reports)
-    cut = randomizer.estimate(best[wanted][0], len(reports)) if len(best) > wanted else -math.inf
+    cut = randomizer.count(best[wanted][0], len(reports)) if len(best) > wanted else -math.inf
     return cut * scale, randomizer.stderr(max(cut, 0.0), len(reports)) * scale
 
 
