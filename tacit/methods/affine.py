@@ -19,7 +19,6 @@ at the item.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -137,7 +136,7 @@ class AffineHashing(LocalMethod):
 
     @property
     def proof(self) -> Proof:
-        """None is possible: reports about hashes cannot be added up."""
+        """``ValueError``: the reports cannot be added up."""
         raise ValueError(f"{self.NAME} has no proof: one server reads its reports")
 
     @property
@@ -187,30 +186,21 @@ class AffineHashing(LocalMethod):
         share = 1 / self.values
         return share * (1 - share) / self.gain**2
 
-    def count(self, supports: int, reports: int) -> float:
-        """The unbiased estimate of how many of ``reports`` devices have the item that ``supports`` of them support. Not
-        clipped: it can be negative."""
-        return (supports - reports / self.values) / self.gain
-
-    def stderr(self, count: float, reports: int) -> float:
-        """The standard deviation of ``count`` for an item that ``count`` of ``reports`` devices have."""
-        hit, share = float(self.output_probabilities()[0]), 1 / self.values
-        holders = min(max(count, 0.0), reports)
-        return math.sqrt(holders * hit * (1 - hit) + (reports - holders) * share * (1 - share)) / self.gain
-
     def _model(self, design: SampleDesign) -> CellModel:
-        """An item's supports at the last level, as one cell; devices of other levels do not take part in it."""
-        share, hit = 1 / self.values, float(self.output_probabilities()[0])
-        last = SampleDesign(design.rate / len(self.levels))
-        return CellModel(hit, share, last, dummy=share)
+        """The supports of prefixes at one level: a device reports at that level with its share of the rate."""
+        hit, share = float(self.output_probabilities()[0]), 1 / self.values
+        return CellModel(hit, share, SampleDesign(design.rate / len(self.levels)), dummy=share)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """Nothing, whatever the design: a dummy supports all items alike."""
         return (0.0,)
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """``ValueError``: reports about hashes are searched and not added up (``tacit.succinct.tree``)."""
-        raise ValueError(f"the reports of {self.NAME} cannot be estimated from sums")
+        """Population counts of prefixes of one level, from the numbers of that level's n reports that support each.
+        ``ValueError`` for numbers outside 0 to n."""
+        if n < 1 or any(not 0 <= count <= n for count in counts):
+            raise ValueError("supports must lie between 0 and the number of reports")
+        return self._model(design).estimate(counts, n)
 
     def thresholds(self) -> dict[str, Any]:
         """The threshold below which a draw keeps the hash."""

@@ -15,13 +15,14 @@ were chosen because they are large are too large on average.
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 from tacit.methods.affine import AffineHashing, level_of, seed_of
+from tacit.methods.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
 
 MAX_TOP = 1000
@@ -29,6 +30,7 @@ MAX_TOP = 1000
 KEEP = 64
 """How many prefixes are extended at each level."""
 _NORMAL = NormalDist()
+_ROUNDS = 20
 
 
 class Collected:
@@ -46,65 +48,89 @@ class Collected:
         self.levels[level_of(public, len(self.levels))].add(seed_of(public), value)
 
 
+class Level(NamedTuple):
+    """One level of a search: its reports, how many candidates were compared, and the largest number of supports of a
+    candidate that was not kept (0 if all were)."""
+
+    reports: int
+    candidates: int
+    cut: int
+
+
 @dataclass(frozen=True, slots=True)
-class Hitter:
-    """An item of the domain, the estimated number of devices that have it, and the estimate's standard error."""
+class Found:
+    """What a search finds: ``items`` with their ``supports`` at the last level, most supports first, and the levels."""
 
-    item: int
-    estimate: float
-    stderr: float
+    items: tuple[int, ...]
+    supports: tuple[int, ...]
+    levels: tuple[Level, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The result of a search. ``hitters``: best first. ``threshold``: an estimate that an item which no device has
-    passes with a probability of at most ``false_positive_rate``, over all candidates of the last level together.
-    ``others_below``: with probability ``confidence``, every item that is not among ``hitters`` has fewer devices."""
-
-    hitters: tuple[Hitter, ...]
-    threshold: float
-    false_positive_rate: float
-    others_below: float
-    confidence: float
+    def __post_init__(self) -> None:
+        last = self.levels[-1].reports if self.levels else 0
+        if not self.items or len(self.items) != len(self.supports) or len(set(self.items)) != len(self.items):
+            raise ValueError("items must be distinct, and have one number of supports each")
+        if any(not 0 <= level.cut <= level.reports or not level.candidates > 0 for level in self.levels):
+            raise ValueError("a level's cut must lie between 0 and its reports")
+        if list(self.supports) != sorted(self.supports, reverse=True) or not 0 <= self.supports[0] <= last:
+            raise ValueError("supports must fall, from the last level's reports at most")
 
 
-def search(
-    collected: Collected, top: int, *, keep: int = KEEP, false_positive_rate: float = 0.05, confidence: float = 0.95
-) -> Ranking:
-    """The ``top`` best items. ``ValueError`` for a top or keep outside 1 to 1000, rates outside (0, 1), or a level
-    without reports."""
+def search(collected: Collected, top: int, keep: int = KEEP) -> Found:
+    """The ``top`` best items, of which ``keep`` prefixes are extended at each level. ``ValueError`` for numbers outside
+    1 to 1000, or a level without reports."""
     if not 1 <= top <= MAX_TOP or not 1 <= keep <= MAX_TOP:
         raise ValueError(f"top and keep must be from 1 to {MAX_TOP}")
-    if not 0 < false_positive_rate < 1 or not 0 < confidence < 1:
-        raise ValueError("rates must be above 0 and below 1")
     if not all(map(len, collected.levels)):
         raise ValueError("there is a level without reports")
-    randomizer, total = collected.randomizer, len(collected)
-    prefixes, before, cuts, candidates = [0], 0, [], 1
-    found: list[tuple[int, int]] = []
+    randomizer, prefixes, before = collected.randomizer, [0], 0
+    best: list[tuple[int, int, int]] = []
+    levels = []
     for bits, reports in zip(randomizer.levels, collected.levels, strict=True):
         wanted, step = top if bits == randomizer.bits else keep, bits - before
-        best = _best(count_supports(reports, prefixes, before, step), wanted + 1)
-        cuts.append(_cut(best, wanted, reports, randomizer, total))
-        found = [((prefixes[at] << step) | last, count) for count, at, last in best[:wanted]]
-        candidates, before, prefixes = len(prefixes) << step, bits, [prefix for prefix, _ in found]
-    last = len(collected.levels[-1])
-    hitters = tuple(_hitter(item, count, last, total / last, randomizer) for item, count in found)
-    z = _NORMAL.inv_cdf(1 - false_positive_rate / (candidates + 1))
-    threshold = z * randomizer.stderr(0, last) * total / last
-    return Ranking(hitters, threshold, false_positive_rate, _others_below(cuts, total, confidence), confidence)
+        *best, beyond = _best(count_supports(reports, prefixes, before, step), wanted + 1)
+        levels.append(Level(len(reports), len(prefixes) << step, beyond[0]))
+        prefixes, before = [(prefixes[at] << step) | last for _, at, last in best], bits
+    return Found(tuple(prefixes), tuple(count for count, _, _ in best), tuple(levels))
 
 
-def _hitter(item: int, supports: int, reports: int, scale: float, randomizer: AffineHashing) -> Hitter:
-    estimate = randomizer.count(supports, reports)
-    return Hitter(item, estimate * scale, randomizer.stderr(estimate, reports) * scale)
+def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, false_positive_rate: float) -> float:
+    """An estimate that items which no device has pass with this probability at most, over all candidates of the last
+    level together (normal approximation)."""
+    last = found.levels[-1]
+    z = _NORMAL.inv_cdf(1 - false_positive_rate / (last.candidates + 1))
+    return z * _empty_error(last, randomizer, design)
+
+
+def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, confidence: float) -> float:
+    """A number of devices: with probability ``confidence``, no item with more is missing in ``found`` (normal
+    approximation). At each level such an item falls below the cut with some probability; at most ``total / x`` items
+    have x devices, and the sum of all these probabilities is bounded."""
+    total = sum(level.reports for level in found.levels) / design.rate
+    below = total
+    for _ in range(_ROUNDS):
+        items = max(1.0, total / max(below, 1.0))
+        z = _NORMAL.inv_cdf(1 - (1 - confidence) / (items * len(found.levels)))
+        below = min(total, max(_lost_below(level, z, randomizer, design) for level in found.levels))
+    return below
+
+
+def _lost_below(level: Level, z: float, randomizer: AffineHashing, design: SampleDesign) -> float:
+    cut = randomizer.estimate([level.cut], level.reports, design)
+    return max(0.0, cut.values[0]) + z * cut.stderrs[0]
+
+
+def _empty_error(level: Level, randomizer: AffineHashing, design: SampleDesign) -> float:
+    """The standard error of the estimate of an item that no device has."""
+    return randomizer.estimate([level.reports // randomizer.values], level.reports, design).stderrs[0]
 
 
 def _best(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, int]]:
-    """The ``wanted`` largest (supports, index of the prefix, last bits), largest first; ties by the candidate."""
+    """The ``wanted`` largest (supports, index of the prefix, last bits), largest first; ties by the candidate. Where
+    there are fewer candidates, (0, 0, 0) comes last, for the one that is not there."""
     least = _floor(supports, wanted)
     chosen = [(-count, at, last) for at, last, count in _at_least(supports, least)]
-    return [(-count, at, last) for count, at, last in sorted(chosen)[:wanted]]
+    best = [(-count, at, last) for count, at, last in sorted(chosen)[:wanted]]
+    return best if len(best) == wanted else [*best, (0, 0, 0)]
 
 
 def _floor(supports: Sequence[array[int]], wanted: int) -> int:
@@ -120,25 +146,3 @@ def _at_least(supports: Sequence[array[int]], least: int) -> Iterator[tuple[int,
         for last, count in enumerate(row):
             if count >= least:
                 yield at, last, count
-
-
-def _cut(
-    best: Sequence[tuple[int, int, int]], wanted: int, reports: Reports, randomizer: AffineHashing, total: int
-) -> tuple[float, float]:
-    """The estimate, scaled to ``total`` reports, from which on a candidate is kept at one level, and the standard error
-    of an item with about so many devices."""
-    scale = total / len(reports)
-    cut = randomizer.count(best[wanted][0], len(reports)) if len(best) > wanted else -math.inf
-    return cut * scale, randomizer.stderr(max(cut, 0.0), len(reports)) * scale
-
-
-def _others_below(cuts: Sequence[tuple[float, float]], total: int, confidence: float) -> float:
-    """A number of devices: no item with more is lost at any level, with probability ``confidence``. At most total / x
-    items have x devices, and each has a chance at each level to fall below the cut; the sum of all chances is bounded.
-    """
-    below = float(total)
-    for _ in range(20):
-        items = max(1.0, total / max(below, 1.0))
-        z = _NORMAL.inv_cdf(1 - (1 - confidence) / (items * len(cuts)))
-        below = min(total, max(max(cut, 0.0) + z * stderr for cut, stderr in cuts))
-    return below
