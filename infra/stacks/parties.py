@@ -13,8 +13,9 @@ from tacit.aggregator.state_keys import generate_state_key, state_key_text, writ
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.models.forms import form_of
+from tacit.models.one_server import ANALYZER
 from tacit.models.pan_private.form import PanPrivate
-from tacit.models.pan_private_single.form import ANALYZER, PanPrivateSingle
+from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
 from tacit.ports import Entropy

@@ -97,6 +97,7 @@ class AffineHashing(LocalMethod):
     NAME = "affine"
     MEMBERS = ("epsilon0",)
     STATISTICS = ("heavy-hitters",)
+    IS_PROVED = False
     DRAWS = Draws(
         "u = 16 bytes; h = hash of the prefix (docs/device.md); d < T(epsilon0, k - 1): h; else the uniform w below "
         "k - 1, plus 1 if w >= h (both are drawn always)",

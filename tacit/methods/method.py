@@ -51,12 +51,14 @@ class Draws:
 class Method(ABC):
     """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
-    its answer by itself. ``DRAWS`` describes its draws for the page of methods."""
+    its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
+    ``DRAWS`` describes its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
     STATISTICS: ClassVar[tuple[StatisticName, ...]]
     IS_LOCAL: ClassVar[bool]
+    IS_PROVED: ClassVar[bool] = True
     DRAWS: ClassVar[Draws]
 
     @classmethod

@@ -79,6 +79,10 @@ class Form(ABC):
         and from who sends. ``n`` below ``sample.batch`` means that the other messages are dishonest. ``ValueError``
         names a bad parameter, or says that there is no finite epsilon."""
 
+    def answers_by(self, method: type[Method]) -> bool:
+        """Whether devices of this model may randomise by ``method``: here, if its outputs can be proved valid."""
+        return method.IS_PROVED
+
     def proof(self, method: Method) -> Proof:
         """The VDAF that proves the outputs of ``method`` in this model, if the model uses a VDAF."""
         return method.proof

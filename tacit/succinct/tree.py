@@ -15,11 +15,12 @@ were chosen because they are large are too large on average.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tacit.methods.affine import AffineHashing, level_of, seed_of
 from tacit.methods.design import SampleDesign
@@ -65,13 +66,38 @@ class Found:
     supports: tuple[int, ...]
     levels: tuple[Level, ...]
 
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"items": self.items, "supports": self.supports, "levels": self.levels}
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """Strict inverse of ``document``. ``ValueError`` for anything else."""
+        if not isinstance(document, dict) or set(document) != {"items", "supports", "levels"}:
+            raise ValueError("a search must have the members items, supports and levels")
+        items, supports, levels = (_rows(document[name]) for name in ("items", "supports", "levels"))
+        if len(items) > MAX_TOP or not all(map(_is_whole, (*items, *supports))):
+            raise ValueError(f"a search must have at most {MAX_TOP} items, and whole numbers")
+        if any(len(level) != len(Level._fields) or not all(map(_is_whole, level)) for level in map(_rows, levels)):
+            raise ValueError("a level must have three whole numbers")
+        return cls(tuple(items), tuple(supports), tuple(Level(*level) for level in levels))
+
+    def first(self, count: int) -> Found:
+        """The first ``count`` items; the next one is then the last level's cut."""
+        if count >= len(self.items):
+            return self
+        last = self.levels[-1]._replace(cut=self.supports[count])
+        return Found(self.items[:count], self.supports[:count], (*self.levels[:-1], last))
+
     def __post_init__(self) -> None:
-        last = self.levels[-1].reports if self.levels else 0
-        if not self.items or len(self.items) != len(self.supports) or len(set(self.items)) != len(self.items):
+        if not self.levels or any(level.reports < 1 for level in self.levels):
+            raise ValueError("every level must have reports")
+        if len(self.items) != len(self.supports) or len(set(self.items)) != len(self.items):
             raise ValueError("items must be distinct, and have one number of supports each")
         if any(not 0 <= level.cut <= level.reports or not level.candidates > 0 for level in self.levels):
             raise ValueError("a level's cut must lie between 0 and its reports")
-        if list(self.supports) != sorted(self.supports, reverse=True) or not 0 <= self.supports[0] <= last:
+        falling = (self.levels[-1].reports, *self.supports, 0)
+        if any(more < less for more, less in itertools.pairwise(falling)):
             raise ValueError("supports must fall, from the last level's reports at most")
 
 
@@ -146,3 +172,13 @@ def _at_least(supports: Sequence[array[int]], least: int) -> Iterator[tuple[int,
         for last, count in enumerate(row):
             if count >= least:
                 yield at, last, count
+
+
+def _rows(value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("a search must have lists")  # noqa: TRY004
+    return list(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0

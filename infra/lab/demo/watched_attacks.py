@@ -16,9 +16,9 @@ from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
 from tacit.models.devices import device_side
 from tacit.models.faces.device import Channel
+from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.faces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
-from tacit.models.pan_private_single.device import AnalyzerChannel
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.embedding import embed
 from tacit.panprivate.ristretto import RISTRETTO255

@@ -133,7 +133,7 @@ class Opened:
         if self._reading is None:
             return []
         payload = b"".join(cell.encode() for cell in cells if not isinstance(cell, SharedCell))
-        return list(self._reading.numbers(payload))
+        return list(self._reading.read(b"", payload).numbers)
 
     def _recombined(self, vdaf: Prio3CountVec, ctx: bytes, cells: Sequence[SharedCell]) -> list[int]:
         verify_key, nonce = bytes(vdaf.VERIFY_KEY_SIZE), bytes(vdaf.NONCE_SIZE)

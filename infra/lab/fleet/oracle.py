@@ -22,7 +22,7 @@ from infra.lab.fleet.result import FleetResult
 from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.statistics import STATISTICS
-from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.one_server import ANALYZER
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
