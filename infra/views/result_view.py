@@ -13,7 +13,8 @@ from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
 from infra.views.response_lines import exact_text, response_lines
 from infra.views.terminal import plain_table, span
-from tacit.methods.figures import MARGIN, form_of, margin, number, population_texts, share_texts
+from tacit.methods.figures import MARGIN, form_of, margin, number, population_texts, rest_words, share_texts
+from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
 from tacit.recipe.cautions import cautions, missing_share
@@ -23,10 +24,10 @@ HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this b
 
 def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result as two panels: answers and privacy cost."""
-    headings, rows = columns(document)
+    headings, texts = columns(document)
     answers = [
-        AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(row))
-        for one, row in zip(document["buckets"], rows, strict=True)
+        AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(numbers))
+        for one, numbers in zip(rows(document), texts, strict=True)
     ]
     table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
@@ -39,10 +40,10 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the headings of the number columns, and the numbers of each row: estimate and error for those who answered
     and, where the document has them, their share and the interval for all that were asked."""
-    form, buckets = form_of(document), document["buckets"]
+    form, answers = form_of(document), rows(document)
     found = {
-        "estimate": [number(one["estimate"], form) for one in buckets],
-        MARGIN: [margin(one["stderr"], form) for one in buckets],
+        "estimate": [number(one["estimate"], form) for one in answers],
+        MARGIN: [margin(one["stderr"], form) for one in answers],
         "share": share_texts(document),
     }
     whole = population_texts(document, form)
@@ -59,6 +60,7 @@ def facts(document: Mapping[str, Any]) -> list[str]:
     return [
         *([str(document["question"])] if document.get("question") else []),
         *response_lines(document),
+        *_rest(document),
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
         f"released {when(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
@@ -66,6 +68,11 @@ def facts(document: Mapping[str, Any]) -> list[str]:
         *spread_lines(document),
         *_series(document),
     ]
+
+
+def _rest(document: Mapping[str, Any]) -> list[str]:
+    words = rest_words(document)
+    return [] if words is None else [words]
 
 
 def _series(document: Mapping[str, Any]) -> list[str]:
@@ -110,7 +117,7 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
 
 def spread_lines(document: Mapping[str, Any]) -> list[str]:
     """Return a sentence on which error is shown, if a result has two."""
-    ratios = [one["stderr_typical"] / one["stderr"] for one in document["buckets"] if one.get("stderr_typical")]
+    ratios = [one["stderr_typical"] / one["stderr"] for one in rows(document) if one.get("stderr_typical")]
     if not ratios:
         return []
     share = sum(ratios) / len(ratios)

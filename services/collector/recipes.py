@@ -45,7 +45,7 @@ class Known:
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
         """The result document of a batch, in the form of the recipe's model."""
-        return collector_side(self.recipe.model).result(self.recipe, row.id, row.number, aggregate, now)
+        return collector_side(self.recipe.model).release(self.recipe, row.id, row.number, aggregate, now)
 
     def active(self) -> Source:
         """What can be collected. Raises the recipe's ``Refusal`` if it is not active."""

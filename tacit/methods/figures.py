@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
 
 NORMAL_95: Final = 1.96
@@ -28,7 +29,7 @@ def form_of(document: Mapping[str, Any]) -> str:
     """The format of a result's estimates: numbers of devices are whole, others as their errors say."""
     if STATISTICS[document["statistic"]].counts_devices:
         return ",.0f"
-    return form_of_errors(bucket["stderr"] for bucket in document["buckets"])
+    return form_of_errors(row["stderr"] for row in rows(document))
 
 
 def number(value: float, form: str) -> str:
@@ -59,22 +60,32 @@ def interval(estimate: float, stderr: float) -> tuple[float, float]:
 
 def has_population(document: Mapping[str, Any]) -> bool:
     """Whether every row has an interval for all devices that were asked."""
-    return bool(document["buckets"]) and all("population_low" in row for row in document["buckets"])
+    found = rows(document)
+    return bool(found) and all("population_low" in row for row in found)
 
 
 def share_texts(document: Mapping[str, Any]) -> list[str]:
     """Each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
     one."""
-    rows = document["buckets"]
-    if not rows or any("share" not in row for row in rows):
+    found = rows(document)
+    if not found or any("share" not in row for row in found):
         return []
-    form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in rows)
-    return [f"{with_margin(100 * row['share'], 100 * row['share_stderr'], form)} %" for row in rows]
+    form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in found)
+    return [f"{with_margin(100 * row['share'], 100 * row['share_stderr'], form)} %" for row in found]
 
 
 def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
     """Each row's interval for all devices that were asked, as text; empty if not all rows have one."""
     if not has_population(document):
         return []
-    rows = document["buckets"]
-    return [f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows]
+    return [
+        f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows(document)
+    ]
+
+
+def rest_words(document: Mapping[str, Any]) -> str | None:
+    """The bound on the answers that a ranked result does not list, in words; None for other results."""
+    if "ranked" not in document:
+        return None
+    rest = document["ranked"]["rest"]
+    return f"every other answer is below {math.ceil(rest['below']):,}, with probability {rest['probability']:.12g}"

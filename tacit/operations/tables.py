@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tacit.extras import require_extra
+from tacit.methods.result import rows
 from tacit.operations.results import in_order
 
 TEXT, WHOLE, NUMBER, TIME = "text", "whole", "number", "time"
@@ -44,7 +45,7 @@ COLUMNS = {
 }
 """Every column and its type. Times are POSIX seconds (UTC). ``epsilon`` is the claim that is charged, empty if it is
 unbounded; ``by_adversary`` holds the claims against all adversaries as a JSON object. A value that the result does not
-contain is empty."""
+contain is empty. ``label`` of a ranked answer has escapes for characters that are not printable."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 EXTRA = "operator"
@@ -53,15 +54,15 @@ EXTRA = "operator"
 
 def result_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of result documents, in the order of their release, with all of ``COLUMNS``."""
-    return [_row(document, bucket) for document in in_order(results) for bucket in document["buckets"]]
+    return [_row(document, row) for document in in_order(results) for row in rows(document)]
 
 
-def _row(document: Mapping[str, Any], bucket: Mapping[str, Any]) -> dict[str, Any]:
+def _row(document: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     interval, privacy = document["interval"], document["privacy"]
     epsilon = privacy.get("epsilon")
     found = {
         **document,
-        **bucket,
+        **row,
         "interval_start": interval["start"],
         "interval_end": interval["start"] + interval["duration"],
         "epsilon": None if isinstance(epsilon, str) else epsilon,

@@ -109,12 +109,13 @@ def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | No
             "its batches close at B contributions, so the number of asked devices says nothing of one batch"
         )
     known = asked or asked_by(recipe)
-    found = _Response.of(recipe, [row["count"] for row in document["buckets"]], document["report_count"])
+    buckets = document.get("buckets", ())
+    found = _Response.of(recipe, [row["count"] for row in buckets], document["report_count"])
     response = found.document(known)
     holds = known is not None and response.get("verdict") != "more" and not biased_by_missing(recipe)
-    rows = zip(document["buckets"], found.shares(), found.populations(known if holds else None), strict=True)
-    buckets = [_without(row) | share | whole for row, share, whole in rows]
-    result = {**document, "buckets": buckets, "response": response}
+    rows = zip(buckets, found.shares(), found.populations(known if holds else None), strict=True)
+    shown = {"buckets": [_without(row) | share | whole for row, share, whole in rows]} if buckets else {}
+    result = {**document, **shown, "response": response}
     return {**result, "warnings": cautions(result)}
 
 
@@ -150,7 +151,8 @@ def _closes_at_b(recipe: Recipe) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """One batch: the estimates of its rows as totals (for a mean: of its sum), and what a device may add to a row."""
+    """One batch: the estimates of its rows as totals (for a mean: of its sum), and what a device may add to a row. A
+    ranked result has no rows of counts, so that only the number of contributions says who answered."""
 
     randomizer: Method
     design: SampleDesign
@@ -163,7 +165,7 @@ class _Response:
     @classmethod
     def of(cls, recipe: Recipe, counts: Sequence[int], counted: int) -> _Response:
         randomizer, design = randomizer_of(recipe).of_totals(), design_of(recipe)
-        totals = randomizer.estimate(counts, counted, design)
+        totals = randomizer.estimate(counts, counted, design) if counts else Estimate((), ())
         statistic = STATISTICS[recipe.question.statistic]
         return cls(randomizer, design, statistic, counted, totals, *randomizer.adds_between)
 
@@ -182,7 +184,7 @@ class _Response:
         default, rest = self.sends
         if self.design.is_uniform:
             return Number(self.counted / rest, math.sqrt(self.counted * (1 - rest)) / rest)
-        if not self.statistic.counts_devices:
+        if not self.statistic.counts_devices or not self.totals.values:
             return None
         if not self.statistic.is_one_hot:  # the only row counts those who say yes: the others are in no row
             own, held, other = (rest, default, 0) if self.design.default == 0 else (default, rest, 0)

@@ -517,6 +517,6 @@ def test_a_result_says_that_devices_without_a_state_count_as_having_seen_nothing
     middle = 100 * (method.flips if isinstance(method, Flips) else 1)
     interval = Interval(recipe.interval.start // 60, recipe.interval.duration // 60)
     aggregate = AggregateResult(200, interval, (middle,) * method.cells)
-    missing = COLLECTORS[model].result(recipe, "batch", 0, aggregate, float(recipe.interval.end))["missing"]
+    missing = COLLECTORS[model].release(recipe, "batch", 0, aggregate, float(recipe.interval.end))["missing"]
     wanted = {"label": "0"} if statistic == "histogram" else {"adds": [0.0], "biases": False}
     assert missing == {"outside": "clipped", **wanted}

@@ -205,7 +205,7 @@ async def test_a_device_sends_its_submission_and_reads_its_verdict(house: Recipe
 def test_its_release_becomes_a_result_that_people_read(house: Recipe) -> None:
     counts = [400, *[40] * (house.randomizer.categories - 1)]
     aggregate = AggregateResult(sum(counts), Interval(0, 1), tuple(counts))
-    document = HouseCollector().result(house, "batch", 0, aggregate, float(NOW))
+    document = HouseCollector().release(house, "batch", 0, aggregate, float(NOW))
     assert document["privacy"]["by_adversary"].keys() == {"house", "reader"}
     assert document["privacy"]["epsilon"] == float(house.privacy.epsilon["house"])
     rows = {row[0]: row for row in price_rows(document)}

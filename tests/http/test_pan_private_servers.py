@@ -311,7 +311,7 @@ async def test_a_recipe_goes_from_kept_state_through_both_servers_to_its_result(
         await pair.end_interval()
         result = pair.opened(await pair.collect())
     assert result.report_count == 8
-    document = collector_side(recipe.model).result(recipe, "batch", 0, result, float(task.end_seconds))
+    document = collector_side(recipe.model).release(recipe, "batch", 0, result, float(task.end_seconds))
     assert [bucket["label"] for bucket in document["buckets"]] == list(labels(recipe))
     assert [bucket["count"] for bucket in document["buckets"]] == list(result.values)
     estimate = randomizer_of(recipe).estimate(result.values, 8, design_of(recipe))

@@ -20,7 +20,7 @@ from tacit.methods.estimate import Estimate
 from tacit.methods.krr import Krr
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.models.faces.release import release_document
+from tacit.models.collectors import collector_side
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
@@ -132,7 +132,7 @@ def released(recipe: Recipe, random: np.random.Generator, truth: Sequence[int]) 
     answering = [random.binomial(held, (1 - SILENT) * float(recipe.rate)) for held in truth]
     counts = np.sum([random.multinomial(sent, row) for sent, row in zip(answering, rows, strict=True)], axis=0)
     result = AggregateResult(int(sum(answering)), Interval(0, 1), tuple(int(count) for count in counts))
-    document = release_document(recipe, "", 0, result, 0.0)
+    document = collector_side(recipe.model).release(recipe, "", 0, result, 0.0)
     return with_response(document, recipe, Asked(sum(truth), sum(truth), "analyst"))
 
 
@@ -167,7 +167,7 @@ def test_a_count_is_of_the_devices_that_say_yes_whatever_share_has_no_value(shar
         saying, others = (random.binomial(held, (1 - SILENT) * float(recipe.rate)) for held in (yes, devices - yes))
         count = int(random.binomial(saying, keep) + random.binomial(others, flip))
         result = AggregateResult(int(saying + others), Interval(0, 1), (count,))
-        bare = release_document(recipe, "", 0, result, 0.0)
+        bare = collector_side(recipe.model).release(recipe, "", 0, result, 0.0)
         (row,) = with_response(bare, recipe, Asked(devices, devices, "analyst"))["buckets"]
         inside += row["population_low"] <= yes <= row["population_high"]
         errors.append(row["estimate"] - (1 - SILENT) * yes)

@@ -22,7 +22,7 @@ from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.faces.release import release_document
+from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
 from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated, with_response
@@ -175,7 +175,7 @@ def test_an_asked_number_that_the_contributions_refute_gives_no_interval() -> No
 def test_a_release_says_what_was_asked_expected_and_counted_as_the_recipe_states_it() -> None:
     recipe = asking(VISITS, randomizer="krr")
     aggregate = AggregateResult(267, Interval(0, 1), (120, 60, 44, 28, 14, 1))
-    document = release_document(recipe, "batch", 0, aggregate, 0.0)
+    document = collector_side(recipe.model).release(recipe, "batch", 0, aggregate, 0.0)
     response = document["response"]
     assert response["asked"] == {"least": 599, "most": 600, "by": "recipe"}
     assert response["counted"] == 267

@@ -25,7 +25,7 @@ from infra.lab.kit.recipes import changed, with_sampling
 from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.faces.release import release_document
+from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, labels, randomizer_of
 from tacit.recipe.model import Boolean, Question, Recipe
 from tacit.roles.collector import AggregateResult
@@ -115,9 +115,11 @@ def aggregate(values: Sequence[int], count: int) -> AggregateResult:
 
 def test_a_release_says_at_which_rate_devices_sent_and_how_many_dummies_it_holds() -> None:
     plain = KIT.recipe(population=DEVICES)
-    document = release_document(plain, "batch", 0, aggregate([10] * 16, 160), 0.0)
+    document = collector_side(plain.model).release(plain, "batch", 0, aggregate([10] * 16, 160), 0.0)
     assert document["sampling"] == {"rate": 0.5}
-    quiet = release_document(with_sampling(plain, dummies=DUMMIES), "batch", 0, aggregate([10] * 16, 160), 0.0)
+    quiet = collector_side(plain.model).release(
+        with_sampling(plain, dummies=DUMMIES), "batch", 0, aggregate([10] * 16, 160), 0.0
+    )
     assert quiet["sampling"]["rate"] == 0.5
     assert quiet["sampling"]["dummies"]["expected"] == pytest.approx(10)
     assert [row["count"] for row in quiet["buckets"]] == [row["count"] for row in document["buckets"]]
@@ -130,7 +132,7 @@ def test_a_release_says_at_which_rate_devices_sent_and_how_many_dummies_it_holds
 def test_sampling_that_no_estimate_can_bear_is_refused_at_the_release(member: str, value: Any) -> None:
     recipe = changed(visits(KIT.recipe), f"sampling.importance.{member}", value)
     with pytest.raises(Refusal) as refused:
-        release_document(recipe, "batch", 0, aggregate([10] * 16, 160), 0.0)
+        collector_side(recipe.model).release(recipe, "batch", 0, aggregate([10] * 16, 160), 0.0)
     assert refused.value.rule in {"collection-values", "sampling-rate"}
 
 

@@ -36,7 +36,7 @@ from tacit.messages import CollectionJobResp, Interval, Report, Role
 from tacit.methods.design import SampleDesign
 from tacit.methods.krr import Krr
 from tacit.methods.method import Measurement, Method
-from tacit.models.faces.release import release_document
+from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.model import Buckets, Question, Recipe
 from tacit.roles.aggregator import Party, Tally, merge
@@ -274,7 +274,7 @@ class Parties:
         interval = Interval(tallies[0].first_time, tallies[0].last_time - tallies[0].first_time + 1)
         response = CollectionJobResp(tallies[0].count, interval, leader, helper)
         aggregate = open_collection(self.task, self.collector, request, response)
-        return release_document(self.recipe, "batch", 0, aggregate, 0.0)
+        return collector_side(self.recipe.model).release(self.recipe, "batch", 0, aggregate, 0.0)
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def scores(recipe: Recipe) -> list[list[float]]:
     found = []
     for batch in range(RUNS):
         aggregate = AggregateResult(len(answers), interval, drawn(recipe, answers, random))
-        document = COLLECTORS[recipe.model].result(recipe, str(batch), 0, aggregate, float(recipe.interval.end))
+        document = COLLECTORS[recipe.model].release(recipe, str(batch), 0, aggregate, float(recipe.interval.end))
         rows = zip(document["buckets"], truth, strict=True)
         found.append([(row["estimate"] - true) / row["stderr"] for row, true in rows])
     return found

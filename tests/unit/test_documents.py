@@ -28,7 +28,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
 from tacit.messages import Interval
-from tacit.models.faces.release import release_document
+from tacit.models.secure_aggregation.collector import SecureAggregationCollector
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
@@ -230,5 +230,7 @@ def test_a_problem_document_and_a_result_fit_their_schemas() -> None:
         assert isinstance(body, bytes)
         validator("problem").validate(json.loads(body))
     counts = tuple([30] * 10 + [0] * 6)
-    result = release_document(KIT.recipe(), "", 0, AggregateResult(300, Interval(28_800_060, 60), counts), NOW)
+    result = SecureAggregationCollector().release(
+        KIT.recipe(), "", 0, AggregateResult(300, Interval(28_800_060, 60), counts), NOW
+    )
     validator("result").validate(json.loads(json.dumps(result)))

@@ -20,7 +20,7 @@ from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
-from tacit.models.faces.release import release_document
+from tacit.models.collectors import collector_side
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
@@ -229,7 +229,7 @@ def test_a_release_of_a_mean_is_a_mean_and_says_what_is_not_guaranteed() -> None
     spec, n = recipe.randomizer, 250
     noise = n * (spec.flips or 0) // 2
     counted = AggregateResult(n, Interval(recipe.interval.start // 60, 1), (noise + (spec.scale or 0) * 12 * n,))
-    document = release_document(recipe, "batch", 0, counted, 0.0)
+    document = collector_side(recipe.model).release(recipe, "batch", 0, counted, 0.0)
     (row,) = document["buckets"]
     assert (row["label"], document["statistic"]) == ("mean", "mean")
     assert row["estimate"] == pytest.approx(-50 + 5 * 12)
@@ -237,7 +237,7 @@ def test_a_release_of_a_mean_is_a_mean_and_says_what_is_not_guaranteed() -> None
     assert document["privacy"]["epsilon0"] == UNBOUNDED
     json.dumps(document, allow_nan=False)
     with pytest.raises(Refusal, match="counts must hold"):
-        release_document(recipe, "batch", 0, dataclasses.replace(counted, values=(10**12,)), 0.0)
+        collector_side(recipe.model).release(recipe, "batch", 0, dataclasses.replace(counted, values=(10**12,)), 0.0)
 
 
 def test_noise_of_the_aggregators_counts_once_beside_that_of_the_devices() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.methods.result import MOST_ITEM_BYTES, MOST_ITEMS
 from tacit.service.token_files import MOST_TOKENS
 from tacit.tlog.leaves import Blob, Hash, Key32
 
@@ -74,6 +75,29 @@ class Bucket(Open):
     population_high: float | None = None
 
 
+class RankedItem(Open):
+    """An answer that was found, with its estimate and standard error."""
+
+    item: str = Field(min_length=1, max_length=MOST_ITEM_BYTES)
+    """At most 128 bytes of UTF-8, of any characters."""
+    estimate: float
+    stderr: float = Field(ge=0)
+
+
+class RankedRest(Strict):
+    """With ``probability``, the true number of every answer that is not listed is less than ``below``."""
+
+    below: float = Field(gt=0)
+    probability: float = Field(gt=0, le=1)
+
+
+class RankedMember(Strict):
+    """The answers that were found among more than can be listed, in falling order of their estimates."""
+
+    items: list[RankedItem] = Field(max_length=MOST_ITEMS)
+    rest: RankedRest
+
+
 class AskedDevices(Strict):
     """Bounds on the number of devices that were asked, and who states them."""
 
@@ -121,10 +145,13 @@ class Span(Strict):
 
 
 class ResultDocument(Open):
-    """A released batch as the collector publishes it and ``GET /v1/results/<hash>`` serves it. ``estimate`` and
-    ``stderr`` are totals over the devices that answered, or their mean; ``response`` describes these devices;
-    ``warnings``: what a reader must know before using the numbers, one sentence each (both absent in results of older
-    releases); ``privacy`` is the recipe's claim."""
+    """A released batch as the collector publishes it and ``GET /v1/results/<hash>`` serves it, with either
+    ``buckets`` (an entry for each label of the question) or ``ranked``. ``estimate`` and ``stderr`` are totals over
+    the devices that answered, or their mean; ``response`` describes these devices; ``warnings``: what a reader must
+    know before using the numbers, one sentence each (both absent in results of older releases); ``privacy`` is the
+    recipe's claim."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["buckets"]}, {"required": ["ranked"]}]})
 
     recipe_hash: Hash
     name: str
@@ -135,7 +162,8 @@ class ResultDocument(Open):
     report_count: int = Field(ge=1)
     interval: Span
     released_at: int
-    buckets: list[Bucket]
+    buckets: list[Bucket] | None = None
+    ranked: RankedMember | None = None
     response: ResponseMember | None = None
     warnings: list[str] = []
     sampling: dict[str, Any]

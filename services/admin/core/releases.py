@@ -18,6 +18,7 @@ from typing import Any, Final
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import Abort
+from tacit.methods.result import rows
 from tacit.operations.calls import call
 from tacit.operations.results import CollectorAccess
 from tacit.ports import Transport
@@ -31,7 +32,8 @@ PAGE: Final = 200
 @dataclass(frozen=True, slots=True)
 class Release:
     """A release. ``place``: its number, from 1; ``start``: the beginning of its interval, in POSIX seconds like
-    ``released_at``; ``answers``: a digest of its labels, None if it has none; ``digest``: of its document."""
+    ``released_at``; ``answers``: a digest of its labels (the same for all
+    ranked ones, whose labels differ from release to release), None if it has none; ``digest``: of its document."""
 
     place: int
     recipe: str
@@ -100,7 +102,7 @@ class Releases:
 
     def _add(self, document: Mapping[str, Any]) -> None:
         text = _text(document)
-        labels = [bucket["label"] for bucket in document.get("buckets", ())]
+        labels = ["ranked"] if "ranked" in document else [row["label"] for row in rows(document)]
         release = Release(
             len(self._listed) + 1,
             document["recipe_hash"],

@@ -10,6 +10,8 @@ from typing import Any
 
 from services.admin.pages.rendering import figure
 from tacit.methods.figures import form_of, interval, with_margin
+from tacit.methods.result import by_label
+from tacit.methods.result import rows as rows_of
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
@@ -101,8 +103,8 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     """The drawing of a released result: each answer with its 95 % interval on one axis."""
-    rows = [(bucket, *_interval(bucket)) for bucket in document["buckets"]]
-    low, high = min(0.0, *(row[1] for row in rows)), max(0.0, *(row[2] for row in rows))
+    rows = [(bucket, *_interval(bucket)) for bucket in rows_of(document)]
+    low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
     return {
         "axis": axis,
@@ -148,26 +150,28 @@ class Fill:
 def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Small charts, one for each answer and all on the same axes, of its estimates with 95 % intervals over time."""
     times = [one["interval"]["start"] for one in documents]
-    ends = [end for one in documents for bucket in one["buckets"] for end in _interval(bucket)]
+    answers = [by_label(one) for one in documents]
+    ends = [end for found in answers for row in found.values() for end in _interval(row)]
     across = Axis(min(times), max(times), 52, 250)
-    upward = Axis(min(0.0, *ends), max(0.0, *ends) or 1.0, 96, 8)
+    upward = Axis(min([0.0, *ends]), max([0.0, *ends]) or 1.0, 96, 8)
     return [
         {
-            "label": label["label"],
+            "label": label,
             "upward": upward,
             "across": across,
             "ends": _ends(times[0], times[-1]),
             "points": [
                 {
                     "x": across.at(time),
-                    "y": upward.at(one["buckets"][index]["estimate"]),
-                    "y1": upward.at(_interval(one["buckets"][index])[0]),
-                    "y2": upward.at(_interval(one["buckets"][index])[1]),
+                    "y": upward.at(found[label]["estimate"]),
+                    "y1": upward.at(_interval(found[label])[0]),
+                    "y2": upward.at(_interval(found[label])[1]),
                 }
-                for time, one in zip(times, documents, strict=True)
+                for time, found in zip(times, answers, strict=True)
+                if label in found
             ],
         }
-        for index, label in enumerate(documents[-1]["buckets"][:MULTIPLES])
+        for label in itertools.islice(answers[-1], MULTIPLES)
     ]
 
 

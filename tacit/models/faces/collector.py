@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Protocol
 
 from tacit.hpke import KeyPair
 from tacit.messages import HpkeConfig, Interval
-from tacit.models.faces.release import release_document
+from tacit.methods.result import Result
+from tacit.models.faces.release import buckets_of, release_document
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 
@@ -51,8 +52,14 @@ class CollectorSide(ABC):
         """Where the recipe's batches come from; ``slot_key`` is the token key (SPKI) of its slot, ``key_pair`` the one
         of ``sealed_to``. Raises the refusals of the recipe's task."""
 
-    def result(
+    def result(self, recipe: Recipe, aggregate: AggregateResult) -> Result:
+        """The answers in an opened aggregate: one for each label of the question, unless the model says otherwise.
+        Raises refusal ``collection-values`` for an aggregate that cannot come from the recipe."""
+        return buckets_of(recipe, aggregate)
+
+    def release(
         self, recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
     ) -> dict[str, Any]:
-        """The result document of an opened aggregate; see ``release_document``."""
-        return release_document(recipe, batch_id, number, aggregate, now)
+        """The document of a release; see ``result`` and ``release_document``."""
+        answers = self.result(recipe, aggregate)
+        return release_document(recipe, batch_id, number, aggregate.report_count, answers, now)

@@ -1,4 +1,4 @@
-"""From an opened aggregate to a release: estimates with error bars, and what the release costs. Pure functions."""
+"""From an opened aggregate to a release: its answers with error bars, and what the release costs. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
+from tacit.methods.result import Buckets as BucketsResult
+from tacit.methods.result import Result
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
@@ -15,11 +17,24 @@ from tacit.recipe.response import biased_by_missing, missing_adds, with_response
 from tacit.roles.collector import AggregateResult
 
 
+def buckets_of(recipe: Recipe, aggregate: AggregateResult) -> BucketsResult:
+    """The estimate for each label of the recipe's question. Raises refusal ``collection-values`` when the counts cannot
+    come from the recipe's randomizer and sampling."""
+    names = labels(recipe)
+    if len(names) != len(aggregate.values):
+        raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
+    try:
+        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
+    except ValueError as error:
+        raise Refusal("collection-values", str(error)) from error
+    return BucketsResult(names, aggregate.values, estimate)
+
+
 def release_document(
-    recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
+    recipe: Recipe, batch_id: str, number: int, report_count: int, result: Result, now: float
 ) -> dict[str, Any]:
-    """Make the result document of the recipe's batch ``number`` (0, 1, ...), called ``batch_id`` and released at
-    ``now`` (POSIX seconds).
+    """Make the document of a release: the ``result`` of ``report_count`` contributions to the recipe's batch ``number``
+    (0, 1, ...), called ``batch_id`` and released at ``now`` (POSIX seconds).
 
     Estimates and standard errors are totals over the devices that answered, or their mean. Where ``stderr`` is the
     largest error that any values could give, ``stderr_typical`` is the error for ordinary values. ``count`` is the
@@ -29,18 +44,8 @@ def release_document(
     devices without a value appear in these numbers; ``series``: the series and the number of the round in it.
     ``privacy`` is the recipe's claim at n = B, with the conditions on which parts of it hold; ``privacy_of_batch`` is
     the claim recomputed for the actual number of reports, absent where that number depends on answers. Raises refusal
-    ``claim-understated`` when the latter exceeds the former, and ``collection-values`` when the counts cannot come from
-    the recipe's randomizer and sampling.
+    ``claim-understated`` when the latter exceeds the former.
     """
-    names = labels(recipe)
-    if len(names) != len(aggregate.values):
-        raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
-    try:
-        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
-    except ValueError as error:
-        raise Refusal("collection-values", str(error)) from error
-    rows = zip(names, aggregate.values, estimate.values, estimate.stderrs, strict=True)
-    typical = [{} if estimate.typical is None else {"stderr_typical": one} for one in estimate.typical or names]
     document = {
         "recipe_hash": recipe.hash_text,
         "name": recipe.name,
@@ -48,17 +53,14 @@ def release_document(
         "statistic": recipe.question.statistic,
         "batch": number,
         "batch_id": batch_id,
-        "report_count": aggregate.report_count,
+        "report_count": report_count,
         "interval": recipe.interval.model_dump(),
         "released_at": int(now),
-        "buckets": [
-            {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
-            for (label, count, value, stderr), more in zip(rows, typical, strict=True)
-        ],
-        "sampling": _sampling(recipe, aggregate.report_count),
+        **result.members(),
+        "sampling": _sampling(recipe, report_count),
         "missing": _missing(recipe),
         **({"series": recipe.series.model_dump()} if recipe.series else {}),
-        **_privacy(recipe, aggregate.report_count),
+        **_privacy(recipe, report_count),
     }
     return with_response(document, recipe)
 

@@ -15,7 +15,7 @@ from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
-from tacit.methods.figures import form_of, population_texts, share_texts
+from tacit.methods.figures import form_of, population_texts, rest_words, share_texts
 from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import adversary
 from tacit.recipe.model import Recipe
@@ -76,6 +76,7 @@ def release_row(document: Mapping[str, Any], question: str | None = None) -> dic
         "unit": unit_of(document),
         "question": question,
         "price": _price(document.get("privacy", {})),
+        "rest": rest_words(document),
         "shares": share_texts(document),
         "populations": population_texts(document, form_of(document)),
     }

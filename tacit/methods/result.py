@@ -1,0 +1,112 @@
+"""The answers of a release in their two forms, as a collector makes them and as every reader of a document reads them.
+
+``Buckets`` has one answer for each label of the question. ``Ranked`` has the answers that stand out among more than can
+be listed, such as the strings of a large dictionary, and a bound on all others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tacit.methods.estimate import Estimate
+
+MOST_ITEMS: Final = 1_000
+"""The most answers of a ranked result."""
+MOST_ITEM_BYTES: Final = 128
+"""The most bytes (UTF-8) of an answer of a ranked result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """One answer for each of ``labels``: the randomised count as it was summed, and the estimate with its error."""
+
+    labels: tuple[str, ...]
+    counts: tuple[int, ...]
+    estimate: Estimate
+
+    def members(self) -> dict[str, Any]:
+        """The member ``buckets`` of a release."""
+        found = self.estimate
+        rows = zip(self.labels, self.counts, found.values, found.stderrs, strict=True)
+        typical = [{} if found.typical is None else {"stderr_typical": one} for one in found.typical or self.labels]
+        return {
+            "buckets": [
+                {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
+                for (label, count, value, stderr), more in zip(rows, typical, strict=True)
+            ]
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An answer that was found, with its estimate."""
+
+    text: str
+    estimate: float
+    stderr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The answers that were found, in falling order of their estimates. With ``probability``, the true number of every
+    answer that is not among them is less than ``below``."""
+
+    items: tuple[Item, ...]
+    below: float
+    probability: float
+
+    def __post_init__(self) -> None:
+        if len(self.items) > MOST_ITEMS:
+            raise ValueError(f"{len(self.items)} answers are more than {MOST_ITEMS:,}")
+        for item in self.items:
+            _check_item(item)
+        if len({item.text for item in self.items}) < len(self.items):
+            raise ValueError("an answer is listed twice")
+        if any(after.estimate > before.estimate for before, after in itertools.pairwise(self.items)):
+            raise ValueError("the answers must be in falling order of their estimates")
+        if not (math.isfinite(self.below) and self.below > 0 and 0 < self.probability <= 1):
+            raise ValueError("the bound on all other answers must be above 0, and hold with a probability up to 1")
+
+    def members(self) -> dict[str, Any]:
+        """The member ``ranked`` of a release."""
+        items = [{"item": one.text, "estimate": one.estimate, "stderr": one.stderr} for one in self.items]
+        return {"ranked": {"items": items, "rest": {"below": self.below, "probability": self.probability}}}
+
+
+Result = Buckets | Ranked
+
+
+def rows(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The answers of a release, each with ``label``, ``estimate`` and ``stderr``; none if it has none. In the label of
+    a ranked answer, characters that are not printable are escaped."""
+    if "ranked" not in document:
+        found: Sequence[Mapping[str, Any]] = document.get("buckets", ())
+        return found
+    return [{"label": printable(one["item"]), **one} for one in document["ranked"]["items"]]
+
+
+def by_label(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The answers of a release by their labels."""
+    return {row["label"]: row for row in rows(document)}
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, with backslashes and all characters that are not printable escaped as in Python."""
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def _check_item(item: Item) -> None:
+    try:
+        size = len(item.text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError("an answer is not a text of Unicode characters") from error
+    if not 1 <= size <= MOST_ITEM_BYTES:
+        raise ValueError(f"an answer must have from 1 to {MOST_ITEM_BYTES} bytes")
+    if not (math.isfinite(item.estimate) and math.isfinite(item.stderr) and item.stderr >= 0):
+        raise ValueError("an estimate and its error must be finite numbers")
