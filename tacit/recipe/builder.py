@@ -69,6 +69,8 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     claimed = functools.partial(with_claim, delta=survey.delta, account=survey.account)
     if survey.form.watched:
         members = target.watched(survey.form, plan, batch_size)
+    elif not survey.form.proves:
+        members = target.alone()
     elif survey.importance is None:
         members = target.members(plan, batch_size)
     else:

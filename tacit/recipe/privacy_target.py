@@ -67,6 +67,11 @@ class PrivacyTarget:
             raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
         return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
 
+    def alone(self) -> Members:
+        """The members with which one report by itself keeps the target, for a server that reads single reports. Raises
+        ``UsageError``."""
+        return {"randomizer": self._alone()}
+
     def watched(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:
         """As ``members`` for devices that watch an event, in a model (``form``) that has them do so. Every answer is
         sent, because nobody can look at it before; with one server the target is what a single report reveals. Raises

@@ -41,6 +41,7 @@ from tacit.recipe.model import (
     Number,
     Occurrences,
     Question,
+    Strings,
     Vector,
 )
 from tacit.tlog.canonical import shown
@@ -176,10 +177,10 @@ class Survey(Part):
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Cells | None,
+        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Strings | Cells | None,
         Field(discriminator="kind"),
     ] = None
-    statistic: Annotated[StatisticName | None, Field(description="histogram, count, sum, mean or vector-sum.")] = None
+    statistic: Annotated[StatisticName | None, Field(description=f"One of {', '.join(STATISTICS)}.")] = None
     missing: Annotated[
         Missing,
         Field(description="Devices without a value: a category (in a count: no), or ignored, which biases results."),
@@ -244,6 +245,7 @@ class Survey(Part):
         if self.mechanism is not None and self.randomizer is not None:
             raise wrong("mechanism", "give either it or `randomizer`")
         self._check_watched()
+        self._check_one_server()
         if self.encoder is not None:
             self._check_statistic(self.encoder.kind)
             self._check_method()
@@ -268,6 +270,16 @@ class Survey(Part):
         if isinstance(self.encoder, Watched):
             self._check_most(self.encoder)
 
+    def _check_one_server(self) -> None:
+        """Refuse what a server that sees single reports makes useless."""
+        if self.form.proves or self.form.watched:
+            return
+        for name in ("importance", "dummies", "aggregator_flips"):
+            if getattr(self, name):
+                raise wrong(name, f"must be left out in model {self.model}")
+        if self.close not in self.form.closes:
+            raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {self.model}")
+
     def _check_most(self, encoder: Watched) -> None:
         if self.kind.name not in self.form.watched:
             raise wrong("statistic", f"model {self.model} has {', '.join(self.form.watched)}, and no {self.kind.name}")
@@ -291,6 +303,9 @@ class Survey(Part):
         if self.randomizer is not None and self.randomizer not in METHODS:
             raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; choose one of {', '.join(METHODS)}")
         if not any(map(self.wants, fitting)):
+            if not fitting:
+                models = [name for name, form in FORMS.items() if any(map(form.answers_by, methods_of(self.kind)))]
+                raise wrong("model", f"must be {' or '.join(models)} for {self.kind.name}")
             names = " or ".join(one.NAME for one in fitting)
             wished = "mechanism" if self.randomizer is None else "randomizer"
             raise wrong(wished, f"a {self.kind.name} needs {names}, not {self.randomizer or self.mechanism}")
@@ -328,7 +343,7 @@ class Survey(Part):
         """The methods that answer such questions in the model."""
         watched = self.form.watched
         if not watched:
-            return methods_of(self.kind)
+            return tuple(filter(self.form.answers_by, methods_of(self.kind)))
         return tuple(METHODS[name] for name in (watched.get(self.kind.name),) if name is not None)
 
     @property

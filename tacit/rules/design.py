@@ -98,15 +98,18 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder fits the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean: number;
-    vector-sum: vector; ``occurrences`` has its own rule), the randomizer answers the statistic,
-    ``randomizer.categories`` is the number of the encoder's labels (rr: 2), and ``randomizer.maximum``, where there is
-    one, the largest encoded value."""
+    vector-sum: vector; heavy-hitters: strings; ``occurrences`` has its own rule), the randomizer answers the statistic
+    in the recipe's model, ``randomizer.categories`` is the number of the encoder's labels (rr: 2; affine: a power of
+    two), and ``randomizer.maximum``, where there is one, the largest encoded value."""
     question, spec = recipe.question, recipe.randomizer
     statistic = STATISTICS[question.statistic]
     if not isinstance(question.encoder, Occurrences) and question.encoder.kind not in statistic.encoders:
         wanted = " or ".join(statistic.encoders)
         return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
-    fitting = {method.NAME: method for method in methods_of(statistic)}
+    form = form_of(recipe.model)
+    fitting = {method.NAME: method for method in methods_of(statistic) if form.watched or form.answers_by(method)}
+    if not fitting:
+        return f"model {recipe.model} has no randomizer for {statistic.name}"
     if spec.name not in fitting:
         return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
     return fitting[spec.name].mismatch(shape_of(question), members_of(spec))
