@@ -113,7 +113,7 @@ class Uploads:
         opened = await asyncio.to_thread(open_reports, party, reports, self._crypto)
         for upload, found in zip(fresh, opened, strict=True):
             if isinstance(found, Counted):
-                read = " ".join(map(str, found.numbers))
+                read = found.record.hex() or " ".join(map(str, found.numbers))
                 self._deps.saw("analyzer", report_id=upload.report.report_id.hex(), randomised_answer=read)
         return answers | await self._commit(party, fresh, opened)
 
