@@ -187,11 +187,8 @@ def _unit(needs: Requirements) -> str:
 
 
 def _randomizer(one: Alternative) -> str:
-    from tacit.methods.flips import Flips
-
-    return (
-        f"{one.randomizer} {one.method.flips}/{one.method.scale}" if isinstance(one.method, Flips) else one.randomizer
-    )
+    share = None if one.method is None else one.method.noise_share
+    return one.randomizer if share is None else f"{one.randomizer} {share.flips}/{share.scale}"
 
 
 def next_command(needs: Requirements, one: Alternative) -> str:

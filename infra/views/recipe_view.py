@@ -51,7 +51,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("hash", recipe.hash_text),
         *_audience(recipe, document),
         *_asked(recipe),
-        ("answers", shown),
+        *([("answers", shown)] if names else []),
         *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer, watched=isinstance(recipe.question.encoder, Occurrences))),

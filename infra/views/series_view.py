@@ -15,10 +15,10 @@ from infra.views.plain import visible
 from infra.views.terminal import plain_table, span
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
-from tacit.methods.flips import Flips
 from tacit.models.forms import form_of
 from tacit.recipe.charges import with_relay_of
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import randomizer_of
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import expected_contributions, population_of, share_taking_part
 from tacit.recipe.series_claims import independent_claim, total_claim
@@ -66,7 +66,7 @@ def _many(series: Series) -> Claim:
 def _gaussian(series: Series) -> dict[str, float] | None:
     """The operator's accountant's result for the same slots, if each round's noise were Gaussian and batch sizes were
     hidden; None if that does not apply."""
-    if series.donation is None or series.probe.randomizer.name != Flips.NAME:
+    if series.donation is None or randomizer_of(series.probe).noise_share is None:
         return None
     if importlib.util.find_spec("dp_accounting") is None:
         return None

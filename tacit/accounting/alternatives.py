@@ -18,6 +18,7 @@ from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.methods.design import SampleDesign
 from tacit.methods.method import LocalMethod, Method
+from tacit.methods.proof import Proof
 from tacit.methods.registry import methods_for
 from tacit.methods.statistics import COUNT, Shape
 from tacit.vdaf.registry import prio3_named
@@ -133,11 +134,13 @@ def _run(
     """An alternative that the platform can run."""
     design = SampleDesign(rate) if design is None else design
     stderr = made.expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
-    allowed = made.IS_LOCAL or needs.allow_unbounded_local
+    proof, allowed = made.proof, made.IS_LOCAL or needs.allow_unbounded_local
     return Alternative(
         model, made.NAME, rate, batch, int(rate * needs.population), stderr,
-        made.local_epsilon if made.IS_LOCAL else None, method=made, inner=inner, chunk_length=made.proof.chunk_length,
-        upload_bytes=_upload_bytes(made), available=allowed and batch >= needs.min_batch_size,
+        made.local_epsilon if made.IS_LOCAL else None, method=made, inner=inner,
+        chunk_length=None if proof is None else proof.chunk_length,
+        upload_bytes=None if proof is None else _upload_bytes(proof),
+        available=proof is not None and allowed and batch >= needs.min_batch_size,
     )  # fmt: skip
 
 
@@ -169,8 +172,7 @@ def _before_sampling(epsilon: float, rate: float, batch: int, delta: float) -> f
     return math.log1p(math.expm1(epsilon) / min(1.0, effective))
 
 
-def _upload_bytes(made: Method) -> int:
+def _upload_bytes(proof: Proof) -> int:
     """Size in bytes of the leader's share of one contribution."""
-    proof = made.proof
     vdaf = prio3_named(proof.name, proof.length, proof.chunk_length, **proof.bounds)
     return (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE

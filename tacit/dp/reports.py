@@ -34,6 +34,11 @@ class Reports(Protocol):
         """Probability that an answer is rejected and not sent; the same for every answer."""
         ...
 
+    @property
+    def most_reports(self) -> int:
+        """The largest n for which ``aggregate_epsilon`` can be computed. More reports never have a larger epsilon."""
+        ...
+
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
         """epsilon at ``delta`` of the sum of n reports, which is all that one aggregator (or the analyst) sees."""
         ...
@@ -89,6 +94,11 @@ class NoiseStep:
     def reject_probability(self) -> float:
         """Always 0: every output of this method is sent."""
         return 0.0
+
+    @property
+    def most_reports(self) -> int:
+        """The devices whose flips are not too many to be summed."""
+        return parameters.MAX_N // self.flips
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
         """epsilon of the sum over n honest shares; infinite where they are too few."""

@@ -29,7 +29,6 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
 from tacit.methods.estimate import CellModel, Estimate
 from tacit.methods.method import Draws, LocalMethod, Members
-from tacit.methods.proof import Proof
 from tacit.methods.statistics import MAX_ITEM_BITS, Shape
 from tacit.ports import Entropy
 
@@ -134,11 +133,6 @@ class AffineHashing(LocalMethod):
     def mismatch(cls, _shape: Shape, _members: Members) -> str | None:
         """None: the number of values is the method's own, and ``of`` checks it."""
         return None
-
-    @property
-    def proof(self) -> Proof:
-        """``ValueError``: the reports cannot be added up."""
-        raise ValueError(f"{self.NAME} has no proof: one server reads its reports")
 
     @property
     def values(self) -> int:

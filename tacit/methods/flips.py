@@ -43,7 +43,7 @@ from tacit.dp.vector_noise import VectorStep, vector_share
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import fair_flips
 from tacit.methods.estimate import Estimate
-from tacit.methods.method import Answer, Draws, Measurement, Members, Method
+from tacit.methods.method import Answer, Draws, Measurement, Members, Method, SumErrors
 from tacit.methods.proof import Proof
 from tacit.methods.spread import typical_variance
 from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
@@ -139,6 +139,16 @@ class Flips(Method):
             return Proof("Prio3Sum", 1, 1, max_measurement=self.largest)
         bits = self.cells * self.largest.bit_length()
         return Proof("Prio3SumVec", self.cells, bits, max_measurement=self.largest)
+
+    @property
+    def noise_share(self) -> NoiseShare:
+        """The scale of a value, and the flips that a device adds to it."""
+        return NoiseShare(self.scale, self.flips)
+
+    @property
+    def most_reports(self) -> int:
+        """The devices whose flips are not too many to be summed."""
+        return self.step.most_reports
 
     @property
     def step(self) -> NoiseStep:
@@ -268,10 +278,16 @@ class Flips(Method):
             for cell, (square, mean) in enumerate(zip(known, means, strict=True))
         )
 
-    def noise_stderr(self, reports: float, design: SampleDesign) -> float:
-        """The part of the standard error that is due to noise, from this many reports: all of it where everybody takes
-        part. In importance sampling, that of a number whose holders take part at the higher rate."""
-        return self._noise(reports, design.rate, design)
+    def sum_errors(self, reports: float, design: SampleDesign) -> SumErrors:
+        """The expected errors if all devices have the value with which sampling adds most."""
+        uniform = replace(design, default=None, default_rate=None)
+        population = reports / uniform.sends(uniform.rate)
+        low, high = self.low, self._high
+        worst = float((low + high) / 2 if self.kind.is_ratio else population * (low if -low > high else high))
+        noise = self._noise(reports, uniform.rate, uniform)
+        (total,) = self.expected_stderrs([worst], round(population), uniform)[:1]
+        sampling = max(0.0, total**2 - noise**2) ** 0.5
+        return SumErrors(noise, sampling, one_device=float(self.unit * self.largest / self.scale))
 
     def _noise(self, reports: float, rate: float, design: SampleDesign) -> float:
         noise = self.unit * math.sqrt(reports * self.flips + 2 * self.batch_flips) / (2 * self.scale)

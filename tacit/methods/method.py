@@ -15,8 +15,9 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
+from tacit.dp.binomial_noise import NoiseShare
 from tacit.dp.calibrate import largest_epsilon0
-from tacit.dp.parameters import MAX_EPSILON0
+from tacit.dp.parameters import MAX_EPSILON0, MAX_N
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import CellModel, Estimate
 from tacit.methods.proof import Proof
@@ -46,6 +47,17 @@ class Draws:
     missing: str = "a dummy"
     bounds: str = ""
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SumErrors:
+    """Expected standard errors of one number: that of the ``noise``, and an upper bound on that of ``sampling``; with
+    importance sampling, of a number whose holders take part at the higher rate. ``one_device``: how far a dishonest
+    device can move a total with a measurement that its proof allows."""
+
+    noise: float
+    sampling: float
+    one_device: float
 
 
 class Method(ABC):
@@ -103,14 +115,35 @@ class Method(ABC):
         """The members ``categories`` and ``MEMBERS`` as a recipe states them."""
 
     @property
-    @abstractmethod
-    def proof(self) -> Proof:
-        """The proof that an output is valid for this method."""
+    def proof(self) -> Proof | None:
+        """The VDAF that proves an output valid for this method; None if none does, and only models without a VDAF can
+        use the method."""
+        return None
+
+    @property
+    def noise_share(self) -> NoiseShare | None:
+        """The noise that a device adds as its share of what hides everybody in the sum; None where a report hides its
+        answer by itself."""
+        return None
+
+    def sum_errors(self, reports: float, design: SampleDesign) -> SumErrors | None:
+        """The expected errors of a sum that is hidden by ``noise_share``, from this many reports; None without one."""
+        return None
 
     @property
     @abstractmethod
     def cells(self) -> int:
         """How many numbers the aggregate holds."""
+
+    @property
+    def largest(self) -> int:
+        """The largest number that a cell of a measurement holds."""
+        return 1
+
+    @property
+    def most_reports(self) -> int:
+        """The largest n for which ``aggregate_epsilon`` can be computed."""
+        return MAX_N
 
     @abstractmethod
     def randomise(self, answer: Any, entropy: Entropy, /) -> Measurement | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
+from tacit.errors import Refusal
 from tacit.methods.method import Method
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import StatisticName
@@ -84,7 +85,10 @@ class Form(ABC):
         return method.IS_PROVED
 
     def proof(self, method: Method) -> Proof:
-        """The VDAF that proves the outputs of ``method`` in this model, if the model uses a VDAF."""
+        """The VDAF that proves the outputs of ``method``, in a model with a VDAF. Raises refusal ``vdaf-parameters`` if
+        none does."""
+        if method.proof is None:
+            raise Refusal("vdaf-parameters", f"no VDAF proves the outputs of {method.NAME}")
         return method.proof
 
     @property

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.accounting.alternatives import central, local, shuffled, stated
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.errors import FieldError, Refusal, UsageError
-from tacit.methods.flips import Flips
 from tacit.methods.method import Method
 from tacit.recipe.builder import MAX_EPSILON0 as MOST_OF_RECIPES
 from tacit.recipe.builder import plan_of
@@ -133,7 +132,7 @@ def _made(survey: Survey, method: type[Method], needs: Requirements, plan: Sampl
 
 def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:
     """One way to ask the question, as a JSON object."""
-    shares = one.method
+    share = None if one.method is None else one.method.noise_share
     return {
         "model": one.model,
         "randomizer": one.randomizer,
@@ -143,7 +142,7 @@ def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any
         "stderr": one.stderr,
         "relative_error": one.relative(needs),
         "epsilon0": one.epsilon0,
-        "noise_share": {"scale": shares.scale, "flips": shares.flips} if isinstance(shares, Flips) else None,
+        "noise_share": None if share is None else asdict(share),
         "epsilon_of_batch": one.inner,
         "chunk_length": one.chunk_length,
         "upload_bytes": one.upload_bytes,

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
-from tacit.methods.flips import Flips
+from tacit.methods.affine import AffineHashing
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
+from tacit.succinct.tree import expected_threshold
 
 
 @dataclass(frozen=True)
@@ -68,32 +69,53 @@ class Rounding:
 
 
 @dataclass(frozen=True)
+class RankedOutlook:
+    """The outlook for frequent items of a large domain, at the expected contributions: ``stderr`` of a rare item's
+    estimate, ``listed_from``, the estimate from which on an item is listed, both in devices; ``report_bits`` of an
+    answer and ``domain_bits`` of an item."""
+
+    stderr: float
+    listed_from: float
+    report_bits: int
+    domain_bits: int
+
+
+@dataclass(frozen=True)
 class Outlook:
     """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies,
-    ``watched`` if devices watch an event; None for what does not apply."""
+    ``watched`` if devices watch an event, ``ranked`` for frequent items; None for what does not apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
     rounding: Rounding
     watched: WatchedOutlook | None = None
+    ranked: RankedOutlook | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each only if it
-        is set."""
+        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, ranked: {...}, rounding: ..., warnings: [...]}``,
+        each only if it is set."""
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
             **({"watched": asdict(self.watched)} if self.watched else {}),
+            **({"ranked": asdict(self.ranked)} if self.ranked else {}),
             **self.rounding.document(),
         }
 
 
 def outlook(recipe: Recipe) -> Outlook:
     """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
-    randomizer = randomizer_of(recipe)
     watched = watched_outlook(recipe)
-    shares = _shares(recipe, randomizer) if isinstance(randomizer, Flips) and watched is None else None
-    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched)
+    shares = _shares(recipe) if watched is None else None
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, _ranked(recipe))
+
+
+def _ranked(recipe: Recipe) -> RankedOutlook | None:
+    method = randomizer_of(recipe)
+    if not isinstance(method, AffineHashing):
+        return None
+    least, stderr = expected_threshold(method, recipe.batch.expected_contributions, design_of(recipe))
+    return RankedOutlook(stderr, least, method.hash_bits, method.bits)
 
 
 def rounding_of(recipe: Recipe) -> Rounding:
@@ -119,27 +141,21 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _shares(recipe: Recipe, shares: Flips) -> SharesOutlook:
+def _shares(recipe: Recipe) -> SharesOutlook | None:
+    method, design = randomizer_of(recipe), design_of(recipe)
+    share, errors = method.noise_share, method.sum_errors(recipe.batch.expected_contributions, design)
+    if share is None or errors is None:
+        return None
     vdaf = vdaf_of(recipe)
     half = max(1, recipe.batch.min_batch_size // 2)
     return SharesOutlook(
-        scale=shares.scale,
-        flips=shares.flips,
+        scale=share.scale,
+        flips=share.flips,
         epsilon=claim_of(recipe).stated(),
         epsilon_half=claim_of(recipe, half)[form_of(recipe.model).charged_with_relay],
-        **_errors(recipe, shares),
-        one_device=float(shares.unit * shares.largest / shares.scale),
-        measurement_bits=shares.cells * shares.largest.bit_length(),
+        noise_stderr=errors.noise,
+        sampling_stderr=errors.sampling,
+        one_device=errors.one_device,
+        measurement_bits=method.cells * method.largest.bit_length(),
         leader_share_bytes=(vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE,
     )
-
-
-def _errors(recipe: Recipe, shares: Flips) -> dict[str, float]:
-    design = replace(design_of(recipe), default=None, default_rate=None)
-    reports = recipe.batch.expected_contributions
-    population = reports / design.sends(design.rate)
-    low, high = shares.low, shares.low + shares.unit * shares.maximum
-    worst = float((low + high) / 2 if shares.kind.is_ratio else population * (low if -low > high else high))
-    noise = shares.noise_stderr(reports, design)
-    (total,) = shares.expected_stderrs([worst], round(population), design)[:1]
-    return {"noise_stderr": noise, "sampling_stderr": max(0.0, total**2 - noise**2) ** 0.5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tacit.methods.flips import Flips
+from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for
@@ -52,7 +52,7 @@ def _ciphertexts(recipe: Recipe, spec: Occurrences) -> tuple[int, int]:
 def _stderr(recipe: Recipe, spec: Occurrences) -> float:
     method, design = randomizer_of(recipe), design_of(recipe)
     population = round(recipe.batch.expected_contributions / design.sends(design.rate))
-    if isinstance(method, Flips):
+    if STATISTICS[recipe.question.statistic].is_ratio:
         return float(method.expected_stderrs([spec.most / 2], population, design)[0])
     half = population / 2
     truth = [half] if method.cells == 1 else [half, *([half / spec.most] * spec.most)]

@@ -67,12 +67,8 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
         survey.method.NAME, shape_of(question), survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0
     )
     claimed = functools.partial(with_claim, delta=survey.delta, account=survey.account)
-    if survey.form.watched:
-        members = target.watched(survey.form, plan, batch_size)
-    elif not survey.form.proves:
-        members = target.alone()
-    elif survey.importance is None:
-        members = target.members(plan, batch_size)
+    if survey.form.watched or survey.importance is None:
+        members = target.members(survey.form, plan, batch_size)
     else:
         members = target.searched(plan, body, claimed)
     return claimed({**body, **members})

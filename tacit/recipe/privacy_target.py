@@ -46,12 +46,16 @@ class PrivacyTarget:
         """The method that ``randomizer`` names."""
         return method_named(self.randomizer)
 
-    def members(self, plan: SamplingPlan, batch_size: int) -> Members:
-        """The members ``randomizer`` and ``vdaf`` of what is ``made``. Raises ``UsageError``."""
-        return self._members(self.made(plan, batch_size))
+    def members(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:
+        """The members ``randomizer`` and, if the model (``form``) has a VDAF, ``vdaf``. A server without a VDAF sees
+        single reports, and the target is what one of them reveals. Where devices watch an event, every answer is sent,
+        because nobody can look at it before. Raises ``UsageError``."""
+        made = self.made(plan, batch_size) if form.proves else self._alone()
+        return self._members(form, self._never_rejecting(made) if form.watched else made)
 
-    def _members(self, made: Method) -> Members:
-        return {"randomizer": {"name": self.randomizer, **made.members()}, "vdaf": made.proof.members()}
+    def _members(self, form: Form, made: Method) -> Members:
+        randomizer = {"name": self.randomizer, **made.members()}
+        return {"randomizer": randomizer, **({"vdaf": form.proof(made).members()} if form.proves else {})}
 
     def made(self, plan: SamplingPlan, batch_size: int) -> Method:
         """The method, tuned so that claim (b) keeps the target: at B, where only the sum hides a device at B/2. Dummies
@@ -67,32 +71,23 @@ class PrivacyTarget:
             raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
         return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
 
-    def alone(self) -> Members:
-        """The members with which one report by itself keeps the target, for a server that reads single reports. Raises
-        ``UsageError``."""
-        return {"randomizer": self._alone()}
+    def _never_rejecting(self, made: Method) -> Method:
+        spec = made.members()
+        if "max_weight" not in spec:
+            return made
+        stated = RandomizerSpec(name=self.randomizer, **{**spec, "max_weight": spec["categories"]})
+        return self.method.of(self.shape, members_of(stated))
 
-    def watched(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:
-        """As ``members`` for devices that watch an event, in a model (``form``) that has them do so. Every answer is
-        sent, because nobody can look at it before; with one server the target is what a single report reveals. Raises
-        ``UsageError``."""
-        spec = self.members(plan, batch_size)["randomizer"] if form.proves else self._alone()
-        if "max_weight" in spec:
-            spec = {**spec, "max_weight": spec["categories"]}
-        made = self.method.of(self.shape, members_of(RandomizerSpec.model_validate(spec)))
-        return {"randomizer": spec, **({"vdaf": form.proof(made).members()} if form.proves else {})}
-
-    def _alone(self) -> dict[str, Any]:
-        """The member ``randomizer`` with which one report by itself keeps the target."""
+    def _alone(self) -> Method:
+        """The method with which one report by itself keeps the target."""
         shape, local = self.shape, self.method.IS_LOCAL
         epsilon = min(self.epsilon, self.max_epsilon0) if local else self.epsilon
         try:
-            made = self.method.tuned(shape, epsilon, 1, float(self.delta))
+            return self.method.tuned(shape, epsilon, 1, float(self.delta))
         except ValueError as error:
             words = f"the noise of one device cannot hide up to {shape.maximum} events at epsilon {self.epsilon:f}"
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"
             raise UsageError(str(error) if local else words) from error
-        return {"name": self.randomizer, **made.members()}
 
     def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Method:
         """The method with as little noise as ``epsilon`` allows."""
@@ -121,13 +116,13 @@ class PrivacyTarget:
         target at B and twice the target at B/2. ``claimed`` makes the recipe of a body. Raises ``UsageError`` where
         nothing keeps it."""
         size = int(body["batch"]["min_batch_size"])
-        half = max(1, size // 2)
+        form, half = form_of(body["model"]), max(1, size // 2)
         local = self.method.IS_LOCAL
         reports, kept = self._reports(plan, size, size if local else half)
 
         def make(value: float) -> Members:
             epsilon = rounded_epsilon0(value) if local else Decimal(repr(value))
-            return self._members(self._tuned(epsilon, reports, kept, size))
+            return self._members(form, self._tuned(epsilon, reports, kept, size))
 
         def holds(value: float) -> bool:
             try:

@@ -64,7 +64,7 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
     asked = shape_of(recipe.question)
     target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, MAX_EPSILON0)
-    body |= target.members(SamplingPlan(population, rate), batch_size)
+    body |= target.members(form_of(recipe.model), SamplingPlan(population, rate), batch_size)
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
 

@@ -63,10 +63,10 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
         fitting = method.rejecting_at_most(MOST_REJECTED)
     except (Refusal, ValueError):
         return None
-    bound = f"max_weight {method.proof.max_weight}"
-    passing = f"at most {MOST_REJECTED} passes; take {fitting.proof.max_weight}"
-    words = f"{bound} rejects an answer with probability {chance:.3f}, {passing}"
-    return Detail(words, at_least("randomizer.max_weight", fitting.proof.max_weight or 0))
+    stated, enough = (one.members()["max_weight"] for one in (method, fitting))
+    passing = f"at most {MOST_REJECTED} passes; take {enough}"
+    words = f"max_weight {stated} rejects an answer with probability {chance:.3f}, {passing}"
+    return Detail(words, at_least("randomizer.max_weight", enough))
 
 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:

@@ -119,6 +119,15 @@ def search(collected: Collected, top: int, keep: int = KEEP) -> Found:
     return Found(tuple(prefixes), tuple(count for count, _, _ in best), tuple(levels))
 
 
+def expected_threshold(randomizer: AffineHashing, reports: float, design: SampleDesign) -> tuple[float, float]:
+    """The threshold at a false-positive rate of 0.05, and the standard error of a rare item, as expected from this many
+    reports and the usual number of candidates."""
+    *_, before, last = (0, 0, *randomizer.levels)
+    level = Level(max(1, round(reports / len(randomizer.levels))), (KEEP if before else 1) << (last - before), 0)
+    found = Found((), (), (level,) * len(randomizer.levels))
+    return threshold(found, randomizer, design, 0.05), _empty_error(level, randomizer, design)
+
+
 def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, false_positive_rate: float) -> float:
     """An estimate that items which no device has pass with this probability at most, over all candidates of the last
     level together (normal approximation)."""

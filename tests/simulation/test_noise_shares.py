@@ -143,8 +143,11 @@ async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp
     added = row["count"] - sent
     assert 0 < abs(added) < 6 * (2 * flips) ** 0.5 / 2
     everybody = SampleDesign(1.0)
-    assert row["stderr"] == pytest.approx(shares.noise_stderr(DEVICES, everybody))
-    assert shares.noise_stderr(DEVICES, everybody) > replace(shares, batch_flips=0).noise_stderr(DEVICES, everybody)
+    assert row["stderr"] == pytest.approx(shares.sum_errors(DEVICES, everybody).noise)
+    assert (
+        shares.sum_errors(DEVICES, everybody).noise
+        > replace(shares, batch_flips=0).sum_errors(DEVICES, everybody).noise
+    )
     assert abs(row["estimate"] - sum(range(DEVICES))) < 4.5 * row["stderr"]
 
 

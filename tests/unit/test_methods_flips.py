@@ -146,7 +146,7 @@ def test_the_reported_error_of_a_sum_is_the_largest_that_its_mean_allows() -> No
     half = SampleDesign(0.5)
     extreme = shares.expected_stderrs([0.0], 100, half, [100 * 100.0])
     assert shares.expected_stderrs([0.0], 100, half) == pytest.approx(extreme)
-    assert shares.expected_stderrs([0.0], 100, half, [0.0])[0] == pytest.approx(shares.noise_stderr(50, half))
+    assert shares.expected_stderrs([0.0], 100, half, [0.0])[0] == pytest.approx(shares.sum_errors(50, half).noise)
 
 
 @given(st.lists(st.integers(-200, 200), min_size=1, max_size=12), st.integers(1, 300))

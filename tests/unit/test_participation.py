@@ -24,6 +24,7 @@ from client_agent.sources import Reading, read
 from infra.lab.kit.recipes import census_question
 from tacit.errors import UsageError
 from tacit.methods.registry import METHODS
+from tacit.models.forms import FORMS
 from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
@@ -76,7 +77,7 @@ def recipe_with(asked: Question, name: str, randomizer: dict[str, Any], sampling
     if "maximum" in method.MEMBERS:
         members["maximum"] = shape.maximum
     numbers = {name: Decimal(value) if isinstance(value, str) else value for name, value in members.items()}
-    proof = {**method.of(shape, numbers).proof.members(), "chunk_length": 1}
+    proof = {**FORMS[BASE.model].proof(method.of(shape, numbers)).members(), "chunk_length": 1}
     body = {**BASE.body(), "question": asked.canonical(), "randomizer": {"name": name, **members}, "vdaf": proof}
     return Recipe.from_body({**body, "sampling": {"rate": "0.5", **sampling}})
 

@@ -110,7 +110,7 @@ class Experiment:
     @property
     def sigma_achieved(self) -> float:
         """The standard deviation of the shares' sum in a cell, over the scale."""
-        return self.shares.noise_stderr(self.reports, SampleDesign(1.0))
+        return self.shares.sum_errors(self.reports, SampleDesign(1.0)).noise
 
     @property
     def expected(self) -> float:

@@ -84,9 +84,8 @@ def _proofs() -> Iterable[tuple[str, ...]]:
         for name in method.STATISTICS:
             cells = 1 if STATISTICS[name].is_scalar else _CELLS
             proof = method.tuned(Shape(STATISTICS[name], cells, norm=1), Decimal(1), _REPORTS, _DELTA).proof
-            by_vdaf.setdefault(f"{proof.name} of length {'1' if proof.length == 1 else '`categories`'}", []).append(
-                name
-            )
+            length = "1" if proof is None or proof.length == 1 else "`categories`"
+            by_vdaf.setdefault("none" if proof is None else f"{proof.name} of length {length}", []).append(name)
         members = ", ".join(f"`{name}`" for name in method.MEMBERS)
         for vdaf, statistics in by_vdaf.items():
             yield f"`{method.NAME}`", ", ".join(statistics), members, vdaf, method.DRAWS.bounds

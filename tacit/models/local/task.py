@@ -109,10 +109,11 @@ def packing_of(method: Method) -> Packing:
     """The packing of a method's measurements. ``ValueError`` for a method whose single reports hide nothing."""
     if not method.IS_LOCAL:
         raise ValueError(f"single reports of {method.NAME} hide nothing")
-    if not method.IS_PROVED:
+    proof = method.proof
+    if proof is None:
         return HashPacking(method.cells)
-    if method.proof.max_weight is not None:
-        return BitsPacking(method.cells, method.proof.max_weight)
+    if proof.max_weight is not None:
+        return BitsPacking(method.cells, proof.max_weight)
     return CategoryPacking(method.cells)
 
 

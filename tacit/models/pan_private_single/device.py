@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from tacit.methods.flips import Flips
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.one_server import analyzer_of
@@ -17,7 +16,7 @@ from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.single_server import NonZero, Occurrences
 from tacit.panprivate.stored import OneServer
 from tacit.ports import Entropy
-from tacit.recipe.derive import members_of
+from tacit.recipe.derive import members_of, randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.tokens.slots import TokenVerifier
 
@@ -57,6 +56,7 @@ class PanPrivateSingleDevice(AnalyzerDevice):
         cells, machine = stored.cells(state), stored.machine
         if isinstance(machine, NonZero):
             return machine.answer(cells, Decimal(members["epsilon0"]), entropy)
-        if recipe.randomizer.name == Flips.NAME:
-            return (machine.mean(cells, int(members["scale"]), int(members["flips"]), entropy),)
+        share = randomizer_of(recipe).noise_share
+        if share is not None:
+            return (machine.mean(cells, share.scale, share.flips, entropy),)
         return machine.histogram(cells, Decimal(members["epsilon0"]), entropy)

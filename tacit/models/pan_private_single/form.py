@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tacit.dp import parameters
 from tacit.dp.claim import RELATION, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
@@ -91,20 +90,15 @@ class PanPrivateSingle(Form):
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:
         """Compute the claim as in the table of this module. Sampling is not counted in any row: the analyzer takes
-        reports one by one, and together with the relay it would know who sent them. ``ValueError`` for importance
-        sampling and dummies."""
+        reports one by one, and together with the relay it would know who sent them. Where the coin flips of n devices
+        are too many to be summed, fewer are counted: further noise only lowers the true epsilon. ``ValueError`` for
+        importance sampling and dummies."""
         require_plain(sample, n, delta)
         single = single_epsilon(reports, delta)
         by_adversary = {
             ANALYZER: single,
-            RELEASE: min(single, reports.aggregate_epsilon(_counted_on(reports, n), delta)),
+            RELEASE: min(single, reports.aggregate_epsilon(min(n, reports.most_reports), delta)),
             INTRUDER: 0.0,
             INTRUDER_WITH_ANALYZER: math.inf,
         }
         return Claim(by_adversary, reports.mechanism, RELATION, n, reports.local_epsilon, float(delta))
-
-
-def _counted_on(reports: Reports, n: int) -> int:
-    """The number of reports whose noise is counted: less than n where the coin flips of n devices are too many to be
-    summed. Further noise only lowers the true epsilon."""
-    return min(n, parameters.MAX_N // reports.flips) if isinstance(reports, Flips) else n

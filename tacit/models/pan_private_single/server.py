@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
-from tacit.methods.flips import Flips
 from tacit.models.faces.server import ServerSide
 from tacit.models.one_server import analyzer_of
 from tacit.models.pan_private_single.form import state_key_of
@@ -74,7 +73,7 @@ class PanPrivateSingleServer(ServerSide):
         method = randomizer_of(recipe)
         if key is None:
             raise Refusal("own-state-key", "the recipe's answers are encrypted, and there is no key for them")
-        if not isinstance(method, Flips):
+        if method.noise_share is None:
             return EncryptedBits(key)
         if len(labels(recipe)) != 1:
             raise Refusal("randomizer-parameters", "noise shares answer one number in this model")
