@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.methods.affine import AffineHashing
 from tacit.methods.result import Item, Ranked, Result
-from tacit.models.faces.one_server import AnalyzerCollector
+from tacit.models.faces.one_server_collector import AnalyzerCollector
 from tacit.models.local.task import local_task
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import Encoder, StringEncoder, encoder_of
