@@ -3,7 +3,9 @@
 # make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
 # make install-test, make install-check  only add those packages
+# make test-rotating  a part of the long tests, another one every day, in five minutes
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
+# make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
 # make documents regenerate docs/schemas, docs/vectors and the states in docs/data_model.md, after a change of a model,
 #                a rule, a message or a table of states
@@ -17,7 +19,7 @@ FOR_TESTS := $(VENV)/.tacit-tests-installed
 FOR_CHECKS := $(VENV)/.tacit-checks-installed
 
 .PHONY: install install-test install-check demo check check-format check-lint check-types check-imports test test-all \
-    test-flaky fmt documents lock
+    test-rotating test-flaky durations fmt documents lock
 
 install: $(STAMP)
 	@echo "Tacit is installed in ./$(VENV); next: make demo"
@@ -74,30 +76,42 @@ check-imports: $(FOR_CHECKS)
 	$(BIN)/lint-imports
 
 # One worker more than processors, since tests also wait for servers and disks, but at most four. A module's tests stay
-# together, so that its fixtures are made once. Modules run in the order of their folders: ordered by number of tests,
-# the few long ones would come last, when most workers have nothing left to do. A worker whose process dies ends the
-# run: pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
+# together, so that its fixtures are made once. The modules that last longest come first (tests/kit/durations.py), so
+# that no worker is left with one of them when the others are done. A worker whose process dies ends the run:
+# pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
 # processes, so bytecode is kept, whatever the environment says.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-test test-all test-flaky: export PYTHONDONTWRITEBYTECODE =
+test test-all test-rotating test-flaky durations: export PYTHONDONTWRITEBYTECODE =
 
 # Tests have their own temporary folder, which is removed afterwards. PostgreSQL, which runs as another user, must be
-# able to pass through it.
-IN_TEMPORARY_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-/tmp}/tacit-test-XXXXXX") && chmod 711 "$$folder" && \
+# able to pass through it. In memory, where there is enough, files are made several times faster than on a disk.
+IN_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-$(1)}/tacit-test-XXXXXX") && chmod 711 "$$folder" && \
     trap 'rm -rf "$$folder"' EXIT && export TMPDIR="$$folder" &&
+ON_DISK = $(call IN_FOLDER,/tmp)
+IN_MEMORY = $(call IN_FOLDER,$(shell test -w /dev/shm \
+    && awk '/^MemAvailable/ {exit $$2 < 8000000}' /proc/meminfo \
+    && df -Pk /dev/shm | awk 'NR == 2 {exit $$4 < 8000000}' \
+    && awk '$$2 == "/dev/shm" && $$4 ~ /noexec/ {exit 1}' /proc/mounts && echo /dev/shm || echo /tmp))
 
 test: $(FOR_TESTS)
-	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "not slow"
+	@$(IN_MEMORY) $(PYTEST) -m "not slow"
+
+durations: $(FOR_TESTS)
+	@$(IN_MEMORY) $(PYTEST) -m "$(or $(MARKED),not slow)" --record-durations
 
 test-all: $(FOR_TESTS)
-	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m ""
+	@$(ON_DISK) $(PYTEST) -m ""
+
+# One process, so that slow tests do not slow each other down. A test that hangs ends the run.
+test-rotating: $(FOR_TESTS)
+	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=300
 
 # Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100
 test-flaky: $(FOR_TESTS)
-	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "not slow" --runs $(RUNS)
-	@$(IN_TEMPORARY_FOLDER) $(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
+	@$(IN_MEMORY) $(PYTEST) -m "not slow" --runs $(RUNS)
+	@$(IN_MEMORY) $(PYTEST) -m "hypothesis and not slow" --hypothesis-profile searching
 
 fmt: $(FOR_CHECKS)
 	$(BIN)/ruff format .

@@ -9,16 +9,15 @@ two histories is never trusted again: from then on the device does nothing at al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from client_agent.answering import Data, KeptStates, Origins
 from client_agent.config import AgentConfig
 from client_agent.deciding import Decider, Decision, Deps, may_pass
-from client_agent.directories import SeenDirectories
-from client_agent.gateway_keys import GatewayKeys
+from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
-from client_agent.oblivious import KeysUnknownError, ObliviousClient
+from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
 from client_agent.sources import DataSource
 from client_agent.supervision import unusable, words_of
@@ -27,22 +26,14 @@ from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.codec import b64url
 from tacit.errors import Refusal
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.pauses import NEVER, uniform
-from tacit.ports import TransportError
-from tacit.problem import party_of
 from tacit.recipe.asking import LONGEST_SPREAD
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.client import Bundle, LogState, LogView, VerifiedEntry
-from tacit.tlog.leaves import LeafType, SignedLeaf
-from tacit.tlog.pages import KeySets, PagedReader, consistency
 
 READ_WITHIN = 2 * 86_400.0
 """Seconds after the last reading of the log for which a device decides. A larger jump of the clock must first be
 confirmed: by witnesses, if the policy demands their times, and by the issuer's directory of that time."""
-SYNC_SECONDS = 300.0
-"""Seconds for all pages of one poll: a log that serves them slowly must not delay reports for longer."""
 
 
 class Agent:
@@ -70,8 +61,6 @@ class Agent:
         )
         self._deps = deps
         self._store = store
-        self._keys = GatewayKeys(config.gateway)
-        self._directories = SeenDirectories(config.issuer)
         self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
@@ -81,11 +70,8 @@ class Agent:
         self._watches = in_memory if watches is None else watches
         origins = Origins(Data(source, config.attributes, store, deps.clock), KeptStates(self._watches))
         self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
-        self._log = self._policy.log_policy(NoteKey.decode(config.log_key), deps.clock.now)
-        self._view: LogView | None = None
-        self._pages = PagedReader(self._get)
-        self._shown = self._live = LiveLog()
-        self._key_sets: list[SignedLeaf] = []
+        self._log = DeviceLog(config, self._policy, store, self._client, deps.transport, deps.clock)
+        self._live = LiveLog()
         self._next_poll = 0.0
         self._read_at = -READ_WITHIN
         self._calm_until = 0.0
@@ -125,7 +111,7 @@ class Agent:
     async def poll(self) -> float:
         """Run ``sync`` if it is time, and record what went wrong; returns when it is time again (POSIX seconds)."""
         now = self._deps.clock.now()
-        if not await self._trusted():
+        if not await self._log.trusted():
             return NEVER
         if self._next_poll - LONGEST_SPREAD * self._config.timing.poll_seconds <= now < self._next_poll:
             return self._next_poll  # the plan lies too far ahead: the clock was wrong then, and is right now
@@ -140,7 +126,7 @@ class Agent:
             await note(self._store, Fact.LOG_TROUBLE, words_of(error), self._deps.clock.now())
         else:
             await note(self._store, Fact.LOG_TROUBLE, left_out, self._deps.clock.now())
-        return self._next_poll if await self._trusted() else NEVER
+        return self._next_poll if await self._log.trusted() else NEVER
 
     def hasten(self, within: float) -> None:
         """Plan the next poll at a random moment of the coming ``within`` seconds, unless it is due sooner. However
@@ -151,142 +137,12 @@ class Agent:
             self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> str:
-        """Fetch the live entries through the relay, verify them against everything seen before, and store the result.
-        Returns why the first left-out leaf was left out; empty if none was.
-
-        Raises ``TransportError``, ``DecodeError``, or ``Refusal`` if the log misbehaves (permanently if it showed two
-        histories: then the log is not even asked).
-        """
-        view = await self._open_view()
-        if view.state.failure:
-            rule, _, detail = view.state.failure.partition(": ")
-            raise Refusal(rule, detail)
-        try:
-            async with asyncio.timeout(SYNC_SECONDS):
-                await self._sync(view)
-        except TimeoutError as error:
-            raise TransportError("the log's pages did not come in time") from error
-        strange = [str(one) for one in view.left_out]
-        strange += [f"leaf {index}: {why}" for index, why in self._shown.unreadable]
-        return strange[0] if strange else ""
-
-    async def _sync(self, view: LogView) -> None:
-        """Read the log. If there is no key with which to ask it, first get one from the relay, once."""
-        try:
-            entries = await self._read(view)
-        except KeysUnknownError:
-            await self._recover(view)
-            entries = await self._read(view)
-        if entries is not None:
-            self._shown = LiveLog.from_entries(entries)
-            self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
-            await self._note_directories(entry.leaf for entry in entries)
-        self._read_at = self._deps.clock.now()
-        await self._follow(self._shown)
-        await self._confirm(view)
-
-    async def _note_directories(self, leaves: Iterable[SignedLeaf]) -> None:
-        """Store the issuer's directories, before any token is requested under one."""
-        before = self._directories.encode()
-        self._directories.learn(leaves, self._deps.clock.now())
-        kept = self._directories.encode()
-        if kept != before:
-            await self._store.keep({Fact.DIRECTORIES: kept})
-
-    async def _confirm(self, view: LogView) -> None:
-        """Store the log's new key sets, once the relay, which shows the same to everybody, has shown them too. A log
-        that shows each device a different key set would have to get one of them past the relay. A relay that serves no
-        key sets is no obstacle."""
-        new = self._keys.unknown(self._key_sets, self._deps.clock.now())
-        if not new:
-            return
-        try:
-            found = await self._relays_key_sets()
-        except TransportError:
-            return  # not again until the next poll
-        if found is not None:
-            await self._opened(view, found)
-            shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
-            new = [leaf for leaf in new if leaf.body_bytes() in shown]
-        await self._learn_gateway_keys(new)
-
-    async def _relays_key_sets(self) -> KeySets | None:
-        """The key sets that the relay serves to everybody, or None if it serves none. Raises ``TransportError``."""
-        answer = await self._deps.transport.request("GET", f"{self._config.relay_url}/key-sets")
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
-        return KeySets.decode(answer.body)
-
-    async def _opened(self, view: LogView, found: KeySets) -> int:
-        """The size of the tree that the relay shows. Raises ``Refusal``."""
-        try:
-            return view.opened(found.checkpoint).size
-        finally:
-            if view.state.failure:
-                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-
-    async def _verified(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
-        """The leaves of ``found``, after checking that they are in a tree that the log signed, are signed by the
-        gateway, and do not contradict a leaf in ``known``. Raises ``Refusal``."""
-        probe = LogView(self._log)
-        try:
-            entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), known)
-        except Refusal:
-            if probe.state.failure:
-                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
-            raise
-        return [entry.leaf for entry in entries]
-
-    async def _read(self, view: LogView) -> list[VerifiedEntry] | None:
-        before = view.state
-        try:
-            known = [*self._keys.leaves, *self._directories.leaves]
-            return await self._pages.read(view, LeafSigners(self._policy), known)
-        finally:
-            if view.state != before:
-                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-
-    async def _recover(self, view: LogView) -> None:
-        """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
-        extends the last tree that this device saw. Nothing of them is stored before all of that is proved."""
-        now = self._deps.clock.now()
-        found = await self._relays_key_sets()
-        if found is None:
-            raise TransportError("this device has no key of the gateway for this time, and its relay serves none")
-        size = await self._opened(view, found)
-        if size < view.state.size:
-            raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
-        keys = self._keys.with_learned(await self._verified(view, found, self._keys.leaves), now)
-        before = view.state
-        self._client.use(keys.current(now))
-        try:
-            view.advance(found.checkpoint, await consistency(self._get, before.size, size))
-        finally:
-            self._client.use(self._keys.current(now))
-            if view.state.failure:
-                await self._store.keep({Fact.LOG_STATE: view.state.encode()})
-        self._keys = keys
-        await self._store.keep({Fact.LOG_STATE: view.state.encode(), Fact.GATEWAY_KEYS: keys.encode()})
-        self._client.use(keys.current(now))
-
-    async def _end_trust(self, state: LogState) -> None:
-        await self._store.keep({Fact.LOG_STATE: state.encode()})
-        self._view = LogView(self._log, state)
-
-    async def _get(self, path: str) -> bytes | None:
-        """The log's answer for ``path``, fetched through the relay; None if it has none."""
-        response = await self._client.request("GET", f"{self._config.recipe_server_url}{path}")
-        if response.status == 404:
-            return None
-        if response.status != 200:
-            party = party_of(response.content, "the recipe server")
-            raise TransportError(f"{party} answered {response.status}")
-        return response.content
+        """Read the log now, and act on it; see ``DeviceLog.sync`` for what this returns and raises."""
+        return await self._log.sync(self._follow)
 
     async def _follow(self, live: LiveLog) -> None:
         """Act on a verified log: its recipes and the issuer's directories."""
+        self._read_at = self._deps.clock.now()
         issuer = self._config.issuer
         ours = (d for d in live.directories if (d.issuer, d.epoch_seconds) == (issuer.name, issuer.epoch_seconds))
         self._live = replace(live, directories=tuple(ours))
@@ -295,7 +151,7 @@ class Agent:
 
     async def prefetch(self) -> float:
         """Fetch the tokens that are due; returns when the next one is due (POSIX seconds)."""
-        return await self._wallet.step() if await self._trusted() else NEVER
+        return await self._wallet.step() if await self._log.trusted() else NEVER
 
     async def work(self) -> float:
         """Send what is due, decide, and send again: no report waits for a datum. Returns when more is due."""
@@ -306,7 +162,7 @@ class Agent:
     async def consider(self) -> None:
         """Decide about every recipe that this device has not decided about yet. Keep watched states only for recipes
         that it is still going to decide about."""
-        if not await self._trusted():
+        if not await self._log.trusted():
             self._watches.keep_only(())
             return
         async with self._deciding:
@@ -330,7 +186,7 @@ class Agent:
 
     async def send_due(self) -> float:
         """Try to send every report that is due; returns when the next one is due (POSIX seconds)."""
-        if not await self._trusted():
+        if not await self._log.trusted():
             return NEVER
         async with self._sending:
             now, due_next = self._deps.clock.now(), NEVER
@@ -341,27 +197,6 @@ class Agent:
                 if after.state is State.SCHEDULED:
                     due_next = min(due_next, after.send_at)
             return due_next
-
-    async def _open_view(self) -> LogView:
-        """The log as it was last stored, with the gateway's keys for the current time."""
-        if self._view is None:
-            state = await self._store.fact(Fact.LOG_STATE)
-            self._keys.restore(await self._store.fact(Fact.GATEWAY_KEYS))
-            self._directories.restore(await self._store.fact(Fact.DIRECTORIES))
-            self._view = LogView(self._log, LogState.decode(state) if state else None)
-        self._client.use(self._keys.current(self._deps.clock.now()))
-        return self._view
-
-    async def _trusted(self) -> bool:
-        return not (await self._open_view()).state.failure
-
-    async def _learn_gateway_keys(self, leaves: Iterable[SignedLeaf]) -> None:
-        """Store the key sets that the log shows, permanently, before any is used."""
-        self._keys.learn(leaves, self._deps.clock.now())
-        kept = self._keys.encode()
-        if kept != await self._store.fact(Fact.GATEWAY_KEYS):
-            await self._store.keep({Fact.GATEWAY_KEYS: kept})
-        self._client.use(self._keys.current(self._deps.clock.now()))
 
     def refusals(self, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that refuses a recipe of the log now, for a device whose journal holds ``entries``."""

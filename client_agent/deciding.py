@@ -29,13 +29,13 @@ from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
 from tacit.codec import unb64url
 from tacit.errors import Refusal
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.models.devices import device_side
 from tacit.models.faces.device import Channel
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
-from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules

@@ -1,7 +1,7 @@
 """The agent's side of oblivious HTTP: every fetch and every upload goes through the relay.
 
 Every request has a fresh HPKE context, is padded to a size class, and carries no cookie and no identifier; the ``date``
-inside is rounded to the minute. Which keys the gateway has is decided in ``client_agent.gateway_keys``.
+inside is rounded to the minute. Which keys the gateway has is decided in ``client_agent.seen_leaves``.
 
 A device whose clock is in another minute could be recognised by its dates, so dates follow the relay's time (RFC 9458
 section 6.5.2). The relay never sees a date and learns nothing by giving its time. If devices followed the gateway's

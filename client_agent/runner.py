@@ -32,11 +32,11 @@ from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.adapters.waiting import first_of
 from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
+from tacit.logview.view import LogState
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
 from tacit.service.config import MOST_BYTES
 from tacit.service.secret_files import read_secret
-from tacit.tlog.client import LogState
 from tacit.tokens.attestation import SoftwareDevice
 
 DATABASE = "agent.sqlite3"

@@ -27,19 +27,18 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
+from tacit.logview.live import LiveLog
 from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id, vdaf_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
 from tacit.tlog.pages import entry_room
 from tacit.tokens.blind_rsa import TokenKey
@@ -130,8 +129,7 @@ class Admission:
         logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
         indices = {index for census in logged for index in (census.index, *census.shares.values())}
         leaves = await tx.leaves(indices)
-        entries = (VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items())
-        return LiveLog.from_entries(entries).censuses
+        return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items()).censuses
 
     async def _check_room(self, recipe: Recipe, tx: AdmissionTx, now: float) -> None:
         """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""

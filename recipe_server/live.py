@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from recipe_server.admission import stored_recipe
 from recipe_server.ports import PagesTx
-from tacit.tlog.client import BundleEntry
 from tacit.tlog.merkle import NodeReader, prove_inclusion
+from tacit.tlog.pages import BundleEntry
 
 NEVER = float("inf")
 

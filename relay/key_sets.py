@@ -15,6 +15,8 @@ from relay.config import RelayLog
 from tacit.adapters.origins import require_secure_url
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.logview.paged import consistency, log_at
+from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
@@ -22,9 +24,8 @@ from tacit.service.secret_files import write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import Bundle, LogState, LogView
 from tacit.tlog.leaves import Blob, Body, LeafType, OhttpConfig, SignedLeaf
-from tacit.tlog.pages import KeySets, consistency
+from tacit.tlog.pages import KeySets
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16
@@ -79,6 +80,7 @@ class LoggedKeySets:
         self.document = b""
         self._config = config
         self._deps = deps
+        self._get = log_at(deps.transport, config.url)
         self._signer = _Signer(config.gateway, signing_key)
         self._path = None if folder is None else folder / FILE
         self._leaves: list[SignedLeaf] = []
@@ -138,14 +140,6 @@ class LoggedKeySets:
         self.document = document
         self._save()
         return True
-
-    async def _get(self, path: str) -> bytes | None:
-        answer = await self._deps.transport.request("GET", f"{self._config.url}{path}")
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
-        return answer.body
 
     def _say(self, trouble: str, *, away: bool = False) -> None:
         if trouble and trouble != self._trouble:

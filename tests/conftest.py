@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import itertools
 import json
 import os
 import secrets
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import hypothesis
 import pytest
 
 from infra.backing.mosquitto import MosquittoServer, find_mosquitto
-from infra.backing.postgres import SUPERUSER, PostgresServer
+from infra.backing.postgres import PostgresServer
 from infra.backing.redis import RedisServer, RedisUser, find_redis
 from infra.base.free_ports import free_ports
 from infra.base.postgres_programs import find_binaries
@@ -27,6 +26,9 @@ from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level
 from tests.kit import databases, draws
+from tests.kit.durations import LongestFirst, Recording
+from tests.kit.postgres import FAST, Databases, MakeDatabase
+from tests.kit.rotation import Rotation
 
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("searching", deadline=None, print_blob=True)
@@ -43,10 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--runs", type=int, default=1, help="run every test that states a false-alarm rate so often, and compare"
     )
+    parser.addoption("--rotating", action="store_true", help="run those slow tests whose turn is today")
+    parser.addoption("--record-durations", action="store_true", help="write down how long each file of tests lasts")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(draws.Watch())
+    if config.getoption("rotating"):
+        config.pluginmanager.register(Rotation(date.today()))
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(LongestFirst())
+    elif config.getoption("record_durations"):
+        config.pluginmanager.register(Recording())
     if config.getoption("runs") > 1:
         draws.reseed()
         config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
@@ -157,7 +167,7 @@ def postgres() -> Iterator[PostgresServer]:
     server: PostgresServer | None = None
     try:
         server = PostgresServer.create(folder / "server", free_ports(1)[0], secrets.token_hex(16))
-        server.extra["fsync"] = "off"
+        server.extra |= FAST
         server.start()
         yield server
     finally:
@@ -166,21 +176,10 @@ def postgres() -> Iterator[PostgresServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def make_postgres_url(postgres: PostgresServer) -> Callable[[], str]:
-    """Each call makes a fresh database; returns its URL."""
-    names = itertools.count()
-
-    def make() -> str:
-        name = f"t{secrets.token_hex(6)}_{next(names)}"
-        subprocess.run(
-            [str((find_binaries() or Path()) / "createdb"), "-h", "127.0.0.1", "-p", str(postgres.port), name],
-            env={**os.environ, "PGUSER": SUPERUSER, "PGPASSWORD": postgres.password},
-            check=True,
-        )
-        return postgres.url_of(SUPERUSER, postgres.password, name)
-
-    return make
+@pytest.fixture(scope="session")
+def make_postgres_url(postgres: PostgresServer) -> MakeDatabase:
+    """Each call makes a fresh database, with the tables of the store that it is given, and returns its URL."""
+    return Databases(postgres).make
 
 
 @pytest.fixture(scope="session")

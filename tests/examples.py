@@ -111,8 +111,12 @@ LONG = {
 """Command that takes long, waits for a released result or needs a stopped service -> where ``make test`` covers what it
 does or, where that is long itself, ``make test-all``, which also gives it as printed."""
 
-SHORTER = {"tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0"}
-"""Command -> the form that ``make test`` gives, beside whatever else runs on this machine."""
+SHORTER = {
+    "tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0",
+    "tacit agent host .tacit/agents": "tacit agent host --every 0.5 .tacit/agents",
+    "tacit bench admin --rows 200 --recipes 20 --seconds 2": "tacit bench admin --rows 50 --recipes 5 --seconds 0.5",
+}
+"""Command -> the form that ``make test`` gives, beside whatever else runs on this machine and without waiting."""
 
 REFUSED = {
     "tacit recipe new --state-dir .tacit-load --name linux --metric mdvis --buckets 0,1,2,4,8 --population 100 "

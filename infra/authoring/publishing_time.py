@@ -21,13 +21,13 @@ from infra.stacks.layout import Layout
 from infra.views.terminal import notes, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.logview.live import LiveLog
 from tacit.moments import when
 from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, wanted_epoch, with_free_slot
 from tacit.operations.pace import Pace
 from tacit.ports import Clock
 from tacit.recipe.asking import asked_until
 from tacit.recipe.derive import design_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.series import Series
 

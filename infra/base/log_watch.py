@@ -13,10 +13,9 @@ from tacit.accounting.budgets import accountant_of_record
 from tacit.adapters.tls import ClientTls
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.logview.whole import Tick, WholeLog, WholeState
 from tacit.monitor.audit import Audit
-from tacit.monitor.findings import Finding
-from tacit.monitor.reading import Tick, WholeLog
-from tacit.monitor.state import MonitorState
+from tacit.monitor.findings import Finding, check_evidence, check_tiles, check_witnesses
 from tacit.ports import Clock, Transport
 from tacit.recipe.policy import Policy
 from tacit.service.secret_files import read_secret, write_secret
@@ -95,7 +94,7 @@ class Watch:
         findings, passed = await self._read(stage)
         if self._log.tree.size:
             with stage("hash tiles", len(tiles_of(self._log.tree.size))) as tick:
-                tiles = await self._log.check_tiles(tick)
+                tiles = await check_tiles(self._log, tick)
             findings += tiles
             passed += [] if tiles else ["every hash tile holds the hashes of the entries"]
             passed += (
@@ -138,10 +137,10 @@ class Watch:
             self._audit.add(fresh, tick)
         limit = self._place.policy.witnesses
         quorum = None if limit is None else limit.quorum(self._clock.now)
-        findings = self._log.check_witnesses(quorum)
+        findings = check_witnesses(self._log, quorum)
         if limit is not None and not findings:
             passed.append(f"at least {limit.k} of {len(limit.keys)} witnesses have cosigned it recently")
-        return self._log.check_evidence() + findings, passed
+        return check_evidence(self._log) + findings, passed
 
     def _keep(self) -> None:
         if self._kept is not None:
@@ -182,10 +181,10 @@ class Watch:
         return [Cosigned(key.name, None if made is None else now - made) for key, made in pairs]
 
 
-def _state(path: Path | None) -> MonitorState | None:
+def _state(path: Path | None) -> WholeState | None:
     if path is None or not path.exists():
         return None
     try:
-        return MonitorState.decode(read_secret(path, max_size=MAX_STATE))
+        return WholeState.decode(read_secret(path, max_size=MAX_STATE))
     except DecodeError as error:
         raise UsageError(f"{path}: {error}; to start over, move it away") from error

@@ -149,7 +149,7 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
     from client_agent.journal import Fact, Trouble
     from client_agent.runner import journal_of
     from tacit.ledger.balance import computed_epsilon
-    from tacit.tlog.client import LogState
+    from tacit.logview.view import LogState
 
     async with journal_of(config) as store:
         entries = await store.entries()

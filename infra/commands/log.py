@@ -18,9 +18,9 @@ from infra.views.terminal import answers, notes, print_json
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tiles import MAX_BUNDLE
 from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
+from tacit.logview.whole import MAX_BUNDLE
 from tacit.moments import when
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport, TransportError

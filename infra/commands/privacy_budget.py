@@ -16,7 +16,7 @@ from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
 
 if TYPE_CHECKING:
-    from tacit.recipe.live import LiveLog
+    from tacit.logview.live import LiveLog
     from tacit.recipe.model import Recipe
     from tacit.recipe.policy import Policy
     from tacit.recipe.series import Series
@@ -73,8 +73,9 @@ def plan_command(
     """
     from infra.stacks.api import read_recipe
     from infra.views.ledger_view import show_plan
+    from tacit.logview.live import charges_of
     from tacit.operations.ledger import plan
-    from tacit.recipe.charges import charge_of, charges_of, series_charge
+    from tacit.recipe.charges import charge_of, series_charge
 
     if (epsilon is None) == (recipe is None):
         raise typer.BadParameter("give either --epsilon or --recipe")

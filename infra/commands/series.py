@@ -27,7 +27,7 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.recipe.live import LiveSeries
+    from tacit.logview.live import LiveSeries
     from tacit.recipe.model import Recipe
 
 

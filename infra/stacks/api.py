@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from infra.stacks.layout import Layout
 from tacit.errors import DecodeError, UsageError
+from tacit.logview.live import LiveLog
 from tacit.operations import services
 from tacit.ports import Transport
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.canonical import parse_json

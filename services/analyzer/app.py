@@ -13,8 +13,8 @@ from services.analyzer.seat import AnalyzerSeat, read_identity
 from services.analyzer.store import AnalyzerStore
 from services.analyzer.uploads import Uploads
 from tacit.adapters.http import HttpTransport
+from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.filling import Fillings
-from tacit.aggregator.holding import held_keys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.parties import PartyTable

@@ -16,7 +16,7 @@ from services.analyzer.ports import AnalyzerTx, ReleaseTx
 from services.analyzer.records import Aggregate
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.ports import SharedStore
-from tacit.aggregator.status import recipe_status
+from tacit.aggregator.records import recipe_status
 from tacit.errors import Abort, Fatal, Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM, RATE_FACTOR

@@ -12,12 +12,12 @@ from tacit.aggregator.records import TaskRow
 from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key, read_state_keys
 from tacit.errors import Fatal, Refusal
+from tacit.logview.live import LiveRecipe
 from tacit.models.one_server import ANALYZER
 from tacit.models.parties import Server
 from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe import derive
-from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.keys import read_signing_key

@@ -11,7 +11,7 @@ from services.analyzer.records import Aggregate, packed, unpacked
 from services.analyzer.schema import AGGREGATES, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
-from tacit.aggregator.looks import LooksTx
+from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.records import Batch
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import Fatal

@@ -18,7 +18,7 @@ from services.collector.service import Collector
 from services.collector.store import CollectorStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
-from tacit.aggregator.holding import report_keys
+from tacit.aggregator.credentials import report_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from services.collector.records import Collection, Result
-
-
-class LogTx(Protocol):
-    """The transaction that follows the log."""
-
-    async def log_state(self) -> bytes | None:
-        """The state that the log reader stored last, or None."""
-        ...
-
-    async def put_log_state(self, state: bytes) -> None:
-        """Replace the log reader's state."""
-        ...
-
-    async def leaves(self) -> list[tuple[int, bytes]]:
-        """Every verified leaf with its index, in the order of the log."""
-        ...
-
-    async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Store verified leaves; those already stored are left alone. Returns how many are new."""
-        ...
 
 
 class ReleasesTx(Protocol):

@@ -7,22 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.collector.config import CollectorConfig
-from services.collector.ports import LogTx
 from services.collector.records import Collection
 from tacit.aggregator.keys import HpkeKey, find_key
-from tacit.aggregator.log_reader import LogReader
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
+from tacit.logview.live import LiveLog, LiveRecipe
+from tacit.logview.paged import log_at
+from tacit.logview.stored import LeavesTx, StoredLog, stored_live
 from tacit.models.collectors import collector_side
 from tacit.models.faces.collector import CollectorSide, Source
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
 from tacit.service.store import Transactions
-from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import SignedLeaf
 
 ACTIVE = "active"
 REFUSED = "refused"
@@ -58,18 +56,19 @@ class Recipes:
     """The log's recipes that are sealed to this collector, kept up to date by ``step``."""
 
     def __init__(
-        self, store: Transactions[LogTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps
+        self, store: Transactions[LeavesTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps
     ) -> None:
         self._store = store
         self._keys = keys
         self._config = config
-        self._reader = LogReader(config.log, config.policy, deps.transport, deps.clock)
+        required = config.policy.log_policy(config.log.note_key(), deps.clock.now)
+        self._log = StoredLog(store, log_at(deps.transport, config.log.url), required, config.policy)
         self._known: dict[bytes, Known] = {}
         self._judged = False
 
     async def step(self) -> int:
         """Fetch and verify the log's new entries; returns how many leaves were new."""
-        fresh = await self._fetch()
+        fresh = await self._log.fetch() or 0
         if fresh or not self._judged:
             await self.load()
         return fresh
@@ -77,8 +76,7 @@ class Recipes:
     async def load(self) -> None:
         """Judge every recipe in the stored leaves."""
         async with self._store.read() as tx:
-            leaves = await tx.leaves()
-        live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
+            live = await stored_live(tx)
         self._known = {item.recipe.hash: self._judge(live, item) for item in live.recipes}
         self._judged = True
 
@@ -120,16 +118,3 @@ class Recipes:
         if key is None:
             raise Refusal("own-hpke-key", "the recipe's shares are sealed to a key that we do not hold")
         return key.key_pair
-
-    async def _fetch(self) -> int:
-        async with self._store.read() as tx:
-            saved = await tx.log_state()
-            known = [SignedLeaf.decode(leaf) for _, leaf in await tx.leaves()]
-        state, entries = await self._reader.fetch(saved, LeafSigners(self._config.policy, known), self._keep, known)
-        async with self._store.transaction() as tx:
-            await tx.put_log_state(state)
-            return await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
-
-    async def _keep(self, state: bytes) -> None:
-        async with self._store.transaction() as tx:
-            await tx.put_log_state(state)

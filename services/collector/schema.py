@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
+from tacit.adapters.log_tables import LogTables
 from tacit.adapters.upsert import Int64
 
 MIGRATIONS = "services.collector.migrations"
 
 METADATA = MetaData()
 
-LOG_STATE = Table(
-    "log_state",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("state", LargeBinary, nullable=False),
-)
-LEAVES = Table(
-    "leaves",
-    METADATA,
-    Column("position", Int64, primary_key=True, autoincrement=False),
-    Column("leaf", LargeBinary, nullable=False),
-)
+LOG = LogTables(METADATA)
 COLLECTIONS = Table(
     "collections",
     METADATA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
@@ -10,53 +10,32 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.records import COLLECTION_STATES, UNFINISHED, Collection, CollectionState, Result
-from services.collector.schema import COLLECTIONS, LEAVES, LOG_STATE, METADATA, MIGRATIONS, RELEASES, RESULTS
+from services.collector.schema import COLLECTIONS, LOG, METADATA, MIGRATIONS, RELEASES, RESULTS
+from tacit.adapters.log_tables import SqlLeavesTx
 from tacit.adapters.stored import DatabaseStore
 from tacit.errors import Fatal
 
 
-class CollectorTx:
+class CollectorTx(SqlLeavesTx):
     """One transaction; its owner decides what belongs together."""
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
-    async def log_state(self) -> bytes | None:
-        """The state that the log reader stored last, or None."""
-        state: bytes | None = (await self._connection.execute(sa.select(LOG_STATE.c.state))).scalar()
-        return state
-
-    async def put_log_state(self, state: bytes) -> None:
-        """Replace the log reader's state."""
-        await self._connection.execute(sa.delete(LOG_STATE))
-        await self._connection.execute(sa.insert(LOG_STATE).values(id=1, state=state))
-
-    async def leaves(self) -> list[tuple[int, bytes]]:
-        """Every verified leaf with its index, in the order of the log."""
-        rows = await self._connection.execute(sa.select(LEAVES.c.position, LEAVES.c.leaf).order_by(LEAVES.c.position))
-        return [(row.position, row.leaf) for row in rows]
-
-    async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Store verified leaves; those already stored are left alone. Returns how many are new."""
-        known = set((await self._connection.execute(sa.select(LEAVES.c.position))).scalars())
-        fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
-        if fresh:
-            await self._connection.execute(sa.insert(LEAVES), fresh)
-        return len(fresh)
+        self.connection = connection
+        self.log_tables = LOG
 
     async def collections(self, recipe_hash: bytes | None = None) -> list[Collection]:
         """Every collection, or those of one recipe, in the order in which they were requested."""
         query = sa.select(COLLECTIONS).order_by(COLLECTIONS.c.recipe_hash, COLLECTIONS.c.number)
         if recipe_hash is not None:
             query = query.where(COLLECTIONS.c.recipe_hash == recipe_hash)
-        return _collections(await self._connection.execute(query))
+        return _collections(await self.connection.execute(query))
 
     async def collection(self, collection_id: str) -> Collection | None:
         """One collection, or None; also None for an id that no database can hold."""
         if "\0" in collection_id:
             return None
         query = sa.select(COLLECTIONS).where(COLLECTIONS.c.id == collection_id)
-        return next(iter(_collections(await self._connection.execute(query))), None)
+        return next(iter(_collections(await self.connection.execute(query))), None)
 
     async def due(self, now: float, limit: int) -> list[Collection]:
         """Unfinished collections whose next attempt is due, the longest overdue first."""
@@ -67,32 +46,32 @@ class CollectorTx:
             .order_by(COLLECTIONS.c.next_attempt)
             .limit(limit)
         )
-        return _collections(await self._connection.execute(query))
+        return _collections(await self.connection.execute(query))
 
     async def add_collection(self, row: Collection) -> None:
         """Store a new collection."""
         COLLECTION_STATES.check(None, row.state)
-        await self._connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
+        await self.connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
 
     async def put_collection(self, row: Collection) -> None:
         """Replace one collection's row. Raises ``Fatal`` for a move that ``COLLECTION_STATES`` does not allow."""
         movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
         moved = sa.update(COLLECTIONS).where(COLLECTIONS.c.id == row.id, movable)
-        if (await self._connection.execute(moved.values({**asdict(row), "state": row.state.value}))).rowcount != 1:
+        if (await self.connection.execute(moved.values({**asdict(row), "state": row.state.value}))).rowcount != 1:
             raise Fatal(f"no collection of this id can become {row.state}")
 
     async def add_result(self, result: Result) -> None:
         """Store a release. Raises ``IntegrityError`` for a second one of the same batch."""
-        last = (await self._connection.execute(sa.select(sa.func.max(RELEASES.c.place)))).scalar() or 0
-        await self._connection.execute(sa.insert(RESULTS).values(asdict(result)))
-        await self._connection.execute(sa.insert(RELEASES).values(place=last + 1, collection=result.collection))
+        last = (await self.connection.execute(sa.select(sa.func.max(RELEASES.c.place)))).scalar() or 0
+        await self.connection.execute(sa.insert(RESULTS).values(asdict(result)))
+        await self.connection.execute(sa.insert(RELEASES).values(place=last + 1, collection=result.collection))
 
     async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
         """Every release, or those of one recipe, in order."""
         query = sa.select(RESULTS).order_by(RESULTS.c.recipe_hash, RESULTS.c.number)
         if recipe_hash is not None:
             query = query.where(RESULTS.c.recipe_hash == recipe_hash)
-        return [Result(*row) for row in await self._connection.execute(query)]
+        return [Result(*row) for row in await self.connection.execute(query)]
 
     async def released(self, after: int, limit: int) -> list[Result]:
         """At most ``limit`` releases after the first ``after``, in the order of release."""
@@ -103,28 +82,28 @@ class CollectorTx:
             .order_by(RELEASES.c.place)
             .limit(limit)
         )
-        return [Result(*row) for row in await self._connection.execute(query)]
+        return [Result(*row) for row in await self.connection.execute(query)]
 
     async def unpublished(self, limit: int) -> Sequence[Result]:
         """At most ``limit`` releases that the recipe server has not acknowledged."""
         query = sa.select(RESULTS).where(RESULTS.c.published.is_(False)).limit(limit)
-        return [Result(*row) for row in await self._connection.execute(query)]
+        return [Result(*row) for row in await self.connection.execute(query)]
 
     async def collections_by_state(self) -> dict[str, int]:
         """How many collections are in each state."""
         state = COLLECTIONS.c.state
-        rows = await self._connection.execute(sa.select(state, sa.func.count()).group_by(state))
+        rows = await self.connection.execute(sa.select(state, sa.func.count()).group_by(state))
         return {row[0]: row[1] for row in rows}
 
     async def all_unpublished(self) -> int:
         """How many releases the recipe server has not acknowledged."""
         query = sa.select(sa.func.count()).select_from(RESULTS).where(RESULTS.c.published.is_(False))
-        return int((await self._connection.execute(query)).scalar_one())
+        return int((await self.connection.execute(query)).scalar_one())
 
     async def set_published(self, collection: str) -> None:
         """Record that the recipe server has the result."""
         statement = sa.update(RESULTS).where(RESULTS.c.collection == collection)
-        await self._connection.execute(statement.values(published=True))
+        await self.connection.execute(statement.values(published=True))
 
 
 def _collections(rows: sa.CursorResult[tuple[object, ...]]) -> list[Collection]:

@@ -12,8 +12,7 @@ from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
 from tacit.adapters.http import HttpTransport
-from tacit.aggregator.credentials import read_credentials
-from tacit.aggregator.holding import held_keys
+from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from services.helper.commit import PreparedJob, commit
 from services.helper.ports import HelperTx
 from tacit.aggregator.ports import SharedStore
-from tacit.aggregator.status import recipe_status
+from tacit.aggregator.records import recipe_status
 from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
 from tacit.messages import AggregateShare, AggregateShareReq, AggregationJobResp, BatchMode, Role

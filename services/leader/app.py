@@ -22,9 +22,8 @@ from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.http import HttpTransport
-from tacit.aggregator.credentials import read_credentials
+from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
-from tacit.aggregator.holding import held_keys
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log

@@ -14,7 +14,7 @@ from services.leader.ports import UploadStore, UploadTx
 from services.leader.records import StoredReport
 from services.leader.room import Room
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.status import recipe_status
+from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
 from tacit.errors import Abort, ReportError, ReportRejected
 from tacit.messages import ReportUploadStatus, UploadErrors

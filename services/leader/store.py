@@ -22,7 +22,7 @@ from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
-from tacit.aggregator.looks import LooksTx
+from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import SqlStore
 from tacit.errors import Fatal
 

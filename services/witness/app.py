@@ -13,7 +13,7 @@ from services.witness.service import COUNTED, Witness
 from services.witness.store import SqlWitnessStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
-from tacit.adapters.tiles import MAX_BUNDLE
+from tacit.logview.whole import MAX_BUNDLE
 from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers
 from tacit.service.metrics import number_of

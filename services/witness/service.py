@@ -13,9 +13,10 @@ from collections import Counter
 
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.ports import Moved, Twice, Witnessed, WitnessStore
-from tacit.adapters.tiles import read_entries
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
+from tacit.logview.paged import log_at
+from tacit.logview.whole import read_entries
 from tacit.service.app import Deps
 from tacit.service.keys import read_signing_key
 from tacit.service.log import get_logger
@@ -147,7 +148,7 @@ class Witness:
             await self._remember(entry, origin, known)
         frontier = Frontier.decode(known.size, known.frontier)
         claims: dict[str, int] = {}
-        async for entries in read_entries(self._deps.transport, entry.url, known.size, checkpoint.size):
+        async for entries in read_entries(log_at(self._deps.transport, entry.url), known.size, checkpoint.size):
             self._read(entries, frontier, claims)
         if frontier.root() != checkpoint.root:
             raise self._refusal("log-entries", "the entries that the log shows do not lead to the root that it signed")

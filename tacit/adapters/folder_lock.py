@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +35,23 @@ def alone_in(folder: Path, lock: str, taken: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone_in_or_beside(folder: Path, lock: str) -> Iterator[Path]:
+    """Hold the lock file ``lock`` in ``folder`` and yield the folder; where another process holds it, yield a new
+    folder beside it, which is removed when the block ends. Raises ``UsageError`` where the folder cannot be used."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(alone_in(folder, lock, "another process uses it"))
+        except UsageError:
+            if not folder.is_dir():
+                raise
+            beside = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+            stack.callback(shutil.rmtree, beside, ignore_errors=True)
+            yield beside
+        else:
+            yield folder
 
 
 @contextlib.contextmanager

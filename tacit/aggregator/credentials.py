@@ -1,20 +1,51 @@
-"""The secrets of a configured aggregator, read at start; HPKE keys and bearer tokens are read again when their files
-change."""
+"""Who an aggregator is, the secrets that it holds independently of recipes, and the keys by which recipes name them.
+
+The secrets of a configured aggregator are read at start; HPKE keys and bearer tokens are read again when their files
+change.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tacit.aggregator.config import AggregatorConfig
-from tacit.aggregator.identity import Identity
-from tacit.aggregator.keys import read_peer_file
+from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_peer_file
 from tacit.aggregator.live_keys import LiveHpkeKeys
-from tacit.aggregator.state_keys import read_state_keys
+from tacit.aggregator.state_keys import read_state_keys, state_key_text
+from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.messages import Role
+from tacit.panprivate.elgamal import PrivateKey
 from tacit.service.callers import tokens_of
 from tacit.service.keys import read_signing_key
 from tacit.service.live_tokens import Accepted
+from tacit.service.operated import HeldKey, signing_key
+from tacit.signing import SigningKey
+
+RoleName = Literal["leader", "helper"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this aggregator is, and the secrets that it holds independently of recipes."""
+
+    role: Role
+    operator: str
+    signing_key: SigningKey = field(repr=False)
+    hpke_keys: Sequence[HpkeKey] = field(repr=False)
+    peers: Sequence[PeerSecrets] = field(repr=False)
+    state_keys: Sequence[PrivateKey] = field(default=(), repr=False)
+
+    @property
+    def role_name(self) -> RoleName:
+        """The role as opt-ins write it."""
+        return "leader" if self.role is Role.LEADER else "helper"
+
+    def seed(self, seed_id: str | None) -> bytes | None:
+        """The verify key seed with this id; None where this aggregator does not hold it."""
+        return next((peer.verify_key_seed for peer in self.peers if peer.seed_id == seed_id), None)
 
 
 @dataclass(frozen=True)
@@ -38,3 +69,18 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     state_keys = read_state_keys(config.state_keys)
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)
     return Credentials(identity, hpke_keys, tokens)
+
+
+def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
+    """The keys to which reports or aggregate shares are sealed. Recipes name them, so each is needed until no recipe
+    names it."""
+    configs = [one.config for one in hpke_keys]
+    return tuple(HeldKey("hpke", f"{one.id}:{b64url(one.public_key)}") for one in configs)
+
+
+def held_keys(
+    signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[PrivateKey]
+) -> tuple[HeldKey, ...]:
+    """All keys of an aggregator, or of the analyzer."""
+    states = (HeldKey("state", state_key_text(one)) for one in state_keys)
+    return (signing_key("opt-ins", signing), *report_keys(hpke_keys), *states)

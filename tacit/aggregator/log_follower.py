@@ -9,36 +9,35 @@ does not know means that the records of spent tokens and released batches are lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic
 
 from aiohttp import web
 
-from tacit import media_types
-from tacit.aggregator.census import CensusShares
 from tacit.aggregator.config import FollowingConfig, LogConfig
-from tacit.aggregator.log_reader import LogReader
+from tacit.aggregator.own_leaves import CensusShares, Voids, own_charges, send_leaf
 from tacit.aggregator.parties import P, PartyTable
 from tacit.aggregator.ports import FollowedStore, LogTx
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
 from tacit.aggregator.seat import Seat
 from tacit.aggregator.store import had_begun
-from tacit.aggregator.voids import Voids, own_charges
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
+from tacit.logview.live import LiveLog, LiveRecipe
+from tacit.logview.paged import log_at
+from tacit.logview.stored import StoredLog, stored_live
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver
 from tacit.service.log import get_logger
-from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
 
 REFRESH_SECONDS = 1.0
 """Seconds between two queries of the database for a task that is unknown here."""
@@ -73,7 +72,8 @@ class LogFollower(Generic[P]):
         self._seat = seat
         identity = self._identity = seat.identity
         self._log_config = log
-        self._reader = LogReader(log, policy, deps.transport, deps.clock)
+        required = policy.log_policy(log.note_key(), deps.clock.now)
+        self._stored = StoredLog(store, log_at(deps.transport, log.url), required, policy)
         self._policy = policy
         self._deps = deps
         self._retention = retention
@@ -84,7 +84,6 @@ class LogFollower(Generic[P]):
         self._reviewed = False
         self._left: set[bytes] = set()
         self._refreshed = -REFRESH_SECONDS
-        self._leaves: dict[int, SignedLeaf] = {}
         parties.refresh = self._refresh
         self._log = get_logger(identity.role_name)
 
@@ -150,39 +149,22 @@ class LogFollower(Generic[P]):
         return changed + await self.end_tasks()
 
     async def _fetch(self) -> None:
-        async with self.store.read() as tx:
-            saved = await tx.log_state()
-            for index, leaf in await tx.leaves(max(self._leaves, default=-1) + 1):
-                self._leaves[index] = SignedLeaf.decode(leaf)
-        known = list(self._leaves.values())
-        state, entries = await self._reader.fetch(saved, LeafSigners(self._policy, known), self._keep, known)
-        if state == saved:
-            return
-        self._reviewed = False  # before the commit: if its answer is lost, the leaves may still have been stored
-        async with self.store.transaction() as tx:
-            lost = await shows_rollback(tx, self._identity, entries, self._leaves, self._deps.clock.now())
-            if lost:
-                await tx.doubt()
-            else:
-                await tx.put_log_state(state)
-                await tx.add_leaves((entry.index, entry.leaf.encode()) for entry in entries)
-        if lost:
+        if await self._stored.fetch(self._admit) is None:
             self.store.doubtful = "the database is from the past; restart the service to see what to do"
             raise RolledBack(self.store.doubtful)
 
-    async def _keep(self, state: bytes) -> None:
-        async with self.store.transaction() as tx:
-            await tx.put_log_state(state)
-
-    async def _live(self, tx: LogTx) -> LiveLog:
-        leaves = await tx.leaves()
-        return LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(leaf)) for index, leaf in leaves)
+    async def _admit(self, tx: LogTx, entries: Sequence[VerifiedEntry], stored: Collection[int]) -> bool:
+        self._reviewed = False  # before the commit: if its answer is lost, the leaves may still have been stored
+        if await shows_rollback(tx, self._identity, entries, stored, self._deps.clock.now()):
+            await tx.doubt()
+            return False
+        return True
 
     async def _review(self) -> int:
         """Review every recipe again. The accountant runs in a thread. A row that was meanwhile changed by another
         process, which now leads, stays as it is and is reviewed again."""
         async with self.store.read() as tx:
-            live = await self._live(tx)
+            live = await stored_live(tx)
             rows = {row.recipe_hash: row for row in await tx.tasks()}
             closed = await tx.closed_until()
         self._take_up(rows.values())
@@ -212,10 +194,7 @@ class LogFollower(Generic[P]):
             settled = row is not None and row.state in {TaskState.ACTIVE, TaskState.ENDED}
             if settled or not self._is_ours(item.recipe):
                 continue
-            if row is None or row.state is not TaskState.OPTED_IN:
-                row = self._judged(live, item, decided, closed)
-            if row.state is TaskState.OPTED_IN:
-                row = self._activated(live, item, row, decided)
+            row = self._reviewed_row(live, item, row, decided, closed)
             decided[item.recipe.hash] = row
             found.append(row)
         return found
@@ -232,20 +211,18 @@ class LogFollower(Generic[P]):
             charges = own_charges(live, rows, now)
         return replace(live.context(item, now, stage), charges=charges)
 
-    def _judged(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
-        """``_decide``; a recipe for which it raises an unexpected error is refused, and reviewed again with every new
-        leaf."""
+    def _reviewed_row(
+        self, live: LiveLog, item: LiveRecipe, row: TaskRow | None, rows: Mapping[bytes, TaskRow], closed: int
+    ) -> TaskRow:
+        """Decide about a recipe, and activate it if everybody has opted in. One that raises an unexpected error is
+        refused, or, once we have opted in, stays as it is with the reason; it is reviewed again with every new leaf."""
         try:
-            return self._decide(live, item, rows, closed)
+            if row is None or row.state is not TaskState.OPTED_IN:
+                row = self._decide(live, item, rows, closed)
+            return self._activate(live, item, row, rows) if row.state is TaskState.OPTED_IN else row
         except Exception as error:
-            row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
-            return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
-
-    def _activated(self, live: LiveLog, item: LiveRecipe, row: TaskRow, rows: Mapping[bytes, TaskRow]) -> TaskRow:
-        """``_activate``; a recipe for which it raises an unexpected error stays as it is, with the reason."""
-        try:
-            return self._activate(live, item, row, rows)
-        except Exception as error:
+            if row is None or row.state is not TaskState.OPTED_IN:
+                row = TaskRow(item.recipe.hash, TaskState.REFUSED, item.recipe.encode())
             return replace(row, rule=UNUSABLE, detail=f"unexpected {type(error).__name__}")
 
     def _decide(self, live: LiveLog, item: LiveRecipe, rows: Mapping[bytes, TaskRow], closed: int) -> TaskRow:
@@ -308,7 +285,7 @@ class LogFollower(Generic[P]):
         """Close tasks without a release for good and publish their void leaves."""
         async with self.store.read() as tx:
             due = self._voids.due(await tx.tasks())
-            live = await self._live(tx) if due else LiveLog()
+            live = await stored_live(tx) if due else LiveLog()
         await self._voids.step(live, due)
 
     async def _publish_census_shares(self) -> None:
@@ -316,28 +293,21 @@ class LogFollower(Generic[P]):
         due = await self._census_shares.due()
         if due:
             async with self.store.read() as tx:
-                live = await self._live(tx)
+                live = await stored_live(tx)
             await self._census_shares.step(live, due)
 
     async def _send_opt_ins(self) -> None:
         """Send each opt-in until the log shows it."""
         async with self.store.read() as tx:
             rows = [row for row in await tx.tasks() if row.state is TaskState.OPTED_IN]
-            live = await self._live(tx) if rows else LiveLog()
+            live = await stored_live(tx) if rows else LiveLog()
         for row in rows:
             item = live.recipe(row.recipe_hash)
-            if item is None:
+            if item is None or self._own_opt_in(item) is not None:
                 continue
-            if self._own_opt_in(item) is not None:
-                continue
-            answer = await self._deps.transport.request(
-                "POST",
-                f"{self._log_config.url}/v1/leaves",
-                headers={"Content-Type": media_types.JSON},
-                body=row.opt_in,
-            )
-            if not 200 <= answer.status < 300:
-                self._log.warning("opt_in_refused", status=answer.status)
+            status = await send_leaf(self._deps.transport, self._log_config.url, row.opt_in)
+            if not 200 <= status < 300:
+                self._log.warning("opt_in_refused", status=status)
 
 
 FOLLOWER: web.AppKey[LogFollower[Any]] = web.AppKey("follower")

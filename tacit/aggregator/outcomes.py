@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.dialect import Dialect, Rows
+from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, Batch, Known, OutcomeRow
 from tacit.aggregator.schema import CommonTables
 from tacit.messages import Interval
@@ -143,6 +144,22 @@ class OutcomesTx:
         table = self.common.buckets
         query = select(func.coalesce(func.sum(table.c.count), 0))
         return int((await self.connection.execute(query)).scalar_one())
+
+
+class LooksTx(OutcomesTx):
+    """``tacit.aggregator.filling.LookTx`` beside the outcomes of the same database."""
+
+    LOOKS: Table
+
+    async def looks(self, task_id: bytes) -> list[Look]:
+        table = self.LOOKS
+        query = select(table.c.number, table.c.at, table.c.tenths).where(table.c.task_id == task_id)
+        return [Look(*row) for row in await self.connection.execute(query.order_by(table.c.number))]
+
+    async def keep_look(self, task_id: bytes, look: Look) -> None:
+        self.spends = True  # noise must not be drawn again for a count that was already given out
+        values = {"task_id": task_id, "number": look.number, "at": look.at, "tenths": look.tenths}
+        await self.connection.execute(self.dialect.upsert(self.LOOKS).values(**values).on_conflict_do_nothing())
 
 
 def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import Batch, Known, OutcomeRow, TaskRow, TaskState
+from tacit.logview.stored import LeavesTx
 from tacit.roles.aggregator import Tally
 from tacit.service.store import Transactions
 from tacit.task import Task
@@ -192,24 +193,8 @@ class ClosingTx(Protocol):
         ...
 
 
-class LogTx(CensusTx, ClosingTx, Protocol):
+class LogTx(LeavesTx, CensusTx, ClosingTx, Protocol):
     """What following the log requires of a transaction."""
-
-    async def log_state(self) -> bytes | None:
-        """The state that the log reader persisted last."""
-        ...
-
-    async def put_log_state(self, state: bytes) -> None:
-        """Replace the log reader's state."""
-        ...
-
-    async def leaves(self, start: int = 0) -> list[tuple[int, bytes]]:
-        """Every verified leaf from index ``start`` on, with its index, in the order of the log."""
-        ...
-
-    async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        """Keep verified leaves; those already kept are left unchanged. Returns how many are new."""
-        ...
 
     async def closed_until(self) -> int:
         """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had

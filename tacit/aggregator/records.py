@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tacit.codec import b64url
 from tacit.messages import Interval
 from tacit.states import Move, States
 
@@ -48,6 +50,9 @@ class TaskState(enum.StrEnum):
     ENDED = "ended"
 
 
+OPEN_STATES = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
+"""The states of a task for which something may still be spent or released."""
+
 TASK_STATES = States(
     "a task",
     TaskState,
@@ -86,3 +91,18 @@ class TaskRow:
     opt_in: bytes = field(default=b"", repr=False)
     void: bytes = field(default=b"", repr=False)
     """The signed void leaf, once the task is closed for good without a release."""
+
+
+def recipe_status(rows: Iterable[TaskRow]) -> list[dict[str, str]]:
+    """What an aggregator tells its operator and its collector about recipes, one mapping each: hash, task id, state,
+    and the rule and detail of a refusal. Nothing about reports."""
+    return [
+        {
+            "recipe_hash": b64url(row.recipe_hash),
+            "task_id": b64url(row.task_id) if row.task_id is not None else "",
+            "state": row.state.value,
+            "rule": row.rule,
+            "detail": row.detail,
+        }
+        for row in rows
+    ]

@@ -13,30 +13,23 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from tacit.aggregator.ports import LogTx
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
+from tacit.logview.signers import AGGREGATORS_LEAVES
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.model import Recipe
-from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import CensusShare, LeafType, OptIn, SignedLeaf, Void
+from tacit.tlog.leaves import LeafType, SignedLeaf
 
 LOST = "own-records-rolled-back"
 LOST_DETAIL = "our database was restored from the past: what was spent and released for the task is not known"
 
-_OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
-_OWN_LEAVES: Mapping[LeafType, type[OptIn | Void | CensusShare]] = {
-    LeafType.OPT_IN: OptIn,
-    LeafType.VOID: Void,
-    LeafType.CENSUS_SHARE: CensusShare,
-}
-"""Our own leaves, which the database holds before the log does."""
-
 
 def is_lost(row: TaskRow, closed: int) -> bool:
     """Whether something may have been spent, before the POSIX second ``closed``, for a task that is not over."""
-    if not closed or row.state not in _OPEN:
+    if not closed or row.state not in OPEN_STATES:
         return False
     try:
         return had_begun(Recipe.decode(row.recipe).interval.start, closed)
@@ -61,7 +54,7 @@ async def shows_rollback(
     (by index) were checked when they came. An operator's acceptance explains the leaves of recipes whose windows had
     begun by then."""
     new = [one.leaf for one in entries if one.index not in stored]
-    own = [leaf for leaf in new if leaf.type in _OWN_LEAVES and _is_ours(leaf, identity)]
+    own = [leaf for leaf in new if leaf.type in AGGREGATORS_LEAVES and _is_ours(leaf, identity)]
     if not own:
         return False
     rows, closed = await tx.tasks(), await tx.closed_until()
@@ -86,7 +79,7 @@ def _begun_by(entries: Sequence[VerifiedEntry], closed: int) -> set[bytes]:
 
 def _about(leaf: SignedLeaf) -> bytes:
     """The hash of the recipe that one of our leaves refers to."""
-    return unb64url(leaf.body_as(_OWN_LEAVES[leaf.type]).recipe_hash)
+    return unb64url(leaf.body_as(AGGREGATORS_LEAVES[leaf.type]).recipe_hash)
 
 
 def _is_ours(leaf: SignedLeaf, identity: Signatory) -> bool:
@@ -102,11 +95,11 @@ def _is_ours(leaf: SignedLeaf, identity: Signatory) -> bool:
 
 
 def _is_known(leaf: SignedLeaf, identity: Signatory, rows: Mapping[bytes, TaskRow], shares: Container[bytes]) -> bool:
-    body = leaf.body_as(_OWN_LEAVES[leaf.type])
+    body = leaf.body_as(AGGREGATORS_LEAVES[leaf.type])
     if body.role != identity.role_name:
         return True
     row = rows.get(unb64url(body.recipe_hash))
-    if row is None or row.state not in {*_OPEN, TaskState.ENDED}:
+    if row is None or row.state not in {*OPEN_STATES, TaskState.ENDED}:
         return False
     if row.state is TaskState.ENDED or leaf.type is LeafType.OPT_IN:
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint, column, table, text
 
+from tacit.adapters.log_tables import LogTables
 from tacit.adapters.upsert import Int64
 from tacit.adapters.watermark import TABLE
 
@@ -17,12 +18,11 @@ MARKS = table(TABLE, column("shard", Integer), column("number", Int64))
 """The table that every database has beside its own; see ``tacit.adapters.watermark``."""
 
 
-class CommonTables:
+class CommonTables(LogTables):
     """The shared tables, made on ``metadata``."""
 
     def __init__(self, metadata: MetaData) -> None:
-        self.log_state = _log_state(metadata)
-        self.leaves = _leaves(metadata)
+        super().__init__(metadata)
         self.tasks = _tasks(metadata)
         self.outcomes = _outcomes(metadata)
         self.buckets = _buckets(metadata)
@@ -41,24 +41,6 @@ def looks_table(metadata: MetaData) -> Table:
         Column("number", Integer, primary_key=True, autoincrement=False),
         Column("at", Int64, nullable=False),
         Column("tenths", Integer, nullable=False),
-    )
-
-
-def _log_state(metadata: MetaData) -> Table:
-    return Table(
-        "log_state",
-        metadata,
-        Column("id", Integer, primary_key=True),
-        Column("state", LargeBinary, nullable=False),
-    )
-
-
-def _leaves(metadata: MetaData) -> Table:
-    return Table(
-        "leaves",
-        metadata,
-        Column("position", Int64, primary_key=True, autoincrement=False),
-        Column("leaf", LargeBinary, nullable=False),
     )
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from tacit.aggregator.identity import Identity
+from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TaskRow
 from tacit.aggregator.state_keys import find_state_key
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
+from tacit.logview.live import LiveRecipe
 from tacit.models.pan_private.form import StateAggregator
 from tacit.models.parties import Server
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe import derive
-from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.roles.aggregator import Party
 from tacit.signing import SigningKey

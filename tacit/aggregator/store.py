@@ -7,7 +7,7 @@ promises holds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -16,12 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.database import Database
 from tacit.adapters.dialect import Dialect
+from tacit.adapters.log_tables import SqlLeavesTx
 from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import OutcomesTx
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TASK_STATES, Batch, TaskRow, TaskState
-from tacit.aggregator.schema import MARKS
+from tacit.aggregator.schema import MARKS, CommonTables
 from tacit.errors import DapAbort, DapProblem
 from tacit.messages import BatchMode, Interval
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
@@ -31,31 +32,12 @@ UNRELEASED = b"unreleased"
 nor a batch id has this length."""
 
 
-class CommonTx(OutcomesTx):
+class CommonTx(OutcomesTx, SqlLeavesTx):
     """One transaction on the shared tables; its methods are documented in ``tacit.aggregator.ports``."""
 
-    async def log_state(self) -> bytes | None:
-        table = self.common.log_state
-        return (await self.connection.execute(select(table.c.state))).scalar_one_or_none()
-
-    async def put_log_state(self, state: bytes) -> None:
-        table = self.common.log_state
-        await self.connection.execute(delete(table))
-        await self.connection.execute(insert(table).values(id=1, state=state))
-
-    async def leaves(self, start: int = 0) -> list[tuple[int, bytes]]:
-        table = self.common.leaves
-        query = select(table.c.position, table.c.leaf).where(table.c.position >= start).order_by(table.c.position)
-        rows = await self.connection.execute(query)
-        return [(row.position, row.leaf) for row in rows]
-
-    async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
-        table = self.common.leaves
-        known = set((await self.connection.execute(select(table.c.position))).scalars())
-        fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
-        if fresh:
-            await self.connection.execute(insert(table), fresh)
-        return len(fresh)
+    def __init__(self, connection: AsyncConnection, dialect: Dialect, tables: CommonTables) -> None:
+        super().__init__(connection, dialect, tables)
+        self.log_tables = tables
 
     async def tasks(self) -> list[TaskRow]:
         table = self.common.tasks

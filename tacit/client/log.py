@@ -1,15 +1,17 @@
-"""The log as the organisation's service has verified it, and the accounts that its recipes charge."""
+"""The log as the organisation's service has verified it: entries, series and censuses, and the accounts charged."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from tacit.client.caller import Caller
-from tacit.client.documents import Checkpoint, Entry, Keys, Ledger, Proof, read
+from tacit.client.caller import Caller, part
+from tacit.client.documents import Census, Checkpoint, Entry, Keys, Ledger, LoggedSeries, Proof, read
 from tacit.client.pages import items
 from tacit.codec import unb64url
 from tacit.errors import CryptoError
 from tacit.tlog.merkle import verify_inclusion
+
+SERIES = "/v1/series"
 
 
 class AsyncLog:
@@ -43,3 +45,23 @@ class AsyncLog:
     async def keys(self) -> Keys:
         """The keys that the organisation's questions depend on, and when they end."""
         return read(Keys, await self._caller.get("/v1/keys"))
+
+
+class AsyncSeries:
+    """Series: recipes that are asked in rounds and charged together."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def all(self) -> AsyncIterator[LoggedSeries]:
+        """Series in the order of the log, fetched page by page."""
+        return items(self._caller, SERIES, "series", LoggedSeries)
+
+    async def get(self, series: LoggedSeries | str) -> LoggedSeries:
+        """The present state of a series, given as such or by hash. ``recipes.results`` has its rounds' results."""
+        wanted = series.hash if isinstance(series, LoggedSeries) else series
+        return read(LoggedSeries, await self._caller.get(f"{SERIES}/{part(wanted)}"))
+
+    def censuses(self) -> AsyncIterator[Census]:
+        """Censuses whose shares are all in the log, in the order of the log, fetched page by page."""
+        return items(self._caller, "/v1/censuses", "censuses", Census)

@@ -17,11 +17,10 @@ from tacit.client.caller import Caller
 from tacit.client.documents import Fleet, Session, read
 from tacit.client.events import Event, listened
 from tacit.client.jobs import AsyncJobs
-from tacit.client.log import AsyncLog
+from tacit.client.log import AsyncLog, AsyncSeries
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
-from tacit.client.series import AsyncSeries
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
 from tacit.service.secret_files import read_secret

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
-from tacit.errors import CryptoError, DecodeError, Refusal, TacitError
+from tacit.errors import DecodeError, Refusal, TacitError
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Accountant, conservative
+from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import VerifiedEntry, check_signatures
+from tacit.logview.whole import Tick, nothing
 from tacit.monitor.findings import Finding
-from tacit.monitor.reading import Tick, nothing
-from tacit.recipe.charges import charges_of
 from tacit.recipe.context import Stage
-from tacit.recipe.live import LeafSigners, LiveLog, LiveRecipe, LiveSeries
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
 from tacit.tlog.once import claims_in
 
@@ -103,23 +103,22 @@ class Audit:
         named = (leaf.body.get("recipe_hash") for leaf in leaves)
         texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
         known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
-        for index, leaf, key in zip(indices, leaves, LeafSigners(self._policy, known).keys_of(leaves), strict=True):
-            if key is None and leaf.type in PINNED:
+        signed = check_signatures(indices, leaves, LeafSigners(self._policy, known))
+        for index, leaf in signed.unknown.items():
+            if leaf.type in PINNED:
                 self._unkeyed[index] = leaf
                 continue
-            if key is None:
-                what = f"{leaf.type} of {leaf.signer}, which does not have that role, or the leaf's body cannot be read"
-                self._found.append(Finding("leaf-signer", what, index))
-                continue
-            try:
-                leaf.verify(key)
-            except CryptoError:
-                what = f"{leaf.type} claims to be signed by {leaf.signer}, but the signature does not verify"
-                self._found.append(Finding("leaf-signature", what, index))
-                continue
-            self._entries.append(VerifiedEntry(index, leaf))
-            if leaf.type is LeafType.RECIPE:
-                self._know(Recipe.from_body(leaf.body), leaf)
+            what = f"{leaf.type} of {leaf.signer}, which does not have that role, or the leaf's body cannot be read"
+            self._found.append(Finding("leaf-signer", what, index))
+        given = dict(zip(indices, leaves, strict=True))
+        for fault in signed.forged:
+            leaf = given[fault.index]
+            what = f"{leaf.type} claims to be signed by {leaf.signer}, but the signature does not verify"
+            self._found.append(Finding(fault.rule, what, fault.index))
+        self._entries += signed.entries
+        for entry in signed.entries:
+            if entry.leaf.type is LeafType.RECIPE:
+                self._know(Recipe.from_body(entry.leaf.body), entry.leaf)
 
     def _know(self, recipe: Recipe, leaf: SignedLeaf) -> None:
         """Process a signed recipe: it names the keys of other parties; for issuers and gateways without a pinned key,

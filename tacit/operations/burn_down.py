@@ -22,9 +22,8 @@ from typing import Any
 from tacit.ledger.account import Account, Charge, Cost
 from tacit.ledger.balance import computed_epsilon
 from tacit.ledger.budget import Accountant, conservative, costs_of, fits
+from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.figures import NORMAL_95
-from tacit.recipe.charges import charges_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import Policy
 
 DAY = 86_400

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tacit.logview.live import LiveLog
 from tacit.operations.drafting import draft_context
 from tacit.operations.outlook import rounding_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.errors import Refusal, UsageError
+from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
 from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Occurrences, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey, Watched

@@ -13,8 +13,7 @@ from tacit.dp.claim import RELATION
 from tacit.ledger.account import Account, Charge
 from tacit.ledger.balance import Balance, balance, computed_epsilon
 from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
-from tacit.recipe.charges import charges_of
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog, charges_of
 from tacit.recipe.policy import Policy
 
 

@@ -6,16 +6,15 @@ from typing import Any
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
-from tacit.monitor.reading import WholeLog
+from tacit.logview.contents import LogContents, RememberedLog
+from tacit.logview.live import LiveLog
+from tacit.logview.whole import WholeLog
 from tacit.operations.calls import NoAnswerError, call, get_bytes
 from tacit.ports import Transport, TransportError
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import LogView, signed_entries
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.pages import PagedReader
 
 
 async def logged_recipe(transport: Transport, server: str, recipe_hash: str) -> tuple[dict[str, Any], Recipe]:
@@ -37,7 +36,7 @@ async def verified_log(transport: Transport, server: str, key: NoteKey, policy: 
     async def get(path: str) -> bytes:
         return await get_bytes(transport, f"{server}{path}")
 
-    return LiveLog.from_entries(await PagedReader(get).read(LogView(LogPolicy(key)), LeafSigners(policy)) or ())
+    return await RememberedLog(get, LogPolicy(key), policy).read()
 
 
 async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Policy) -> LiveLog:
@@ -48,5 +47,6 @@ async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Pol
         await log.read(await log.checkpoint(), 0)
     except TransportError as error:
         raise NoAnswerError(server, error) from error
-    leaves = [SignedLeaf.decode(entry) for entry in log.tree.entries]
-    return LiveLog.from_entries(signed_entries(range(len(leaves)), leaves, LeafSigners(policy)))
+    contents = LogContents(policy)
+    contents.add(log.tree.entries)
+    return contents.live()

@@ -1,4 +1,4 @@
-"""What a log charges to the accounts: a pure function of its leaves and of the time (P22).
+"""What a recipe or a series charges to its account (P22); ``tacit.logview.live`` says what a whole log charges.
 
 A series is charged once, with its total claim; its rounds cost nothing more (P26).
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series_state
+from tacit.ledger.account import Charge, ChargeState, Cost, series_state
 from tacit.models.forms import known
-from tacit.recipe.live import LiveLog, LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.privacy import Epsilons, epsilon_of
 from tacit.recipe.series import Series
@@ -51,29 +50,6 @@ def series_charge(series: Series, state: ChargeState) -> Charge:
 def series_cost(series: Series) -> Cost:
     """The series' total claim (a), as its account is charged."""
     return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
-
-
-def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
-    """The entries of logged recipes and series at ``now`` (POSIX seconds), each kind in the order of the log."""
-    rounds: dict[bytes, list[ChargeState]] = {item.series.hash: [] for item in log.series}
-    found = []
-    for live in log.recipes:
-        state = state_of(live, now)
-        series = log.round_of(live.recipe)
-        if series is not None:
-            rounds[series.hash].append(state)
-        found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
-    return (*found, *series_charges((item.series for item in log.series), rounds, now))
-
-
-def state_of(live: LiveRecipe, now: float) -> ChargeState:
-    """The state of a recipe according to the log; a recipe of an unknown model counts in full."""
-    recipe = live.recipe
-    if not live.roles:
-        return ChargeState.ACTIVE
-    return charge_state(
-        live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=is_refundable(recipe)
-    )
 
 
 def is_refundable(recipe: Recipe) -> bool:

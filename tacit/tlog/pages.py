@@ -8,9 +8,7 @@ last, and every reader of one tree makes the same requests. Each piece fits the 
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -18,22 +16,21 @@ from pydantic import Field
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.ports import TransportError
 from tacit.tlog.canonical import canonical_bytes, parse_json, validated
-from tacit.tlog.checkpoint import MAX_NOTE_SIZE, Checkpoint
-from tacit.tlog.client import MAX_PROOF, Bundle, BundleEntry, LogState, LogView, VerifiedEntry
-from tacit.tlog.leaves import Blob, Body, Count, Hash, LeafKeys, SignedLeaf
+from tacit.tlog.checkpoint import MAX_NOTE_SIZE
+from tacit.tlog.leaves import Blob, Body, Count, Hash
 from tacit.tlog.log import reads_of
 from tacit.tlog.merkle import HASH_SIZE, NodeReader, node_hash, prove_consistency
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
 PAGE_SIZE = 240 << 10
 """Most bytes of a page: with its encapsulation it fits the size class of 256 KiB."""
+MAX_PROOF = 64
+"""Most hashes of an audit path."""
 MAX_PAGES = 96
 BLOCK = 256
 """Leaves in a block. A reader that was away for longer than the last one or two blocks names the one in which it
 stopped."""
-ATTEMPTS = 4
 _PAGE_OVERHEAD = 16
 _ENTRY_OVERHEAD = 64
 _HASH_TEXT = 46
@@ -49,6 +46,15 @@ def entry_room(leaf_size: int) -> int:
 CAPACITY = MAX_PAGES * (PAGE_SIZE - _PAGE_OVERHEAD - entry_room(MAX_ENTRY_SIZE))
 """Largest sum of ``entry_room`` over all live entries: however they are distributed, they fill no more than
 ``MAX_PAGES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleEntry:
+    """One entry with its audit path in the bundle's tree."""
+
+    index: int
+    leaf: bytes
+    inclusion: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,76 +263,3 @@ class HashesBody(Body):
         list[Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_PROOF)], Count, Hash], Field(strict=False)]],
         Field(max_length=1024),
     ]
-
-
-Get = Callable[[str], Awaitable[bytes | None]]
-"""Fetches the content of a path of the log, at most a page; None where the log has none (404). Raises
-``TransportError``."""
-
-
-async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
-    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, computed from the log's hashes.
-    Raises ``TransportError`` where the log does not deliver them, and ``DecodeError``."""
-    if not 0 < known < size:
-        return ()
-    content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
-    if content is None:
-        raise TransportError("the log has no hashes of its tree")
-    hashes = Hashes.decode(content)
-    if hashes.size != size:
-        raise DecodeError("hashes: they belong to another tree")
-    return hashes.prove(known)
-
-
-class PagedReader:
-    """Reads one log's answers for one ``LogView``; remembers which it accepted last, so as not to fetch them again."""
-
-    def __init__(self, get: Get) -> None:
-        self._get = get
-        self._accepted: tuple[Checkpoint, tuple[bytes, ...], LogState] | None = None
-
-    async def read(self, view: LogView, keys: LeafKeys, known: Sequence[SignedLeaf] = ()) -> list[VerifiedEntry] | None:
-        """The live entries, verified by ``view`` (see ``LogView.accept``); None: they are the same as at the last
-        reading.
-
-        If the log grows while its pages are read, reading starts again from the head. Raises ``TransportError`` where
-        that happens at every attempt or a piece is missing, ``DecodeError``, and the refusals of ``LogView``.
-        """
-        for _ in range(ATTEMPTS):
-            content = await self._get("/v1/bundle")
-            if content is None:
-                raise TransportError("the log has no head")
-            head = Head.decode(content)
-            checkpoint = view.opened(head.checkpoint)
-            if self._accepted == (checkpoint, head.pages, view.state):
-                view.advance(head.checkpoint, ())
-                return None
-            proof = await self._consistency(view.state.size, checkpoint.size)
-            entries = await self._entries(head)
-            if entries is None:
-                continue
-            found = view.accept(Bundle(head.checkpoint, proof, tuple(entries)), keys, known)
-            self._accepted = (checkpoint, head.pages, view.state)
-            return found
-        raise TransportError("the log changed each time while its pages were read")
-
-    async def _consistency(self, known: int, size: int) -> tuple[bytes, ...]:
-        """As ``consistency``; a reader that needs no proof, because it is new or knows this tree, still requests the
-        hashes that everybody requests, so as not to reveal that."""
-        if size and not 0 < known < size:
-            await self._get(f"/v1/hashes/{size}/{block_of(size, size)}")
-        return await consistency(self._get, known, size)
-
-    async def _entries(self, head: Head) -> list[BundleEntry] | None:
-        """The entries on all pages; None: the log no longer has one of the pages."""
-        found: list[BundleEntry] = []
-        for digest in head.pages:
-            page = await self._get(f"/v1/bundle/{b64url(digest)}")
-            if page is None:
-                return None
-            if hashlib.sha256(page).digest() != digest:
-                raise DecodeError("page: it is not the one that was requested")
-            found += decode_page(page)
-        if any(later.index <= earlier.index for earlier, later in itertools.pairwise(found)):
-            raise DecodeError("pages: entries are not in the order of the log")
-        return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from services.admin.core.records import Act, Answer, ApiKey, Failures, Person, Q
 from services.admin.core.store import SqlAdminStore
 from tacit.errors import Fatal
 from tacit.operations.audit_chain import FIRST, Chain
+from tests.contract.conftest import Opening
 
 LATE = 2**40
 DRAFT = Question("one", QuestionState.DRAFT, 1, '{"é":1}', ("a", "b"), LATE, LATE)
@@ -24,16 +24,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 ACTS = st.builds(Act, TEXT, TEXT, TEXT, st.integers(0, 2**53 - 1), TEXT, TEXT, TEXT)
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlAdminStore]:
-    if request.param == "postgres":
-        url: str = request.getfixturevalue("make_postgres_url")()
-    else:
-        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'store.sqlite3'}"
-    opened = SqlAdminStore(url)
-    await opened.open()
-    yield opened
-    await opened.close()
+@pytest.fixture
+async def store(opening: Opening[SqlAdminStore]) -> AsyncIterator[SqlAdminStore]:
+    async with opening(SqlAdminStore) as found:
+        yield found
 
 
 async def test_a_question_moves_as_its_table_says_and_from_what_was_read(store: SqlAdminStore) -> None:

@@ -25,8 +25,10 @@ from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Tally, checksum_of
 from tacit.task import BatchClose
+from tests.contract.conftest import Opening
 from tests.contract.sessions import until_waiting
 from tests.kit.oracles.aggregator import Accepted, fold
+from tests.kit.postgres import MakeDatabase
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task
@@ -48,25 +50,22 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """A store of whoever follows the log: what is tested here is the same code on the same tables."""
     role, backend = request.param.split("-")
     is_postgres = backend == "postgres"
-    url = request.getfixturevalue("make_postgres_url")() if is_postgres else url_of(tmp_path, backend)
+    url = request.getfixturevalue("make_postgres_url")(STORES[role]) if is_postgres else url_of(tmp_path, backend)
     found: Store = STORES[role](url)
     await found.open()
     yield found
     await found.close()
 
 
-@pytest.fixture(params=["memory", "postgres"])
-async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HelperStore]:
-    is_postgres = request.param == "postgres"
-    found = HelperStore(request.getfixturevalue("make_postgres_url")() if is_postgres else url_of(tmp_path, "memory"))
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
+    async with opening(HelperStore) as found:
+        yield found
 
 
 @pytest.fixture
-def pair_url(make_postgres_url: Callable[[], str]) -> str:
-    return make_postgres_url()
+def pair_url(make_postgres_url: MakeDatabase) -> str:
+    return make_postgres_url(HelperStore)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -15,20 +14,15 @@ from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
+from tests.contract.conftest import Opening
 
 TASK, OTHER = bytes(32), bytes(range(32))
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-async def analyzer(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnalyzerStore]:
-    if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
-    else:
-        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'analyzer.sqlite3'}"
-    found = AnalyzerStore(url)
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def analyzer(opening: Opening[AnalyzerStore]) -> AsyncIterator[AnalyzerStore]:
+    async with opening(AnalyzerStore) as found:
+        yield found
 
 
 def test_migrations_make_the_declared_tables() -> None:

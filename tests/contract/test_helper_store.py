@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +15,17 @@ from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.errors import Fatal
 from tacit.roles.aggregator import Tally
 from tacit.task import BatchClose
+from tests.contract.conftest import Opening
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task
 JOB, SHARE = bytes(16), bytes(range(16))
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-async def helper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HelperStore]:
-    if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
-    else:
-        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'helper.sqlite3'}"
-    found = HelperStore(url)
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
+    async with opening(HelperStore) as found:
+        yield found
 
 
 def test_migrations_make_the_declared_tables() -> None:

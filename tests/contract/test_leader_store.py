@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +37,9 @@ from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
+from tests.contract.conftest import Opening
 from tests.contract.sessions import until_waiting
+from tests.kit.postgres import MakeDatabase
 
 TASK = make_task_kit().task.task_id
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task.task_id
@@ -46,21 +47,15 @@ NOW = 1000.0
 HOLDER, OTHER = 7, 8
 
 
-@pytest.fixture(params=["memory", "file", "postgres"])
-async def leader(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaderStore]:
-    if request.param == "postgres":
-        url = request.getfixturevalue("make_postgres_url")()
-    else:
-        url = f"sqlite+aiosqlite:///{':memory:' if request.param == 'memory' else tmp_path / 'leader.sqlite3'}"
-    found = LeaderStore(url)
-    await found.open()
-    yield found
-    await found.close()
+@pytest.fixture
+async def leader(opening: Opening[LeaderStore]) -> AsyncIterator[LeaderStore]:
+    async with opening(LeaderStore) as found:
+        yield found
 
 
 @pytest.fixture
-def pair_url(make_postgres_url: Callable[[], str]) -> str:
-    return make_postgres_url()
+def pair_url(make_postgres_url: MakeDatabase) -> str:
+    return make_postgres_url(LeaderStore)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from services.leader.store import LeaderStore
 from tacit.aggregator.records import TASK_STATES, TaskRow
 from tacit.errors import Fatal
 from tacit.states import States
+from tests.contract.conftest import Opening
 
 ID, TASK = bytes(16), bytes(range(32))
 STEPS = 80
@@ -42,26 +43,16 @@ Machine = tuple[States[Any], Callable[[Any], Awaitable[bool]], Callable[[], Awai
 """A table, what tries to move the one thing there is (False or ``Fatal``: it did not), and what says its state."""
 
 
-@pytest.fixture(params=["memory", "postgres"])
-async def leader(request: pytest.FixtureRequest) -> AsyncIterator[LeaderStore]:
-    store = LeaderStore(_url(request))
-    await store.open()
-    yield store
-    await store.close()
+@pytest.fixture
+async def leader(opening: Opening[LeaderStore]) -> AsyncIterator[LeaderStore]:
+    async with opening(LeaderStore) as found:
+        yield found
 
 
-@pytest.fixture(params=["memory", "postgres"])
-async def helper(request: pytest.FixtureRequest) -> AsyncIterator[HelperStore]:
-    store = HelperStore(_url(request))
-    await store.open()
-    yield store
-    await store.close()
-
-
-def _url(request: pytest.FixtureRequest) -> str:
-    if request.param == "postgres":
-        return str(request.getfixturevalue("make_postgres_url")())
-    return "sqlite+aiosqlite:///:memory:"
+@pytest.fixture
+async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
+    async with opening(HelperStore) as found:
+        yield found
 
 
 async def walk(machine: Machine, states: list[Any], forget: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
@@ -32,6 +33,7 @@ from tests.http.admin_pair import pair
 from tests.http.admin_stage import Stage, key_of
 from tests.http.openid_provider import admitting, providing
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # in which the browser lives
 stack = test_node_device.stack
 HOSTILE = "<img src=x onerror=alert(1)>\"'<script>alert(2)</script>"
 PATIENCE = 30_000
@@ -69,7 +71,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     stage = Stage(tmp_path)
     await stage.prepare()
@@ -80,7 +82,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     await stage.inner.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     program = shutil.which("chromium")
     if program is None:

@@ -34,6 +34,7 @@ def answered(site: Staging, folder: Path, devices: int = DEVICES) -> dict[str, A
     return site.json("staging", "report")
 
 
+@pytest.mark.slow
 def test_a_small_deployment_answers_a_question_of_two_persons_and_every_answer_is_counted_once(tmp_path: Path) -> None:
     mode = "namespaces" if has_namespaces() else "processes"
     given = ["--epoch-seconds", str(EPOCH), "--batch-floor", str(LEAST), "--single", "1"]

@@ -9,8 +9,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import pytest
+
+from infra.tools.interop import collector
 from infra.tools.interop.run import ROLES, make
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
@@ -116,8 +120,11 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def bench(profile: str) -> AsyncIterator[Bench]:
-    """All four servers, each with connections of its own."""
+    """All four servers, each with connections of its own; the collector looks after results more often than it is
+    told to."""
     async with contextlib.AsyncExitStack() as stack:
+        often = partial(collector._Pace, poll_seconds=PAUSE, max_poll_seconds=PAUSE)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(collector, "_Pace", often)
         urls = {}
         for role in ROLES:
             transport = await stack.enter_async_context(HttpTransport(repeat_posts=True))

@@ -11,12 +11,14 @@ from typing import Any, Literal
 import pytest
 from aiohttp import web
 from argon2 import PasswordHasher
+from argon2.exceptions import VerifyMismatchError
 
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, FaultKind, matching
 from services.admin.app import COMPUTED_OF_ONE
 from services.admin.core import publishing, routing
 from services.admin.core.lockout import PLACES
-from services.admin.core.passwords import Passwords
+from services.admin.core.passwords import Passwords, hash_of_nobody
 from services.admin.core.planning import Planner
 from services.admin.core.sign_in import BY_ITSELF
 from tacit.recipe.survey import Survey
@@ -129,6 +131,15 @@ async def test_a_name_that_somebody_has_shares_its_place_as_one_that_nobody_has(
         await signed_in(stage, {"name": "nobody", "password": "x"}, 401)
     for name in ("another", "nobody", "third"):
         await signed_in(stage, {"name": name, "password": PASSWORD}, 429)
+
+
+def test_a_comparison_with_the_hash_of_nobody_is_a_whole_one_and_fits_no_password() -> None:
+    hasher = PasswordHasher(1, 8, 1)
+    for seed in range(20):  # some hashes have characters that only one of two base64 alphabets has
+        hashed = hash_of_nobody(SeededEntropy(seed))
+        assert not hasher.check_needs_rehash(hashed)
+        with pytest.raises(VerifyMismatchError):
+            hasher.verify(hashed, PASSWORD)
 
 
 async def test_sign_in_does_the_same_work_for_every_name_from_the_first_on(stage: Stage, hasher: Counting) -> None:

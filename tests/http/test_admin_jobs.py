@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from services.admin.core.whole import BESIDE_SECONDS, Whole
+from tacit.logview.live import LiveLog
 from tacit.recipe.census import Census
-from tacit.recipe.live import LiveLog
 from tacit.recipe.series import Series
 from tacit.service.app import STEPS
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside

@@ -17,9 +17,9 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort
 from tacit.extras import install_command
+from tacit.logview.live import LiveLog
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.tables import csv_bytes
-from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import Policy
 from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.merkle import verify_inclusion

@@ -6,7 +6,7 @@ released before, tells the difference between the two batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, PEER_TOKEN
 from infra.lab.kit.network import HalfSent
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE as HELPER_STORE
+from services.helper.store import HelperStore
 from services.leader.app import STORE as LEADER_STORE
 from tacit.errors import ReportError
 from tacit.messages import Report, Role, UploadErrors, UploadRequest
@@ -23,6 +24,7 @@ from tacit.task import BatchClose
 from tests.http.test_helper import job_of, pair_of, post_job, post_share, problem, share_request
 from tests.http.test_helper_processes import running
 from tests.http.test_leader_processes import leaders_of
+from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=3)
 AT_B = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)
@@ -171,10 +173,10 @@ async def test_what_was_released_is_known_for_ever(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_has_not_noticed_the_end_counts_and_releases_nothing(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     reports = made(AT_B, 9, 4)
-    async with running(AT_B, tmp_path, make_postgres_url()) as helpers:
+    async with running(AT_B, tmp_path, make_postgres_url(HelperStore)) as helpers:
         await helpers.jobs_at_once([job_of(reports, AT_B, FIRST)])
         assert (await helpers.share(0, share_request(reports, AT_B, FIRST))).status == 201
         await helpers.end_task(0)
@@ -188,7 +190,7 @@ async def test_a_process_that_has_not_noticed_the_end_counts_and_releases_nothin
 
 
 async def test_a_leader_process_that_has_not_noticed_the_end_stores_nothing(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     reports = AT_B.reports(10)
     async with leaders_of(tmp_path, make_postgres_url, AT_B) as leaders:

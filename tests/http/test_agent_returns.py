@@ -14,9 +14,9 @@ from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.recipes import EPOCH, KEY_PERIOD, KEY_ROTATION, NOW, URLS
 from tacit.codec import b64url
 from tacit.errors import Refusal
+from tacit.logview.view import LogState
 from tacit.ports import TransportError
 from tacit.service.app import DRIVERS
-from tacit.tlog.client import LogState
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tests.http.agent_world import KIT, World, trouble

@@ -18,11 +18,11 @@ from client_agent.panprivate.watches import Watches, states_in
 from client_agent.sources import CallableSource
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.recipes import EPOCH
+from tacit.logview.live import LiveLog
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.models.collectors import COLLECTORS
 from tacit.recipe.derive import randomizer_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.tlog.leaves import SignedLeaf

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,17 @@ from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
+from services.helper.store import HelperStore
 from services.leader import app as leader_app
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
+from services.leader.store import LeaderStore
 from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS
 from tacit.task import BatchClose
+from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
@@ -70,14 +73,14 @@ class Crash:
         await asyncio.to_thread(self.server.start)
 
 
-def pair_of(folder: Path, kit: TaskKit, make_url: Callable[[], str]) -> AggregatorPair:
+def pair_of(folder: Path, kit: TaskKit, make_url: MakeDatabase) -> AggregatorPair:
     return AggregatorPair(
         kit,
         folder,
         lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
         limits={"job_size": 5},
-        databases={role: make_url() for role in (Role.LEADER, Role.HELPER)},
+        databases={Role.LEADER: make_url(LeaderStore), Role.HELPER: make_url(HelperStore)},
     )
 
 
@@ -120,7 +123,7 @@ async def finish(pair: AggregatorPair, reports: list[Report]) -> HttpResponse:
 async def test_server_killed_at_a_commit_loses_and_repeats_nothing(
     tmp_path: Path,
     postgres: PostgresServer,
-    make_postgres_url: Callable[[], str],
+    make_postgres_url: MakeDatabase,
     kit: TaskKit,
     points: Sequence[int],
     *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from aiohttp import web
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import ANALYZER_URL, Reporter
 from services.analyzer.app import STORE, create_app
+from services.analyzer.store import AnalyzerStore
 from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, KIT, B, Stage, analyzer_stage
 from tests.http.test_analyzer_crashes import PowerCut, PowerCutError
+from tests.kit.postgres import MakeDatabase
 
 SECOND = "http://127.0.0.1:8096"
 BATCH: dict[str, Any] = {"min_batch_size": B, "expected_contributions": 8 * B}
@@ -78,8 +80,8 @@ class Analyzers:
 
 
 @pytest.fixture
-async def both(tmp_path: Path, make_postgres_url: Callable[[], str]) -> AsyncIterator[Analyzers]:
-    async with analyzer_stage(tmp_path, database=make_postgres_url()) as stage:
+async def both(tmp_path: Path, make_postgres_url: MakeDatabase) -> AsyncIterator[Analyzers]:
+    async with analyzer_stage(tmp_path, database=make_postgres_url(AnalyzerStore)) as stage:
         found = Analyzers(stage)
         await stage.publish(found.devices.recipe)
         await found.start_second()

@@ -21,6 +21,8 @@ from tacit.dp.reports import Reports
 from tacit.errors import DecodeError, Refusal
 from tacit.hpke import KeyPair
 from tacit.ledger.account import ChargeState
+from tacit.logview.live import LiveLog, charges_of
+from tacit.logview.signers import LeafSigners
 from tacit.messages import Interval
 from tacit.models.devices import DEVICES, device_side
 from tacit.models.faces.collector import CollectorSide, Source
@@ -30,14 +32,11 @@ from tacit.models.forms import FORMS
 from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Parties, Relay, Server, UnknownParties
 from tacit.operations.checking import Checked, RuleVerdict
 from tacit.ports import Entropy
-from tacit.recipe.charges import charges_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Stage
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
 from tacit.tokens.binding import Preimages
 from tests.http.agent_world import ALWAYS, KIT, World, only
@@ -144,7 +143,7 @@ def void(recipe: Recipe) -> SignedLeaf:
 
 def read(*found: SignedLeaf) -> LiveLog:
     assert None not in LeafSigners(KIT.policy).keys_of(found)
-    return LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(found))
+    return LiveLog.from_leaves(enumerate(found))
 
 
 def test_its_canonical_bytes_go_round_and_hold_its_own_members_alone(house: Recipe) -> None:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair
-from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
+from infra.lab.kit.bundles import ORIGIN
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.pan_private import SharedReports
 from infra.lab.kit.recipes import RecipeKit, changed
@@ -36,7 +36,7 @@ from tacit.recipe.policy import Policy
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.log import MemoryTree
+from tests.http.stubs import ShownLog
 
 COLLECTOR = "http://127.0.0.1:8010"
 LOG = "http://127.0.0.1:8011"
@@ -74,14 +74,9 @@ def log_app(recipe: Recipe, cast: RecipeKit) -> web.Application:
     """A log with the recipe, its directory and both opt-ins."""
     leaves = [cast.recipe_leaf(recipe), cast.directory_leaf()]
     leaves += [cast.opt_in_leaf(recipe, role) for role in ("leader", "helper")]
-    tree = MemoryTree(leaf.encode() for leaf in leaves)
-
-    async def bundle(request: web.Request) -> web.Response:
-        return web.Response(body=paged(tree, signed_bundle(tree, 0, cast.keys["log"]), request.path))
-
-    app = web.Application()
-    app.router.add_get("/v1/{path:.+}", bundle)
-    return app
+    log = ShownLog(cast.keys["log"])
+    log.add(*leaves)
+    return log.app()
 
 
 @asynccontextmanager

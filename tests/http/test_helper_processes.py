@@ -6,7 +6,7 @@ The applications here have nothing in common but the database; requests reach th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE, create_app
 from services.helper.config import HelperConfig
+from services.helper.store import HelperStore
 from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.errors import ReportError
@@ -41,6 +42,7 @@ from tests.kit.oracles import leader as leader_role
 from tests.kit.oracles.aggregator import fold
 from tests.kit.oracles.helper import Verified
 from tests.kit.oracles.leader import Prepared
+from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=3)
 AT_B = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)
@@ -154,11 +156,11 @@ def ids(reports: Sequence[Report]) -> list[bytes]:
 
 
 async def test_one_job_sent_to_every_process_at_once_has_one_answer_and_counts_once(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     make = KIT.reports(1)
     sent: list[Report] = []
-    async with running(KIT, tmp_path, make_postgres_url()) as helpers:
+    async with running(KIT, tmp_path, make_postgres_url(HelperStore)) as helpers:
         for _ in range(ROUNDS):
             reports = [make.valid(at % 4) for at in range(4)]
             sent += reports
@@ -174,11 +176,11 @@ async def test_one_job_sent_to_every_process_at_once_has_one_answer_and_counts_o
 
 
 async def test_a_report_in_several_jobs_at_once_counts_in_one_of_them(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     make = KIT.reports(2)
     sent: list[Report] = []
-    async with running(KIT, tmp_path, make_postgres_url()) as helpers:
+    async with running(KIT, tmp_path, make_postgres_url(HelperStore)) as helpers:
         for _ in range(ROUNDS):
             reports = [make.valid(at % 4) for at in range(6)]
             sent += reports
@@ -192,12 +194,10 @@ async def test_a_report_in_several_jobs_at_once_counts_in_one_of_them(
         assert await helpers.accepted() == len(sent)
 
 
-async def test_a_token_in_several_jobs_at_once_is_spent_once(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
-) -> None:
+async def test_a_token_in_several_jobs_at_once_is_spent_once(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
     make = KIT.reports(3)
     counted: list[Report] = []
-    async with running(KIT, tmp_path, make_postgres_url()) as helpers:
+    async with running(KIT, tmp_path, make_postgres_url(HelperStore)) as helpers:
         for _ in range(ROUNDS):
             tokens = [make.token() for _ in range(3)]
             jobs = [[make.valid(at, token=token) for at, token in enumerate(tokens)] for _ in range(PROCESSES)]
@@ -219,11 +219,11 @@ def share_request(kit: TaskKit, reports: Sequence[Report], batch_id: bytes) -> A
 
 
 async def test_a_batch_is_released_without_a_job_that_comes_at_the_same_time_or_not_at_all(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     make = AT_B.reports(4)
     released = 0
-    async with running(AT_B, tmp_path, make_postgres_url()) as helpers:
+    async with running(AT_B, tmp_path, make_postgres_url(HelperStore)) as helpers:
         for number in range(ROUNDS):
             batch_id = bytes([number]) * 32
             reports = [make.valid(1) for _ in range(3)]
@@ -241,10 +241,10 @@ async def test_a_batch_is_released_without_a_job_that_comes_at_the_same_time_or_
 
 
 async def test_an_aggregate_share_asked_of_every_process_at_once_is_sealed_once(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     make = AT_B.reports(5)
-    async with running(AT_B, tmp_path, make_postgres_url()) as helpers:
+    async with running(AT_B, tmp_path, make_postgres_url(HelperStore)) as helpers:
         reports = [make.valid(1) for _ in range(6)]
         jobs = [job_of(AT_B, reports[at : at + 2], BATCH) for at in (0, 2, 4)]
         assert [set(verdicts(answer).values()) for answer in await helpers.jobs_at_once(jobs)] == [{None}] * 3
@@ -254,8 +254,8 @@ async def test_an_aggregate_share_asked_of_every_process_at_once_is_sealed_once(
         assert shares[0].status == 201
 
 
-async def test_processes_keep_buckets_of_their_own(tmp_path: Path, make_postgres_url: Callable[[], str]) -> None:
-    async with running(KIT, tmp_path, make_postgres_url()) as helpers:
+async def test_processes_keep_buckets_of_their_own(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
+    async with running(KIT, tmp_path, make_postgres_url(HelperStore)) as helpers:
         make = KIT.reports(6)
         reports = [make.valid(at) for at in range(PROCESSES)]
         await helpers.jobs_at_once([job_of(KIT, [report]) for report in reports])
@@ -266,9 +266,9 @@ async def test_processes_keep_buckets_of_their_own(tmp_path: Path, make_postgres
 
 
 async def test_a_process_that_starts_later_gives_the_answers_of_the_others(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
-    url = make_postgres_url()
+    url = make_postgres_url(HelperStore)
     request = job_of(KIT, [KIT.reports(7).valid(1)])
     async with running(KIT, tmp_path, url) as first:
         (before,) = await first.jobs_at_once([request])

@@ -7,7 +7,7 @@ The Leaders here are applications that have nothing in common but the database; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from services.leader import work
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
 from services.leader.records import StoredReport
+from services.leader.store import LeaderStore
 from tacit import media_types
 from tacit.adapters.dialect import SLICE
 from tacit.adapters.postgres_slices import AHEAD
@@ -34,6 +35,7 @@ from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import BatchClose
+from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
@@ -96,16 +98,14 @@ class Leaders:
 
 
 @asynccontextmanager
-async def leaders_of(
-    folder: Path, make_url: Callable[[], str], kit: TaskKit = KIT, **limits: Any
-) -> AsyncIterator[Leaders]:
+async def leaders_of(folder: Path, make_url: MakeDatabase, kit: TaskKit = KIT, **limits: Any) -> AsyncIterator[Leaders]:
     pair = AggregatorPair(
         kit,
         folder,
         lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
         lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
         limits={**LIMITS, **limits},
-        databases={Role.LEADER: make_url()},
+        databases={Role.LEADER: make_url(LeaderStore)},
     )
     async with pair:
         leaders = Leaders(pair)
@@ -123,7 +123,7 @@ def reports_of(kit: TaskKit) -> list[Report]:
 
 @pytest.mark.parametrize("kit", [KIT, AT_B], ids=["interval-end", "at-b"])
 async def test_reports_that_reach_both_processes_at_once_count_once(
-    tmp_path: Path, make_postgres_url: Callable[[], str], kit: TaskKit
+    tmp_path: Path, make_postgres_url: MakeDatabase, kit: TaskKit
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url, kit) as leaders:
         for report in reports_of(kit):
@@ -139,7 +139,7 @@ async def test_reports_that_reach_both_processes_at_once_count_once(
 
 
 async def test_one_process_coordinates_and_the_other_takes_over(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         first, second = leaders.apps
@@ -182,7 +182,7 @@ def die_at(app: Any, number: int, *, committed: bool) -> None:
 @pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(4), ids=["claim", "read", "record", "commit"])
 async def test_jobs_of_a_worker_that_dies_are_finished_by_another_with_the_same_bytes(
-    tmp_path: Path, make_postgres_url: Callable[[], str], number: int, *, committed: bool
+    tmp_path: Path, make_postgres_url: MakeDatabase, number: int, *, committed: bool
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url, job_size=20) as leaders:
         first, second = leaders.apps
@@ -201,7 +201,7 @@ async def test_jobs_of_a_worker_that_dies_are_finished_by_another_with_the_same_
 
 
 async def test_report_that_kills_its_worker_is_found_and_the_others_count(
-    tmp_path: Path, make_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_postgres_url: MakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = reports_of(KIT)
     poison = reports[3].report_metadata.report_id
@@ -229,7 +229,7 @@ async def test_report_that_kills_its_worker_is_found_and_the_others_count(
 
 
 async def test_reports_that_cannot_be_prepared_are_split_off(
-    tmp_path: Path, make_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_postgres_url: MakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = reports_of(KIT)
     poison = reports[1].report_metadata.report_id
@@ -271,7 +271,7 @@ async def checkpoint(leaders: Leaders) -> None:
 
 @pytest.mark.slow
 async def test_bytes_of_aggregated_reports_leave_the_tables_files(
-    tmp_path: Path, postgres: PostgresServer, make_postgres_url: Callable[[], str]
+    tmp_path: Path, postgres: PostgresServer, make_postgres_url: MakeDatabase
 ) -> None:
     factory = KIT.reports(4)
     report, *others = (factory.valid(1) for _ in range(3))
@@ -301,7 +301,7 @@ async def test_bytes_of_aggregated_reports_leave_the_tables_files(
 
 
 async def test_uploads_make_room_themselves_when_nobody_coordinates(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         store = leaders.apps[1][STORE]
@@ -313,7 +313,7 @@ async def test_uploads_make_room_themselves_when_nobody_coordinates(
 
 
 async def test_process_without_the_worker_role_takes_uploads_and_nothing_else(
-    tmp_path: Path, make_postgres_url: Callable[[], str]
+    tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         settings = leaders.pair.settings[Role.LEADER]
@@ -331,7 +331,7 @@ async def test_process_without_the_worker_role_takes_uploads_and_nothing_else(
 
 
 async def test_database_that_is_away_costs_nothing_but_time(
-    tmp_path: Path, postgres: PostgresServer, make_postgres_url: Callable[[], str]
+    tmp_path: Path, postgres: PostgresServer, make_postgres_url: MakeDatabase
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         await leaders.upload(False, reports_of(KIT))

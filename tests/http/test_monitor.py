@@ -18,10 +18,9 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.errors import Refusal, UsageError
+from tacit.logview.whole import Tick, WholeState
 from tacit.monitor.audit import DAY
 from tacit.monitor.findings import Finding
-from tacit.monitor.reading import Tick
-from tacit.monitor.state import MonitorState
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy, WitnessLimit
 from tacit.service.app import DRIVERS, Deps
@@ -79,7 +78,7 @@ async def test_nothing_is_found_in_an_honest_log_and_what_was_seen_is_kept_to_on
     assert (report.size, report.recipes) == (5, 1)
     kept = world.folder / "monitor.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert MonitorState.decode(kept.read_bytes()).sightings == ((5, NOW),)
+    assert WholeState.decode(kept.read_bytes()).sightings == ((5, NOW),)
     again = await world.look()
     assert "it extends the 5 entries seen before" in again.passed
 
@@ -193,7 +192,7 @@ async def test_a_log_that_changes_its_past_is_found_and_the_proof_kept(world: Wo
     report = await world.look()
     rule = "log-rollback" if size < 3 else "log-split-view"
     assert [one.kind for one in report.findings] == [rule]
-    state = MonitorState.decode((world.folder / "monitor.json").read_bytes())
+    state = WholeState.decode((world.folder / "monitor.json").read_bytes())
     assert (state.size, state.root) == (3, log.tree.root())
     assert state.evidence == (b"" if size < 3 else fork.note())
     await world.serve(log)
@@ -210,13 +209,13 @@ async def test_a_second_history_is_seen_by_a_monitor_that_follows_even_if_it_is_
     fork = log.fork(1, b"{}", b"[]", *(b"1", b"2")[:more])
     await world.serve(fork)
     assert [one.kind for one in (await watch.look(no_bar)).findings] == ["log-split-view"]
-    assert MonitorState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
+    assert WholeState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
     await world.serve(log)
     note = log.note()
     log.tree = LyingLog([START[0], b"another", START[2]]).tree
     log.note = lambda *_: note  # type: ignore[method-assign]
     assert [one.kind for one in (await watch.look(no_bar)).findings] == ["log-inclusion"]
-    assert MonitorState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
+    assert WholeState.decode((world.folder / "monitor.json").read_bytes()).evidence == fork.note()
 
 
 async def test_keys_of_later_periods_do_not_hide_that_those_of_this_one_are_missing(world: World) -> None:
@@ -296,7 +295,7 @@ async def test_a_copy_of_a_log_is_read_like_the_log(world: World) -> None:
 
 async def test_the_state_of_another_log_is_not_taken_for_this_ones(world: World) -> None:
     await world.show(*START)
-    (world.folder / "monitor.json").write_bytes(MonitorState("other.example").encode())
+    (world.folder / "monitor.json").write_bytes(WholeState("other.example").encode())
     (world.folder / "monitor.json").chmod(0o600)
     with pytest.raises(Refusal, match=r"other\.example"):
         world.watch()

@@ -7,7 +7,7 @@ shares and token. Report ids, nullifiers, digests and counts may stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,14 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
+from services.helper.store import HelperStore
 from services.leader import app as leader_app
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
+from services.leader.store import LeaderStore
 from tacit.messages import Report, Role
 from tacit.task import BatchClose, open_input_share
+from tests.kit.postgres import MakeDatabase
 
 BOTH = (Role.LEADER, Role.HELPER)
 WINDOW = 16
@@ -41,8 +44,8 @@ def databases(request: pytest.FixtureRequest) -> dict[Role, str]:
     """URLs of PostgreSQL databases, or none for files of SQLite."""
     if request.param == "file":
         return {}
-    make: Callable[[], str] = request.getfixturevalue("make_postgres_url")
-    return {role: make() for role in BOTH}
+    make: MakeDatabase = request.getfixturevalue("make_postgres_url")
+    return {Role.LEADER: make(LeaderStore), Role.HELPER: make(HelperStore)}
 
 
 def pair_of(tmp_path: Path, kit: TaskKit, databases: dict[Role, str]) -> AggregatorPair:

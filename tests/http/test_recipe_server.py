@@ -35,18 +35,20 @@ from tacit import __version__, media_types
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, UsageError
+from tacit.logview.live import LiveLog
+from tacit.logview.paged import PagedReader
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import Bundle, LogView
 from tacit.ports import HttpResponse
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.rules.table import check
 from tacit.service.app import Deps
 from tacit.service.secret_files import write_secret
 from tacit.tlog.canonical import canonical_bytes
-from tacit.tlog.client import Bundle, LogView
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
-from tacit.tlog.pages import Head, KeySets, PagedReader, decode_page
+from tacit.tlog.pages import Head, KeySets, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
 
 URL = "http://127.0.0.1:8084"

@@ -10,10 +10,11 @@ import pytest
 
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, RecipeKit
 from tacit.codec import b64url
+from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView
 from tacit.ohttp import SIZE_CLASSES
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.secret_files import write_secret
-from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.pages import Head
 from tests.http.test_recipe_server import COLLECTOR, Server

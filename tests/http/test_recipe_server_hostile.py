@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tacit.codec import b64url
+from tacit.logview.view import LogView
 from tacit.recipe.policy import AccountLimit
 from tacit.service.secret_files import write_secret
-from tacit.tlog.client import LogView
 from tests.hostile import odd_leaves, recipe_leaves
 from tests.http.test_recipe_server import COLLECTOR, GOOD, KIT, Server
 

@@ -22,13 +22,14 @@ from tacit.accounting.budgets import compose
 from tacit.adapters.migrate import migration_config
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState, Cost
-from tacit.recipe.charges import charge_of, charges_of
-from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.logview.live import LiveLog, charges_of
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView
+from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.app import METRICS
 from tacit.service.secret_files import write_secret
-from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server
 

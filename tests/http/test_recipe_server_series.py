@@ -13,11 +13,12 @@ from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from recipe_server.store import SqlRecipeStore
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState
-from tacit.recipe.charges import charges_of, series_charge
+from tacit.logview.live import charges_of
+from tacit.logview.view import LogView
+from tacit.recipe.charges import series_charge
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.secret_files import write_secret
-from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server
 from tests.unit.test_series_rules import altered

@@ -20,15 +20,16 @@ from services.witness.handlers import WITNESS
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import Refusal
-from tacit.recipe.live import LeafSigners, LiveLog
+from tacit.logview.live import LiveLog
+from tacit.logview.paged import PagedReader
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView
 from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum
 from tacit.tlog.leaves import SignedLeaf
-from tacit.tlog.pages import PagedReader
 from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage, url_of
 
 NAMES = ("first", "second")

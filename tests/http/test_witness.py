@@ -13,11 +13,11 @@ from infra.lab.kit.recipes import NOW
 from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
+from tacit.logview.view import LogView
 from tacit.ports import HttpResponse
 from tacit.service.app import METRICS
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
-from tacit.tlog.client import LogView
 from tacit.tlog.cosignature import Quorum, cosigned_at
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.merkle import prove_consistency

@@ -1,4 +1,5 @@
-"""SQLite in tests: the same databases with less work around them. Processes that tests start have all of it as it is.
+"""SQLite in tests: the same databases with less work around them. Processes that tests start, and the suites of the
+stores (``tests/contract``), have all of it as it is.
 
 ``aiosqlite`` crosses to a thread and back for every statement, which takes longer than most statements. Here
 they run where they are awaited, once the loop has had its turn; what may wait for another connection's lock keeps to
@@ -11,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,17 +19,18 @@ import aiosqlite
 
 _WAITS = ("BEGIN IMMEDIATE", "PRAGMA")
 
-_threaded: ContextVar[bool] = ContextVar("threaded", default=False)
+_threaded = False
 
 
 @contextlib.contextmanager
 def threads() -> Iterator[None]:
     """Statements take their way through aiosqlite's thread, and are logged there, as in the product."""
-    before = _threaded.set(True)
+    global _threaded  # noqa: PLW0603 - connections know of no test
+    before, _threaded = _threaded, True
     try:
         yield
     finally:
-        _threaded.reset(before)
+        _threaded = before
 
 
 def hasten() -> None:
@@ -52,7 +53,7 @@ def hasten() -> None:
         return await threaded(self, done)
 
     async def execute(self: aiosqlite.Connection, function: Any, *args: Any, **named: Any) -> Any:
-        if _threaded.get() or (args and isinstance(args[0], str) and args[0].startswith(_WAITS)):
+        if _threaded or (args and isinstance(args[0], str) and args[0].startswith(_WAITS)):
             return await through_thread(self, function, *args, **named)
         await asyncio.sleep(0)
         if at_work.get(self, 0):

@@ -22,7 +22,7 @@ from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.tlog.client import LogState
+from tacit.logview.view import LogState
 from tests.kit.processes import running
 
 Capture = pytest.CaptureFixture[str]

@@ -13,12 +13,12 @@ import pytest
 from infra.cli import run
 from infra.commands import privacy_budget
 from infra.lab.kit.recipes import RecipeKit, changed
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog
+from tacit.logview.view import VerifiedEntry
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
-from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))

@@ -21,8 +21,8 @@ import pytest
 from client_agent.journal import State
 from infra.lab.kit.network import LOSE_RESPONSE
 from infra.lab.kit.recipes import census_question
+from tacit.logview.live import LiveLog
 from tacit.recipe.census import attested, counts_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tests.kit.device import Device

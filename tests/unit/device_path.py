@@ -32,15 +32,14 @@ from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
+from tacit.logview.live import LiveLog
 from tacit.methods.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.models.faces.device import Submission
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.recipe.derive import randomizer_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
-from tacit.tlog.client import VerifiedEntry
 from tacit.tokens.binding import Preimages
 
 KIT = RecipeKit()
@@ -179,7 +178,7 @@ class Path:
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
         monkeypatch.setattr(DapChannel, "submission", self._submission)
         leaves = [KIT.directory_leaf(), KIT.recipe_leaf(recipe)]
-        self.log = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+        self.log = LiveLog.from_leaves(enumerate(leaves))
 
     def _submission(self, measurement: Any, *_rest: Any) -> Submission:
         self._made.append(tuple(measurement) if isinstance(measurement, list) else measurement)

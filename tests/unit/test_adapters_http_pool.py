@@ -430,7 +430,7 @@ async def _in_pieces(wire: bytes, cuts: Sequence[int]) -> HttpResponse:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        async with HttpTransport(timeout=5, max_response=1000, max_head=2000) as http:
+        async with HttpTransport(timeout=30, max_response=1000, max_head=2000) as http:
             return await http.request("GET", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
     finally:
         server.close()

@@ -12,18 +12,16 @@ import pytest
 from infra.lab.kit.recipes import NOW, with_sampling
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
+from tacit.aggregator.own_leaves import own_charges
 from tacit.aggregator.records import TaskState
-from tacit.aggregator.voids import own_charges
 from tacit.ledger.account import ChargeState
+from tacit.logview.live import LiveLog, charges_of
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.recipe.charges import charges_of
 from tacit.recipe.derive import task_id, task_of
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
 
@@ -137,9 +135,7 @@ async def test_what_was_never_released_is_closed_for_good_and_then_said(
     for other in ("leader", "helper"):
         log.add(KIT.void_leaf(recipe, other))
     await found.follower.step()
-    live = LiveLog.from_entries(
-        VerifiedEntry(index, SignedLeaf.decode(entry)) for index, entry in enumerate(log.entries)
-    )
+    live = LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
     assert [charge.state for charge in charges_of(live, found.clock.now())] == [ChargeState.VOID]
 
 
@@ -274,7 +270,7 @@ async def test_an_aggregator_gives_nothing_back_where_answers_decide_who_sends(p
         log.add(KIT.opt_in_leaf(recipe, role))
         log.add(KIT.void_leaf(recipe, role))
     await found.follower.step()
-    live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(data)) for index, data in enumerate(log.entries))
+    live = LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
     (charge,) = own_charges(live, await found.rows(), found.clock.now())
     assert (charge.state, charge.counts) == (ChargeState.UNREFUNDED, True)
 
@@ -302,7 +298,7 @@ async def test_a_series_is_void_for_an_aggregator_when_its_time_is_over_and_its_
         log.add(KIT.opt_in_leaf(recipe, role))
         log.add(KIT.void_leaf(recipe, role))
     await found.follower.step()
-    live = LiveLog.from_entries(VerifiedEntry(index, SignedLeaf.decode(data)) for index, data in enumerate(log.entries))
+    live = LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
     rows = await found.rows()
     during, after = (own_charges(live, rows, now) for now in (recipe.interval.end + 1, series.interval.end))
     assert [charge.state for charge in during] == [ChargeState.PENDING]

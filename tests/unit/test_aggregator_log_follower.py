@@ -17,7 +17,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from services.leader.store import LeaderStore
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.identity import Identity
+from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
 from tacit.aggregator.parties import Parties
@@ -26,10 +26,11 @@ from tacit.aggregator.seat import AggregatorSeat
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
+from tacit.logview.live import LiveLog
+from tacit.logview.stored import stored_live
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps
@@ -337,7 +338,7 @@ async def test_whoever_decided_on_what_another_process_has_changed_meanwhile_loo
 
 async def live_of(subject: Subject) -> LiveLog:
     async with subject.store.read() as tx:
-        return await subject.follower._live(tx)
+        return await stored_live(tx)
 
 
 async def test_recipe_whose_records_were_lost_is_refused(tmp_path: Path, store: LeaderStore, recipe: Recipe) -> None:

@@ -12,12 +12,11 @@ from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.views.recipe_outlook import asked_words
 from infra.views.recipe_view import show_recipe
+from tacit.logview.live import LiveLog
 from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
 from tacit.recipe.survey import Survey
-from tacit.tlog.client import VerifiedEntry
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)
 UNTIL = "2024-10-04 00:15:00 UTC"
@@ -55,7 +54,7 @@ def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_af
 
     def written(now: float, *epochs: int) -> int | None:
         leaves = [kit.directory_leaf(epoch) for epoch in epochs]
-        live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+        live = LiveLog.from_leaves(enumerate(leaves))
         return placed(Survey(), live, "issuer.example", seconds, now).epoch
 
     assert written(at - 96, EPOCH + 1, EPOCH + 2) == EPOCH + 1

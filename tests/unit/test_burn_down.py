@@ -11,8 +11,8 @@ from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.balance import computed_epsilon
 from tacit.ledger.budget import conservative, fits
+from tacit.logview.live import LiveLog
 from tacit.operations.burn_down import DAY, MOST_POINTS, burn_down, burn_downs
-from tacit.recipe.live import LiveLog
 from tacit.recipe.policy import AccountLimit
 
 KIT = RecipeKit()

@@ -26,9 +26,8 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.folder_lock import alone_in
 from tacit.errors import UsageError
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog
 from tacit.recipe.model import Interval, Recipe
-from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 
@@ -105,7 +104,7 @@ def test_a_draft_that_no_epoch_of_the_log_suits_is_not_said_to_be_moved_but_when
     """The last half minute of an epoch; the log shows the token keys of ``ahead`` epochs after it."""
     seconds, begins = 86_400, (EPOCH + 1) * 86_400
     leaves = [KIT.directory_leaf(EPOCH + one) for one in range(ahead + 1)]
-    live = LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+    live = LiveLog.from_leaves(enumerate(leaves))
 
     async def shown(*_given: object) -> LiveLog:
         return live

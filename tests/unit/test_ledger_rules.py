@@ -16,12 +16,13 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.ledger.account import Charge, ChargeState, Cost
 from tacit.ledger.budget import Accountant, conservative
-from tacit.recipe.charges import charge_of, charges_of
+from tacit.logview.live import LiveLog, charges_of
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView, VerifiedEntry
+from tacit.recipe.charges import charge_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
 from tacit.rules.table import check
-from tacit.tlog.client import LogView, VerifiedEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tacit.tlog.log import MemoryTree
 

@@ -17,6 +17,7 @@ from infra.lab.kit.watched import TWO, WatchingKit
 from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.options import StackOptions
 from tacit.errors import UsageError
+from tacit.logview.live import LiveLog
 from tacit.operations.drafting import is_movable, moved, placed, wanted_epoch, with_free_slot
 from tacit.operations.pace import (
     DEVICE_SECONDS,
@@ -26,10 +27,8 @@ from tacit.operations.pace import (
     default_epoch_seconds,
 )
 from tacit.recipe.asking import LONGEST_SPREAD, asked_until
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Interval
 from tacit.recipe.survey import Survey
-from tacit.tlog.client import VerifiedEntry
 
 KIT = RecipeKit()
 DAY = 86_400
@@ -96,7 +95,7 @@ def log(*taken: int) -> LiveLog:
     start = (EPOCH + 1) * DAY
     recipes = [KIT.recipe(name=f"r{slot}", epoch=EPOCH + 1, slot=slot, start=start) for slot in taken]
     leaves += [KIT.recipe_leaf(one) for one in recipes]
-    return LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+    return LiveLog.from_leaves(enumerate(leaves))
 
 
 def test_on_a_busy_machine_more_time_is_left_for_work_but_never_more_than_half_an_epoch() -> None:

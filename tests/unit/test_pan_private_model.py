@@ -17,7 +17,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
-from tacit.aggregator.identity import Identity
+from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.seat import AggregatorSeat

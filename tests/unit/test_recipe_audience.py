@@ -13,21 +13,23 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, NOW, RecipeKit, census_question, changed, with_sampling
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
+from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import Bundle, LogView
 from tacit.methods.design import SampleDesign
 from tacit.moments import moment
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.rules.table import check
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry, LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_inclusion
+from tacit.tlog.pages import BundleEntry
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
 KIT = RecipeKit()

@@ -9,11 +9,11 @@ import pytest
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW
 from infra.lab.kit.watched import TWO, WatchingKit
 from tacit.errors import UsageError
+from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
 from tacit.moments import when
 from tacit.operations.drafting import placed
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.survey import Survey, Watched
-from tacit.tlog.client import VerifiedEntry
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}
@@ -24,7 +24,7 @@ DAY, HOUR = 86_400, 3_600
 def log() -> LiveLog:
     leaves = [KIT.directory_leaf(EPOCH + ahead) for ahead in range(3)]
     assert None not in LeafSigners(KIT.default_policy).keys_of(leaves)
-    return LiveLog.from_entries(VerifiedEntry(index, leaf) for index, leaf in enumerate(leaves))
+    return LiveLog.from_leaves(enumerate(leaves))
 
 
 def in_the_stack(steps: int, step_seconds: int, **members: Any) -> tuple[Survey, Watched]:

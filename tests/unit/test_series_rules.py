@@ -12,16 +12,17 @@ from infra.lab.kit.bundles import signed_bundle
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.errors import DecodeError
 from tacit.ledger.account import ChargeState
+from tacit.logview.live import LiveLog, charges_of
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogView
 from tacit.moments import moment
-from tacit.recipe.charges import charges_of, series_charge
+from tacit.recipe.charges import series_charge
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules.table import check
-from tacit.tlog.client import LogView
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 

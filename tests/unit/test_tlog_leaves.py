@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import Bundle, LogState, LogView
 from tacit.recipe.context import Stage
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.recipe.policy import Policy
 from tacit.rules.table import check
 from tacit.signing import signing_key_from_private
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry, LogState, LogView
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
-from tacit.tlog.pages import Hashes, Head, decode_page
+from tacit.tlog.pages import BundleEntry, Hashes, Head, decode_page
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe()

@@ -13,22 +13,22 @@ from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.recipes import EPOCH, RecipeKit
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
+from tacit.logview.paged import ATTEMPTS, PagedReader
+from tacit.logview.signers import LeafSigners
+from tacit.logview.view import LogState, LogView
 from tacit.ohttp import SIZE_CLASSES
 from tacit.ports import TransportError
-from tacit.recipe.live import LeafSigners
-from tacit.tlog.client import BundleEntry, LogState, LogView
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency
 from tacit.tlog.pages import (
-    ATTEMPTS,
     BLOCK,
     CAPACITY,
     MAX_PAGES,
     PAGE_SIZE,
     PROOF_RESERVE,
+    BundleEntry,
     Hashes,
     Head,
-    PagedReader,
     block_of,
     decode_page,
     encode_pages,

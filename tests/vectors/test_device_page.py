@@ -18,11 +18,12 @@ from client_agent.sources import READ_SECONDS
 from infra.tools.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
 from tacit.errors import DapProblem, ReportError
+from tacit.logview.paged import ATTEMPTS
 from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
 from tacit.recipe import asking
 from tacit.recipe.asking import DECIDING_SHARE
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
-from tacit.tlog.pages import ATTEMPTS, BLOCK
+from tacit.tlog.pages import BLOCK
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 from tacit.tokens.attestation import DEVICE_EKU, MAX_CHAIN
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE

@@ -23,10 +23,10 @@ from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp
 from tacit.adapters.origins import is_loopback
 from tacit.errors import UsageError
+from tacit.logview.live import LiveRecipe
 from tacit.models.devices import device_side
 from tacit.models.forms import form_of
 from tacit.recipe import derive
-from tacit.recipe.live import LiveRecipe
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.task import Task

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Iterable
 
 from tacit.codec import b64url
+from tacit.logview.view import Bundle
 from tacit.signing import SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.client import Bundle, BundleEntry
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
-from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
+from tacit.tlog.pages import BundleEntry, Hashes, Head, KeySets, encode_pages
 
 ORIGIN = "log.example/tacit"
 

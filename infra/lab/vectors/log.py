@@ -9,8 +9,8 @@ from infra.lab.kit.bundles import ORIGIN, paged, signed_bundle
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION
 from infra.lab.vectors.cast import Cast, cast
 from tacit.codec import b64url
+from tacit.logview.view import Bundle
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
-from tacit.tlog.client import Bundle
 from tacit.tlog.cosignature import cosign
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, SignedLeaf, SlotKey, sign_leaf
 from tacit.tlog.log import MemoryTree

@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from services.admin.core.config import AdminConfig
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
+from tacit.logview.contents import RememberedLog
+from tacit.logview.live import LiveLog
 from tacit.operations.calls import NoAnswerError, get_bytes
 from tacit.ports import TransportError
-from tacit.recipe.live import LeafSigners, LiveLog
 from tacit.service.app import Deps, refused
-from tacit.tlog.client import LogView
-from tacit.tlog.pages import PagedReader
 
 
 class Log:
@@ -23,23 +22,18 @@ class Log:
     def __init__(self, config: AdminConfig, deps: Deps) -> None:
         self.url = config.log.url
         self.transport = deps.transport
-        self._signers = LeafSigners(config.policy)
-        self._view = LogView(config.policy.log_policy(config.log.note_key(), deps.clock.now))
-        self._pages = PagedReader(self._get)
+        required = config.policy.log_policy(config.log.note_key(), deps.clock.now)
+        self._log = RememberedLog(self._get, required, config.policy)
         self._reading = asyncio.Lock()
-        self._live = LiveLog.from_entries(())
 
     async def live(self) -> LiveLog:
         """The log as of now. Raises ``Abort``: 503 if it does not answer, 502 if it does not verify."""
         async with told("log"), self._reading:
             try:
-                entries = await self._pages.read(self._view, self._signers)
+                return await self._log.read()
             except Refusal as refusal:
                 words = f"{refusal.rule}: {refusal.detail}"
                 raise refuse(Problem.LOG_UNVERIFIED, words) from refusal
-            if entries is not None:
-                self._live = LiveLog.from_entries(entries)
-            return self._live
 
     async def _get(self, path: str) -> bytes | None:
         try:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import ARGON2_VERSION
 
 from services.admin.core.people import LEAST_PASSWORD, MOST_PASSWORD
 from services.admin.core.turns import Turns
-from tacit.codec import b64url
 from tacit.errors import FieldError
 from tacit.ports import Entropy
 
@@ -26,12 +28,7 @@ class Passwords:
         self._turns = Turns(
             "passwords", entropy, at_a_time=HASHED_AT_A_TIME, each=HASHED_OF_ONE, together=HASHED_TOGETHER
         )
-        self._nobody = ""
-
-    async def open(self) -> None:
-        """Make the hash that stands in for the password of an unknown name. It is made before the first request, so
-        that the first unknown name does not take longer to answer."""
-        self._nobody = await self._hash("", b64url(self._entropy(32)))
+        self._nobody = hash_of_nobody(entropy)
 
     def close(self) -> None:
         """Stop the threads that hash passwords."""
@@ -58,3 +55,11 @@ class Passwords:
     async def _hash(self, source: str, password: str) -> str:
         salt = self._entropy(16)
         return await self._turns.do(source, lambda: HASHER.hash(password, salt=salt))
+
+
+def hash_of_nobody(entropy: Entropy) -> str:
+    """The hash that stands in for the password of an unknown name: drawn, not computed, so no password has it, and
+    comparing with it takes as long as with a real one."""
+    salt, digest = (b64encode(entropy(size)).decode().rstrip("=") for size in (HASHER.salt_len, HASHER.hash_len))
+    work = f"m={HASHER.memory_cost},t={HASHER.time_cost},p={HASHER.parallelism}"
+    return f"$argon2id$v={ARGON2_VERSION}${work}${salt}${digest}"

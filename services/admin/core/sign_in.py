@@ -86,9 +86,8 @@ class SignIn:
         self.cookie = SECURE_PREFIX + COOKIE if secure else COOKIE
 
     async def open(self) -> None:
-        """Prepare for sign-ins: read the secret for names and hash a stand-in password."""
+        """Read the secret for names."""
         await self._lockout.open()
-        await self._passwords.open()
 
     async def principal(self, request: web.Request, *, seen: bool = True, tx: PeopleTx | None = None) -> Principal:
         """Find out who sent ``request``. ``seen``: whether the request counts as use of the session; ``tx``: the

@@ -1,69 +1,72 @@
-"""A verified copy of the whole log, and the accounts that its recipes charge.
+"""The whole log as requests see it, and the accounts that its recipes charge.
 
-Every entry is hashed again and kept in files (``tacit.adapters.kept_tree``). Memory holds the contents of recipes,
-series and their leaves, and the newest key sets. A checkpoint needs the policy's witnesses, and must extend the newest
-checkpoint that any process with this folder has seen, which is stored beside the entries. One reader follows the log
-for all requests, from where it stopped, and reads only the new entries; a request waits for it a few seconds at most.
+One reader (``tacit.logview.folder``) follows the log for all requests; a request waits for it a few seconds at most.
 Accounts are computed again when a new leaf charges or frees them, and every few minutes because time passes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import shutil
-import tempfile
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from services.admin.core.config import AdminConfig
 from services.admin.core.documents import LedgerDocument
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
-from services.admin.core.recipe_index import RecipeIndex
-from tacit.adapters.files import read_bounded, replace_file
-from tacit.adapters.folder_lock import alone_in
-from tacit.adapters.kept_tree import FileTree
-from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
-from tacit.monitor.reading import WholeLog
-from tacit.monitor.state import MonitorState
+from tacit.errors import Refusal
+from tacit.logview.folder import FolderLog
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
-from tacit.recipe.live import LeafSigners, LiveJoin, LiveLog
+from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
-from tacit.tlog.checkpoint import NoteKey
-from tacit.tlog.client import VerifiedEntry
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, SignedLeaf
 from tacit.tlog.log import Tree
-from tacit.tlog.merkle import EMPTY_ROOT
 
 FOLDER: Final = "log"
-CHECKPOINT: Final = "checkpoint"
-"""The file in the folder with the newest checkpoint that was read, as the log signed it."""
-MAX_NOTE: Final = 1 << 16
 WAIT_SECONDS: Final = 8.0
 """How long a request waits for new entries of the log; reading a long log goes on without it."""
 BESIDE_SECONDS: Final = 30.0
 """The age up to which the last reading is shown at once, while the next one is under way."""
-CHUNK: Final = 2048
-"""How many entries are examined in one piece of work."""
-SYNCED: Final = 8192
-"""After how many new entries the files are made durable. After a crash, entries that were not durable are read
-again."""
-KEYS_KEPT: Final = 64
-"""How many of the newest key sets of gateways, and of issuers, are shown."""
 RENEW_SECONDS, BURN_SECONDS = 240.0, 300.0
 """The age at which accounts are computed again in the background, and the age from which they are not shown any
 more."""
-_ENDS: Final = {
-    kind: f'"type":"{kind.value}","version":1}}'.encode() for kind in (LeafType.ISSUER_DIRECTORY, LeafType.OHTTP_CONFIG)
-}
-"""The last bytes of key-set entries. Such entries charge no account, so they are not decoded at once."""
+
+
+class RecipeIndex:
+    """The recipes of ``live``. ``before``: an index of the same log when it was shorter, whose work is used again."""
+
+    def __init__(self, live: LiveLog, before: RecipeIndex | None = None) -> None:
+        self._recipes = live.recipes
+        self._places = [one.index for one in live.recipes]
+        self._by_hash = {one.recipe.hash_text: one for one in live.recipes}
+        self._said: dict[str, dict[str, Any]] = {} if before is None else before._said
+
+    def page(self, first: int, limit: int, now: float) -> tuple[list[dict[str, Any]], int | None]:
+        """At most ``limit`` summaries from index ``first`` of the log on, as of ``now`` (POSIX seconds), and the index
+        at which the next page begins, or None."""
+        begin = bisect_left(self._places, first)
+        end = begin + limit
+        found = [self._summary(one, now) for one in self._recipes[begin:end]]
+        return found, self._places[end - 1] + 1 if end < len(self._places) else None
+
+    def in_full(self, recipe_hash: str, now: float) -> tuple[dict[str, Any], Recipe] | None:
+        """The document of the recipe with this hash, and the recipe itself; None if the log does not have it."""
+        live = self._by_hash.get(recipe_hash)
+        if live is None:
+            return None
+        opt_ins = {role: (entry.index, entry.leaf.encode()) for role, entry in live.opt_in_entries.items()}
+        return {**self._summary(live, now), **in_full(live.recipe, live.leaf.encode(), opt_ins)}, live.recipe
+
+    def _summary(self, live: LiveRecipe, now: float) -> dict[str, Any]:
+        recipe = live.recipe
+        if (said := self._said.get(recipe.hash_text)) is None:
+            said = self._said[recipe.hash_text] = stated(recipe)
+        state = recipe_state(live.roles, live.opt_ins, recipe.interval.end, now)
+        return summary(recipe.hash_text, live.index, state, said)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,10 @@ class Whole:
         self._config = config
         self._policy = config.policy
         self._deps = deps
-        self._stack = contextlib.ExitStack()
+        log = config.log
+        self._log = FolderLog(
+            config.state_dir / FOLDER, deps.transport, log.url, log.note_key(), config.policy, deps.clock
+        )
         self._seen: Seen | None = None
         self._read_at = -math.inf
         self._told = 0
@@ -111,37 +117,7 @@ class Whole:
 
     def open(self) -> None:
         """Open the folder, with everything that an earlier process has read. Raises ``UsageError``."""
-        own = self._config.state_dir / FOLDER
-        self._tree = FileTree(folder := self._folder(own))
-        self._stack.callback(self._tree.close)
-        self._keeps = own / CHECKPOINT if folder == own else None
-        log, key = self._config.log, self._config.log.note_key()
-        self._required = self._policy.log_policy(key, self._deps.clock.now)
-        before = self._shown_before(own / CHECKPOINT, key)
-        self._log = WholeLog(self._deps.transport, log.url, key, before, self._tree)
-        self._leaves = _Leaves(self._config)
-
-    def _shown_before(self, path: Path, key: NoteKey) -> MonitorState:
-        """The newest checkpoint that an earlier process saw; an empty state if the file is missing or this log did not
-        sign it."""
-        fresh = MonitorState(key.name)
-        try:
-            found = self._required.open(read_bounded(path, MAX_NOTE))
-        except (UsageError, DecodeError, CryptoError):
-            return fresh
-        return fresh.seen(found.size, found.root, 0)
-
-    def _folder(self, own: Path) -> Path:
-        """Lock and return the folder ``own``. If another process with this configuration has it, make a folder that is
-        removed when this process ends."""
-        try:
-            self._stack.enter_context(alone_in(own, "lock", "another process keeps the log here"))
-        except UsageError:
-            if not own.is_dir():
-                raise
-            own = Path(tempfile.mkdtemp(prefix="log-", dir=self._config.state_dir))
-            self._stack.callback(shutil.rmtree, own, ignore_errors=True)
-        return own
+        self._log.open()
 
     async def close(self) -> None:
         """Stop reading, and make everything that was read durable."""
@@ -149,8 +125,7 @@ class Whole:
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
-        self._tree.sync()
-        self._stack.close()
+        self._log.close()
 
     def grew(self, size: int) -> None:
         """Note that the log now has ``size`` entries, so that the next request reads it again."""
@@ -162,7 +137,7 @@ class Whole:
         Raises ``Abort``: 502 if it does not verify, 503 if it does not answer or is being read for the first time."""
         found = await self.look(WAIT_SECONDS) or self._held
         if found is None:
-            raise away("log", f"its entries are being read, {self._leaves.count:,} so far")
+            raise away("log", f"its entries are being read, {self._log.contents.count:,} so far")
         return found
 
     async def look(self, patience: float, *, newer: float | None = None) -> Seen | None:
@@ -196,7 +171,7 @@ class Whole:
     def _held(self) -> Seen | None:
         """The last reading, if all its entries are still there."""
         seen = self._seen
-        return seen if seen is not None and self._tree.size >= seen.size else None
+        return seen if seen is not None and self._log.tree.size >= seen.size else None
 
     @property
     def _age(self) -> float:
@@ -211,64 +186,25 @@ class Whole:
     async def _follow(self) -> None:
         now, expected = self._deps.clock.now(), self._told
         try:
-            checkpoint = await self._log.checkpoint()
-            note, before_size = self._log.note, self._log.state.size
-            self._witnessed(note)
-            await self._log.read(checkpoint, now)
+            checkpoint = await self._log.advance(now)
         except Refusal as refusal:
             raise refuse(Problem.LOG_UNVERIFIED, f"{refusal.rule}: {refusal.detail}") from refusal
-        if checkpoint.size > before_size:
-            await asyncio.to_thread(self._keep, note)
-        before = self._leaves
-        try:
-            await self._look(checkpoint.size)
-        except Fatal:
-            self._tree.clear()  # the disk lost entries: they are read from the log again
-            raise
-        if self._seen is None or self._seen.size != checkpoint.size or before is not self._leaves:
-            recipes = None if self._seen is None or before is not self._leaves else self._seen.recipes
+        note = self._log.note
+        anew = await self._log.examine(checkpoint.size)
+        if self._seen is None or self._seen.size != checkpoint.size or anew:
+            recipes = None if self._seen is None or anew else self._seen.recipes
             live, index = await asyncio.to_thread(self._joined, recipes)
-            origin, version = self._log.state.origin, self._leaves.version
-            self._seen = Seen(origin, checkpoint.size, checkpoint.root, note, self._tree, live, index, version)
+            size, root, version = checkpoint.size, checkpoint.root, self._log.contents.version
+            self._seen = Seen(checkpoint.origin, size, root, note, self._log.tree, live, index, version)
         else:
             self._seen = replace(self._seen, note=note)
         self._read_at = now
         if self._told == expected:
             self._told = 0
 
-    def _witnessed(self, note: bytes) -> None:
-        try:
-            self._required.require_witnesses(note)
-        except (DecodeError, CryptoError) as error:
-            raise Refusal("log-checkpoint", str(error)) from error
-
-    def _keep(self, note: bytes) -> None:
-        """Store the checkpoint for the next process. A process with a temporary folder does not."""
-        if self._keeps is not None:
-            try:
-                replace_file(self._keeps, note)
-            except UsageError as error:
-                raise Fatal(f"the log's checkpoint cannot be kept: {error}") from error
-
     def _joined(self, before: RecipeIndex | None) -> tuple[LiveLog, RecipeIndex]:
-        live = self._leaves.live()
+        live = self._log.contents.live()
         return live, RecipeIndex(live, before)
-
-    async def _look(self, size: int) -> None:
-        """Examine the entries up to ``size`` that were not examined before."""
-        if self._leaves.count > size or self._tree.root(self._leaves.count) != self._leaves.root:
-            self._leaves = _Leaves(self._config, self._leaves.version + 1)
-        unsynced = 0
-        while self._leaves.count < size:
-            end = min(size, self._leaves.count + CHUNK)
-            unsynced += end - self._leaves.count
-            await asyncio.to_thread(self._look_at, end)
-            self._leaves.root = self._tree.root(end)
-        if unsynced >= SYNCED:
-            await asyncio.to_thread(self._tree.sync)
-
-    def _look_at(self, end: int) -> None:
-        self._leaves.add(self._tree.entries[self._leaves.count : end])
 
     async def live(self) -> LiveLog:
         """The contents of all entries together; of key sets only the newest. Raises as ``read``."""
@@ -299,53 +235,3 @@ class Whole:
         ledger, burnt = ledger_of(seen.live, self._policy, now), burn_downs(seen.live, self._policy, now)
         document = LedgerDocument(**ledger.document(), burn_down=[one.document() for one in burnt])
         return Accounts(seen.version, now, ledger, burnt, document.model_dump_json(by_alias=True).encode())
-
-
-class _Leaves:
-    """The contents of the first ``count`` entries of the log. ``root``: the root of the tree that they form."""
-
-    def __init__(self, config: AdminConfig, version: int = 0) -> None:
-        self._signers = LeafSigners(config.policy)
-        self._joined = LiveJoin()
-        self._recipes: dict[str, Recipe] = {}
-        self._keys: dict[LeafType, deque[tuple[int, bytes]]] = {kind: deque(maxlen=KEYS_KEPT) for kind in _ENDS}
-        self.count = 0
-        self.root = EMPTY_ROOT
-        self.version = version
-
-    def add(self, entries: Iterable[bytes]) -> None:
-        """Examine the next entries. Raises ``DecodeError``, and ``Refusal`` (``leaf-signature``)."""
-        for entry in entries:
-            kind = next((kind for kind, end in _ENDS.items() if entry.endswith(end)), None)
-            if kind is not None:
-                self._keys[kind].append((self.count, entry))
-            elif (found := self._verified(self.count, SignedLeaf.decode(entry))) is not None:
-                self._joined.add(found)
-                self.version += 1
-            self.count += 1
-
-    def _verified(self, index: int, leaf: SignedLeaf) -> VerifiedEntry | None:
-        """Verify the leaf's signature and return the leaf; None if its signer is unknown. Raises ``Refusal``."""
-        if leaf.type is LeafType.RECIPE:
-            with contextlib.suppress(DecodeError):
-                recipe = Recipe.decode(leaf.body_bytes())
-                self._recipes.setdefault(recipe.hash_text, recipe)
-        public = self._signers.key_of(leaf, self._recipes)
-        if public is None:
-            return None
-        try:
-            leaf.verify(public)
-        except CryptoError as error:
-            raise Refusal("leaf-signature", f"{leaf.type} leaf {index}: {error}") from error
-        return VerifiedEntry(index, leaf)
-
-    def live(self) -> LiveLog:
-        """Join all examined entries and the newest key sets."""
-        keys = LiveJoin()
-        for kept in self._keys.values():
-            for index, entry in kept:
-                if (found := self._verified(index, SignedLeaf.decode(entry))) is not None:
-                    keys.add(found)
-        directories: Iterable[IssuerDirectory] = keys.directories.values()
-        configs: Iterable[OhttpConfig] = keys.configs.values()
-        return replace(self._joined.live(), directories=tuple(directories), ohttp_configs=tuple(configs))

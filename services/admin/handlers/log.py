@@ -19,7 +19,7 @@ from services.admin.core.whole import Seen
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Fatal
-from tacit.recipe.live import LiveLog
+from tacit.logview.live import LiveLog
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 

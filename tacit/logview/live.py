@@ -1,132 +1,27 @@
 """The recipes in the log as a reader sees them, joined from verified entries.
 
-``LeafSigners`` determines with which key each leaf must be signed; ``LiveLog`` joins recipes with their opt-ins, their
-slot's directory and the gateways' key configurations, and makes the ``Context`` in which the rules are checked.
+``LiveLog`` joins recipes with their opt-ins, their slot's directory and the gateways' key configurations, says which
+are void and what they charge, and makes the ``Context`` in which the rules are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, TypeVar
 
-from tacit.codec import b64url, unb64url
+from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal
+from tacit.ledger.account import Charge, ChargeState, charge_state
+from tacit.logview.signers import recipe_in, series_in
+from tacit.logview.view import VerifiedEntry
 from tacit.models.forms import known
 from tacit.recipe.census import Census
+from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.tlog.client import VerifiedEntry
 from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
-
-B = TypeVar("B", bound=Body)
-
-RECIPES_KEPT = 128
-_AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
-    LeafType.OPT_IN: OptIn,
-    LeafType.VOID: Void,
-    LeafType.CENSUS_SHARE: CensusShare,
-}
-
-
-class LeafSigners:
-    """``LeafKeys`` by policy: pinned keys of issuers and gateways, else those that the logged recipes name.
-
-    A recipe names its analyst's key itself; the rule ``analyst-unknown`` decides whether that analyst is trusted.
-    """
-
-    def __init__(self, policy: Policy, known: Sequence[SignedLeaf] = ()) -> None:
-        self._policy = policy
-        self._known = known
-
-    def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
-        """Key of each leaf's signer; None where the signer does not have that role in any recipe, among the leaves or
-        those ``known`` from before."""
-        if not leaves:
-            return []
-        shown = map(_recipe_of, [*self._known, *leaves])
-        recipes = {recipe.hash_text: recipe for recipe in shown if recipe is not None}
-        return [self.key_of(leaf, recipes) for leaf in leaves]
-
-    def key_of(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
-        """The key of one leaf's signer; ``recipes`` holds, by hash, the recipes that are in the log with it."""
-        if leaf.type is LeafType.RECIPE:
-            recipe = _recipe_of(leaf)
-            return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
-        if leaf.type is LeafType.SERIES:
-            series = _series_of(leaf)
-            return None if series is None else _if_signed_by(series.probe.parties.analyst, leaf)
-        if leaf.type in _AGGREGATORS_LEAVES:
-            body = _body_of(leaf, _AGGREGATORS_LEAVES[leaf.type])
-            recipe = None if body is None else recipes.get(body.recipe_hash)
-            if body is None or recipe is None:
-                return None
-            party = recipe.parties.server(body.role)
-            return None if party is None else _if_signed_by(party, leaf)
-        if leaf.type is LeafType.ISSUER_DIRECTORY:
-            return self._issuer_key(leaf, recipes)
-        return self._gateway_key(leaf, recipes)
-
-    def _issuer_key(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
-        body = _body_of(leaf, IssuerDirectory)
-        if body is None or self._policy.issuers is not None:
-            return None if body is None else self._policy.issuer_key(body.issuer)
-        for recipe in recipes.values():
-            if recipe.parties.issuer.name == body.issuer:
-                return unb64url(recipe.parties.issuer.signing_key)
-        return None
-
-    def _gateway_key(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
-        body = _body_of(leaf, OhttpConfig)
-        if body is None or self._policy.gateways is not None:
-            return None if body is None else self._policy.gateway_key(body.gateway)
-        for recipe in recipes.values():
-            if recipe.parties.gateway.operator == body.gateway:
-                return unb64url(recipe.parties.gateway.signing_key)
-        return None
-
-
-def _recipe_of(leaf: SignedLeaf) -> Recipe | None:
-    if leaf.type is not LeafType.RECIPE:
-        return None
-    try:
-        return _decoded(leaf.body_bytes())
-    except DecodeError:
-        return None
-
-
-def _series_of(leaf: SignedLeaf) -> Series | None:
-    try:
-        return _decoded_series(leaf.body_bytes())
-    except DecodeError:
-        return None
-
-
-@lru_cache(maxsize=RECIPES_KEPT)
-def _decoded_series(body: bytes) -> Series:
-    """Decode a series leaf, as ``_decoded`` does for a recipe."""
-    return Series.decode(body)
-
-
-@lru_cache(maxsize=RECIPES_KEPT)
-def _decoded(body: bytes) -> Recipe:
-    """The recipe with these canonical bytes; cached, so it is decoded once however often its leaf is fetched."""
-    return Recipe.decode(body)
-
-
-def _body_of(leaf: SignedLeaf, model: type[B]) -> B | None:
-    try:
-        return leaf.body_as(model)
-    except DecodeError:
-        return None
-
-
-def _if_signed_by(party: Any, leaf: SignedLeaf) -> bytes | None:
-    return unb64url(party.signing_key) if leaf.signer == party.operator else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +97,11 @@ class LiveLog:
         for entry in sorted(entries, key=lambda item: item.index):
             joined.add(entry)
         return joined.live()
+
+    @classmethod
+    def from_leaves(cls, leaves: Iterable[tuple[int, SignedLeaf]]) -> LiveLog:
+        """Build the live view from leaves that were verified before, each with its index."""
+        return cls.from_entries(VerifiedEntry(index, leaf) for index, leaf in leaves)
 
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
         """The recipe with this hash, if it is in the log."""
@@ -287,7 +187,7 @@ class LiveJoin:
             if leaf.type is LeafType.RECIPE:
                 self._add_recipe(entry.index, leaf)
             elif leaf.type is LeafType.SERIES:
-                series = _decoded_series(leaf.body_bytes())
+                series = series_in(leaf.body_bytes())
                 self.series.setdefault(series.hash_text, LiveSeries(entry.index, leaf, series))
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
@@ -310,7 +210,7 @@ class LiveJoin:
             self.unreadable.append((entry.index, f"{leaf.type}: unexpected {type(error).__name__}"))
 
     def _add_recipe(self, index: int, leaf: SignedLeaf) -> None:
-        recipe = _decoded(leaf.body_bytes())
+        recipe = recipe_in(leaf.body_bytes())
         token = recipe.token
         self.slots.setdefault((token.issuer, token.epoch, token.slot), recipe.hash)
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
@@ -357,6 +257,29 @@ class LiveJoin:
         """The void leaves for the recipe's own task, by role."""
         found = self.voids.get(recipe.hash_text, {})
         return {role: void for role, void in found.items() if _is_of(recipe, void.task_id)}
+
+
+def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
+    """The entries of logged recipes and series at ``now`` (POSIX seconds), each kind in the order of the log."""
+    rounds: dict[bytes, list[ChargeState]] = {item.series.hash: [] for item in log.series}
+    found = []
+    for live in log.recipes:
+        state = state_of(live, now)
+        series = log.round_of(live.recipe)
+        if series is not None:
+            rounds[series.hash].append(state)
+        found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
+    return (*found, *series_charges((item.series for item in log.series), rounds, now))
+
+
+def state_of(live: LiveRecipe, now: float) -> ChargeState:
+    """The state of a recipe according to the log; a recipe of an unknown model counts in full."""
+    recipe = live.recipe
+    if not live.roles:
+        return ChargeState.ACTIVE
+    return charge_state(
+        live.roles, live.opt_ins, live.voids, recipe.interval.end, now, refundable=is_refundable(recipe)
+    )
 
 
 def _fits(series: Series, recipe: Recipe) -> bool:

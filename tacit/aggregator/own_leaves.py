@@ -1,8 +1,15 @@
-"""Void leaves: this aggregator's statement that nothing of a recipe was released, nor ever will be (P22).
+"""This aggregator's own leaves about tasks that are over: void leaves (P22) and census shares (SA2 5.5).
 
-When the time in which a release may come is over and there was none, one transaction closes the task for good and keeps
-the signed leaf; only then is the leaf sent, until the log has it. A crash in between loses nothing: what is closed
-stays closed, and the leaf is sent after the next start. A task with one released batch is never closed this way.
+Both are kept in the database first, and only then sent, until the log has them. A crash in between loses nothing: the
+leaf that is sent after the next start has the same bytes.
+
+A **void leaf** states that nothing of a recipe was released, nor ever will be. When the time in which a release may
+come is over and there was none, one transaction closes the task for good and keeps the signed leaf. What is closed
+stays closed; a task with one released batch is never closed this way.
+
+A **census share** is the aggregate share that this aggregator released for a census, published so that anybody can add
+up both shares. The transaction that releases the batch keeps it, exactly the bytes that it seals to the collector
+(including the aggregator's noise). It never changes.
 """
 
 from __future__ import annotations
@@ -12,24 +19,31 @@ from dataclasses import replace
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.ports import ClosingTx, SharedStore
-from tacit.aggregator.records import TaskRow, TaskState
+from tacit.aggregator.ports import CensusTx, ClosingTx, SharedStore
+from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
+from tacit.logview.live import LiveLog
 from tacit.models.forms import form_of
+from tacit.ports import Transport
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
-from tacit.recipe.live import LiveLog
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
-from tacit.tlog.leaves import LeafType, Void, sign_leaf
+from tacit.service.store import Transactions
+from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
 
-_OPEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE})
-_TAKEN = frozenset({TaskState.OPTED_IN, TaskState.ACTIVE, TaskState.ENDED})
+_TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})
 _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})
+
+
+async def send_leaf(transport: Transport, log_url: str, leaf: bytes) -> int:
+    """Send an encoded leaf to the log; returns the status of its answer."""
+    headers = {"Content-Type": media_types.JSON}
+    return (await transport.request("POST", f"{log_url}/v1/leaves", headers=headers, body=leaf)).status
 
 
 class Voids:
@@ -41,7 +55,7 @@ class Voids:
         """``void_after``: seconds after the end of a recipe's interval in which a release may still come."""
         self._store = store
         self._identity = identity
-        self._url = f"{log.url}/v1/leaves"
+        self._url = log.url
         self._deps = deps
         self._void_after = void_after
         self._settled: set[bytes] = set()
@@ -55,7 +69,7 @@ class Voids:
         return [row for row in rows if row.recipe_hash not in self._settled and self._is_due(row, now)]
 
     def _is_due(self, row: TaskRow, now: float) -> bool:
-        if row.void or row.state not in _OPEN:
+        if row.void or row.state not in OPEN_STATES:
             return bool(row.void)
         if row.recipe_hash not in self._ends:
             try:
@@ -96,11 +110,64 @@ class Voids:
 
     async def _send(self, row: TaskRow) -> bool:
         """Send the leaf; return whether the log has given a final answer."""
-        headers = {"Content-Type": media_types.JSON}
-        answer = await self._deps.transport.request("POST", self._url, headers=headers, body=row.void)
-        if 400 <= answer.status < 500:
-            self._log.warning("void_refused", status=answer.status)
-        return 200 <= answer.status < 300 or 400 <= answer.status < 500
+        status = await send_leaf(self._deps.transport, self._url, row.void)
+        if 400 <= status < 500:
+            self._log.warning("void_refused", status=status)
+        return 200 <= status < 300 or 400 <= status < 500
+
+
+Kept = tuple[bytes, int, bytes]
+"""Task id, report count, encoded aggregate share."""
+
+
+class CensusShares:
+    """Sends the kept shares until the log has them."""
+
+    def __init__(self, store: Transactions[CensusTx], identity: Signatory, log: LogConfig, deps: Deps) -> None:
+        self._store = store
+        self._identity = identity
+        self._url = log.url
+        self._deps = deps
+        self._settled: set[bytes] = set()
+        """Tasks for which this process has nothing left to send."""
+        self._refused: set[bytes] = set()
+        """Tasks whose share the log has refused; it is sent again, because the log's clock may be behind ours."""
+        self._log = get_logger(identity.role_name)
+
+    async def due(self) -> list[Kept]:
+        """The shares that ``step`` has to consider now."""
+        async with self._store.read() as tx:
+            return [kept for kept in await tx.census_shares() if kept[0] not in self._settled]
+
+    async def step(self, live: LiveLog, due: list[Kept]) -> None:
+        """Send every share that the log does not show yet."""
+        async with self._store.read() as tx:
+            recipes = {row.task_id: row.recipe_hash for row in await tx.tasks()}
+        role = self._identity.role_name
+        for kept in due:
+            recipe_hash = recipes[kept[0]]
+            item = live.recipe(recipe_hash)
+            if item is None or role in item.shares or await self._send(kept[0], self._leaf(recipe_hash, kept)):
+                self._settled.add(kept[0])
+
+    def _leaf(self, recipe_hash: bytes, kept: Kept) -> SignedLeaf:
+        task_id, report_count, agg_share = kept
+        body = CensusShare(
+            recipe_hash=b64url(recipe_hash),
+            task_id=b64url(task_id),
+            role=self._identity.role_name,
+            report_count=report_count,
+            aggregate_share=b64url(agg_share),
+        )
+        return sign_leaf(LeafType.CENSUS_SHARE, body, self._identity.operator, self._identity.signing_key)
+
+    async def _send(self, task_id: bytes, leaf: SignedLeaf) -> bool:
+        """Send the leaf; return whether the log has it."""
+        status = await send_leaf(self._deps.transport, self._url, leaf.encode())
+        if 400 <= status < 500 and task_id not in self._refused:
+            self._refused.add(task_id)
+            self._log.warning("census_share_refused", status=status)
+        return 200 <= status < 300
 
 
 def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tuple[Charge, ...]:

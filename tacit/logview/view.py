@@ -8,7 +8,7 @@ it returned. It refuses rollback, and a log that shows two histories, or two lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
@@ -18,18 +18,7 @@ from tacit.tlog.checkpoint import Checkpoint, LogPolicy
 from tacit.tlog.leaves import Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 from tacit.tlog.once import signers_claims_of
-
-MAX_PROOF = 64
-"""Most hashes of an audit path."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleEntry:
-    """One entry with its audit path in the bundle's tree."""
-
-    index: int
-    leaf: bytes
-    inclusion: tuple[bytes, ...]
+from tacit.tlog.pages import BundleEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +85,16 @@ class LeftOut:
         return f"{self.rule}: {self.detail}"
 
 
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """Leaves by who signed them: those that their signer signed, faults of those that it did not sign, and, by index,
+    those of signers that the reader does not know."""
+
+    entries: list[VerifiedEntry] = field(default_factory=list)
+    forged: list[LeftOut] = field(default_factory=list)
+    unknown: dict[int, SignedLeaf] = field(default_factory=dict)
+
+
 class LogView:
     """One reader's view of one log. Refusals: ``log-split-view`` and ``log-second-leaf`` (sticky), ``log-consistency``,
     ``log-rollback``, ``log-checkpoint``, ``log-inclusion``; invalid single leaves are left out as ``leaf-malformed`` or
@@ -120,7 +119,7 @@ class LogView:
         """The checkpoint in ``note``, which the policy accepts; that it extends the last one is not proved yet. Raises
         Refusal, also where the log is not trusted any more. Two roots for one size are the log's own fault, whether a
         witness cosigned the second or not."""
-        self._check_not_failed()
+        self.check_trusted()
         known = self._state
         try:
             checkpoint = self._policy.open(note)
@@ -164,10 +163,10 @@ class LogView:
                 malformed.append(leaf)
             elif leaf is not None:
                 read.append((entry.index, leaf))
-        entries, forged = _verified([index for index, _ in read], [leaf for _, leaf in read], keys)
-        self._left_out = (*malformed, *forged)
-        self._check_places([*known, *(entry.leaf for entry in entries)], bundle.checkpoint)
-        return entries
+        signed = check_signatures([index for index, _ in read], [leaf for _, leaf in read], keys)
+        self._left_out = (*malformed, *signed.forged)
+        self._check_places([*known, *(entry.leaf for entry in signed.entries)], bundle.checkpoint)
+        return signed.entries
 
     def _check_places(self, leaves: Sequence[SignedLeaf], note: bytes) -> None:
         """Refuse permanently a log that holds two leaves, both signed, where it may hold one."""
@@ -180,7 +179,8 @@ class LogView:
                     detail = f"the log holds two leaves for one {claim}"
                     self._fail("log-second-leaf", detail, canonical_bytes(evidence))
 
-    def _check_not_failed(self) -> None:
+    def check_trusted(self) -> None:
+        """Raise the ``Refusal`` since which the log is not trusted any more, if there is one."""
         if self._state.failure:
             rule, _, detail = self._state.failure.partition(": ")
             raise Refusal(rule, detail)
@@ -190,31 +190,26 @@ class LogView:
         raise Refusal(rule, detail)
 
 
-def signed_entries(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> list[VerifiedEntry]:
-    """Return the leaves at ``indices``, each verified with the key that ``keys`` gives; leaves of signers that ``keys``
-    does not know are left out. For readers of a whole log, which must not contain any other leaf. Raises ``Refusal``
-    (``leaf-signature``)."""
-    found, forged = _verified(indices, leaves, keys)
-    for one in forged:
-        raise Refusal(one.rule, one.detail)
-    return found
+def signature_fault(index: int, leaf: SignedLeaf, public: bytes) -> LeftOut | None:
+    """Why the leaf at ``index`` is not signed with the key ``public``; None if it is."""
+    try:
+        leaf.verify(public)
+    except CryptoError as error:
+        return LeftOut(index, "leaf-signature", f"{leaf.type} leaf {index}: {error}")
+    return None
 
 
-def _verified(
-    indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys
-) -> tuple[list[VerifiedEntry], list[LeftOut]]:
-    """The leaves that verify with the key that ``keys`` gives, and those that do not."""
-    found, forged = [], []
+def check_signatures(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> Signatures:
+    """Verify the leaves at ``indices``, each with the key that ``keys`` gives."""
+    found = Signatures()
     for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
         if public is None:
-            continue
-        try:
-            leaf.verify(public)
-        except CryptoError as error:
-            forged.append(LeftOut(index, "leaf-signature", f"{leaf.type} leaf {index}: {error}"))
+            found.unknown[index] = leaf
+        elif (fault := signature_fault(index, leaf, public)) is not None:
+            found.forged.append(fault)
         else:
-            found.append(VerifiedEntry(index, leaf))
-    return found, forged
+            found.entries.append(VerifiedEntry(index, leaf))
+    return found
 
 
 def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:

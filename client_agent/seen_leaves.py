@@ -1,0 +1,183 @@
+"""The key sets (P3) and directories (P8) that a device has seen of its gateway and issuer, so that none replaces them.
+
+The log may hold one leaf of each for a period. Those that a device has seen are kept as leaves, across restarts, and
+given to the reader of the log, for which a second leaf in their place ends all trust. A log that shows a device one
+directory now and another an hour later therefore cannot mark the device's tokens. Which of the gateway's keys is used
+depends on the period and on nothing else, so all devices change keys at the same moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Generic, TypeVar
+
+from client_agent.config import GatewayPin, IssuerPin
+from tacit import ohttp
+from tacit.codec import b64url, unb64url
+from tacit.errors import CryptoError, DecodeError
+from tacit.ports import TransportError
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.leaves import Blob, Body, IssuerDirectory, LeafType, OhttpConfig, SignedLeaf
+
+SETS_KEPT = 4
+"""Number of periods whose key set is kept: the next, the current, and two more in case the clock is set back."""
+
+B = TypeVar("B", bound=Body)
+
+
+class _Kept(Body):
+    leaves: list[Blob]
+
+
+class SeenLeaves(ABC, Generic[B]):
+    """Leaves of one pinned signer, one for each of its periods, with their contents."""
+
+    WHAT: ClassVar[str]
+    """What the leaves are, in errors."""
+
+    def __init__(self, pin: Mapping[str, str], seconds: int) -> None:
+        """``pin``: what is stored of the pin, so that leaves of another signer are not taken for its own; ``seconds``:
+        the length of a period."""
+        self._stored_pin = dict(pin)
+        self._seconds = seconds
+        self._seen: dict[int, tuple[SignedLeaf, B]] = {}
+
+    @abstractmethod
+    def _ours(self, leaf: SignedLeaf) -> tuple[int, B] | None:
+        """The period and the content of a leaf of the pinned signer; None for any other leaf. Raises DecodeError."""
+
+    @property
+    def leaves(self) -> tuple[SignedLeaf, ...]:
+        """The leaves seen, to compare with whatever the log shows later."""
+        return tuple(leaf for leaf, _ in self._seen.values())
+
+    def period(self, now: float) -> int:
+        """The number of the period at ``now`` (POSIX seconds)."""
+        return int(now) // self._seconds
+
+    def unknown(self, leaves: Iterable[SignedLeaf], now: float) -> list[SignedLeaf]:
+        """Those of ``leaves`` that ``learn`` would store: of the current, the previous and the next period, for which
+        this device has not seen one."""
+        return [leaf for leaf in leaves if self._new(leaf, now) is not None]
+
+    def _new(self, leaf: SignedLeaf, now: float) -> tuple[int, B] | None:
+        found = self._read(leaf)
+        if found is None or found[0] in self._seen or abs(found[0] - self.period(now)) > 1:
+            return None
+        return found
+
+    def _read(self, leaf: SignedLeaf) -> tuple[int, B] | None:
+        try:
+            return self._ours(leaf)
+        except DecodeError:
+            return None
+
+    def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
+        """Store verified leaves up to the next period. The reader of the log has checked that a period has only one
+        leaf, also against ``leaves``."""
+        for leaf in leaves:
+            found = self._new(leaf, now)
+            if found is not None:
+                self._seen[found[0]] = leaf, found[1]
+
+    def encode(self) -> bytes:
+        """Bytes to store; they are only valid for the same pin."""
+        leaves = [b64url(leaf.encode()) for _, (leaf, _) in sorted(self._seen.items())]
+        return canonical_bytes({**self._stored_pin, "leaves": leaves})
+
+    def restore(self, kept: bytes) -> None:
+        """Load the bytes of ``encode``. Bytes for another pin, or in another format, are ignored."""
+        try:
+            stored = parse_canonical(kept, self.WHAT)
+            texts = validated(_Kept, {"leaves": stored.pop("leaves", None)}, self.WHAT).leaves
+            leaves = [SignedLeaf.decode(unb64url(text)) for text in texts]
+        except DecodeError:
+            return
+        if stored == self._stored_pin:
+            known = ((leaf, self._read(leaf)) for leaf in leaves)
+            self._seen = {found[0]: (leaf, found[1]) for leaf, found in known if found is not None}
+
+
+class SeenDirectories(SeenLeaves[IssuerDirectory]):
+    """Directories of one pinned issuer: of the previous, the current and the next epoch."""
+
+    WHAT = "directories"
+
+    def __init__(self, pin: IssuerPin) -> None:
+        super().__init__({"issuer": pin.name, "signing_key": pin.signing_key}, pin.epoch_seconds)
+        self._pin = pin
+
+    def _ours(self, leaf: SignedLeaf) -> tuple[int, IssuerDirectory] | None:
+        if leaf.type is not LeafType.ISSUER_DIRECTORY:
+            return None
+        body = leaf.body_as(IssuerDirectory)
+        ours = (body.issuer, body.epoch_seconds) == (self._pin.name, self._pin.epoch_seconds)
+        return (body.epoch, body) if ours else None
+
+    def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
+        """Store verified leaves, and drop those of epochs long past."""
+        super().learn(leaves, now)
+        oldest = self.period(now) - 1
+        self._seen = {epoch: seen for epoch, seen in self._seen.items() if epoch >= oldest}
+
+
+class GatewayKeys(SeenLeaves[OhttpConfig]):
+    """Key sets of one pinned gateway, from the log; until there is one, the pinned key in its own period."""
+
+    WHAT = "gateway keys"
+
+    def __init__(self, pin: GatewayPin) -> None:
+        """Raises ``DecodeError`` if the pinned key is malformed."""
+        named: dict[str, object] = pin.model_dump(include={"name", "signing_key", "rotation_seconds"})
+        super().__init__({"pin": b64url(hashlib.sha256(canonical_bytes(named)).digest())}, pin.rotation_seconds)
+        self._pin = pin
+        self._first = ohttp.KeyConfig.decode(unb64url(pin.key_config))
+
+    def _ours(self, leaf: SignedLeaf) -> tuple[int, OhttpConfig] | None:
+        if leaf.type is not LeafType.OHTTP_CONFIG:
+            return None
+        body = leaf.body_as(OhttpConfig)
+        ours = (body.gateway, body.rotation_seconds) == (self._pin.name, self._pin.rotation_seconds)
+        return (body.period, body) if ours else None
+
+    def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
+        """Store verified leaves, of the newest ``SETS_KEPT`` periods."""
+        super().learn(leaves, now)
+        for period in sorted(self._seen)[:-SETS_KEPT]:
+            del self._seen[period]
+
+    def current(self, now: float) -> tuple[ohttp.KeyConfig, ...]:
+        """The keys to seal to at ``now``, the active one first; empty if this device has none for this period."""
+        period = self.period(now)
+        keys: tuple[ohttp.KeyConfig, ...] = ()
+        if period in self._seen:
+            config = self._seen[period][1]
+            keys = _usable(config.active, config.previous)
+        elif period - 1 in self._seen:
+            keys = _usable(self._seen[period - 1][1].active)
+        return keys or ((self._first,) if self._pin.period in {period, period - 1} else ())
+
+    def with_learned(self, leaves: Iterable[SignedLeaf], now: float) -> GatewayKeys:
+        """A copy of these keys after ``learn``; the originals stay as they are. Raises ``TransportError`` if there is
+        then still no key for this time."""
+        found = GatewayKeys(self._pin)
+        found._seen = dict(self._seen)
+        found.learn(leaves, now)
+        if not any(config.usable(now) for _, config in found._seen.values()):
+            raise TransportError("the relay has no key set of the gateway for this time")
+        return found
+
+
+def _usable(*encoded: str | None) -> tuple[ohttp.KeyConfig, ...]:
+    """Those of the encoded configurations that this device can seal to."""
+    found = []
+    for text in filter(None, encoded):
+        try:
+            key = ohttp.KeyConfig.decode(unb64url(text))
+            key.suite()
+        except (DecodeError, CryptoError):
+            continue
+        found.append(key)
+    return tuple(found)
