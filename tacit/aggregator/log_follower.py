@@ -80,7 +80,7 @@ class LogFollower(Generic[P]):
         self._coordinates = coordinates
         grace = retention if void_after is None else min(void_after, retention)
         self._voids = Voids(store, identity, log, deps, grace)
-        self._census_shares = CensusShares(store, identity, log, deps)
+        self._census_shares = CensusShares(identity, log, deps)
         self._reviewed = False
         self._left: set[bytes] = set()
         self._refreshed = -REFRESH_SECONDS
@@ -143,9 +143,7 @@ class LogFollower(Generic[P]):
         await self._fetch()
         if not self._reviewed:
             changed = await self._review()
-        await self._send_opt_ins()
-        await self._close_unreleased()
-        await self._publish_census_shares()
+        await self._send_own_leaves()
         return changed + await self.end_tasks()
 
     async def _fetch(self) -> None:
@@ -281,33 +279,23 @@ class LogFollower(Generic[P]):
                 await tx.forget(task_id)
         return len(over)
 
-    async def _close_unreleased(self) -> None:
-        """Close tasks without a release for good and publish their void leaves."""
+    async def _send_own_leaves(self) -> None:
+        """Send each opt-in, void leaf and census share of ours until the log shows it. Tasks without a release are
+        closed for good before their void leaf is sent."""
         async with self.store.read() as tx:
-            due = self._voids.due(await tx.tasks())
-            live = await stored_live(tx) if due else LiveLog()
-        await self._voids.step(live, due)
-
-    async def _publish_census_shares(self) -> None:
-        """Publish the released shares of censuses in the log."""
-        due = await self._census_shares.due()
-        if due:
-            async with self.store.read() as tx:
-                live = await stored_live(tx)
-            await self._census_shares.step(live, due)
-
-    async def _send_opt_ins(self) -> None:
-        """Send each opt-in until the log shows it."""
-        async with self.store.read() as tx:
-            rows = [row for row in await tx.tasks() if row.state is TaskState.OPTED_IN]
-            live = await stored_live(tx) if rows else LiveLog()
-        for row in rows:
+            rows = await tx.tasks()
+            opted_in = [row for row in rows if row.state is TaskState.OPTED_IN]
+            over, shares = self._voids.due(rows), self._census_shares.due(await tx.census_shares())
+            live = await stored_live(tx) if opted_in or over or shares else LiveLog()
+        for row in opted_in:
             item = live.recipe(row.recipe_hash)
             if item is None or self._own_opt_in(item) is not None:
                 continue
             status = await send_leaf(self._deps.transport, self._log_config.url, row.opt_in)
             if not 200 <= status < 300:
                 self._log.warning("opt_in_refused", status=status)
+        await self._voids.step(live, over)
+        await self._census_shares.step(live, shares, rows)
 
 
 FOLLOWER: web.AppKey[LogFollower[Any]] = web.AppKey("follower")

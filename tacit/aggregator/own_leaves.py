@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.ports import CensusTx, ClosingTx, SharedStore
+from tacit.aggregator.ports import ClosingTx, SharedStore
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.codec import b64url
@@ -33,7 +33,6 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
-from tacit.service.store import Transactions
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
 
 _TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})
@@ -123,8 +122,7 @@ Kept = tuple[bytes, int, bytes]
 class CensusShares:
     """Sends the kept shares until the log has them."""
 
-    def __init__(self, store: Transactions[CensusTx], identity: Signatory, log: LogConfig, deps: Deps) -> None:
-        self._store = store
+    def __init__(self, identity: Signatory, log: LogConfig, deps: Deps) -> None:
         self._identity = identity
         self._url = log.url
         self._deps = deps
@@ -134,15 +132,13 @@ class CensusShares:
         """Tasks whose share the log has refused; it is sent again, because the log's clock may be behind ours."""
         self._log = get_logger(identity.role_name)
 
-    async def due(self) -> list[Kept]:
-        """The shares that ``step`` has to consider now."""
-        async with self._store.read() as tx:
-            return [kept for kept in await tx.census_shares() if kept[0] not in self._settled]
+    def due(self, shares: Iterable[Kept]) -> list[Kept]:
+        """Those of the kept shares that ``step`` has to consider now."""
+        return [kept for kept in shares if kept[0] not in self._settled]
 
-    async def step(self, live: LiveLog, due: list[Kept]) -> None:
-        """Send every share that the log does not show yet."""
-        async with self._store.read() as tx:
-            recipes = {row.task_id: row.recipe_hash for row in await tx.tasks()}
+    async def step(self, live: LiveLog, due: Iterable[Kept], rows: Iterable[TaskRow]) -> None:
+        """Send every share that the log does not show yet; ``rows`` are those of all tasks."""
+        recipes = {row.task_id: row.recipe_hash for row in rows}
         role = self._identity.role_name
         for kept in due:
             recipe_hash = recipes[kept[0]]

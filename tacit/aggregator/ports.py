@@ -158,18 +158,6 @@ class MetricsTx(Protocol):
         ...
 
 
-class CensusTx(Protocol):
-    """What publishing census shares requires of a transaction."""
-
-    async def tasks(self) -> list[TaskRow]:
-        """Every recipe that this aggregator has seen."""
-        ...
-
-    async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
-        """(task id, report count, encoded aggregate share) of every census that was released."""
-        ...
-
-
 class ClosingTx(Protocol):
     """What closing a task for good requires of a transaction."""
 
@@ -193,8 +181,16 @@ class ClosingTx(Protocol):
         ...
 
 
-class LogTx(LeavesTx, CensusTx, ClosingTx, Protocol):
+class LogTx(LeavesTx, ClosingTx, Protocol):
     """What following the log requires of a transaction."""
+
+    async def tasks(self) -> list[TaskRow]:
+        """Every recipe that this aggregator has seen."""
+        ...
+
+    async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
+        """(task id, report count, encoded aggregate share) of every census that was released."""
+        ...
 
     async def closed_until(self) -> int:
         """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had
