@@ -16,12 +16,13 @@ were chosen because they are large are too large on average.
 from __future__ import annotations
 
 import itertools
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, NamedTuple, Self
 
+from tacit.dp.binomial import deviation, log_pmf
 from tacit.methods.affine import AffineHashing, level_of, seed_of
 from tacit.methods.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
@@ -30,8 +31,9 @@ MAX_TOP = 1000
 """Most items of a ranking."""
 KEEP = 64
 """How many prefixes are extended at each level."""
-_NORMAL = NormalDist()
-_ROUNDS = 20
+_ROUNDS = 60
+_BEYOND = 1e-9
+"""Share of a tail's mass that lies beyond where its sum begins, at most."""
 
 
 class Collected:
@@ -129,29 +131,56 @@ def expected_threshold(randomizer: AffineHashing, reports: float, design: Sample
 
 
 def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, false_positive_rate: float) -> float:
-    """An estimate that items which no device has pass with this probability at most, over all candidates of the last
-    level together (normal approximation)."""
+    """An estimate that items which no device has reach with this probability at most, over all candidates of the last
+    level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
     last = found.levels[-1]
-    z = _NORMAL.inv_cdf(1 - false_positive_rate / (last.candidates + 1))
-    return z * _empty_error(last, randomizer, design)
+    least = _rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
+    return randomizer.estimate([min(least, last.reports)], last.reports, design).values[0]
 
 
 def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, confidence: float) -> float:
-    """A number of devices: with probability ``confidence``, no item with more is missing in ``found`` (normal
-    approximation). At each level such an item falls below the cut with some probability; at most ``total / x`` items
-    have x devices, and the sum of all these probabilities is bounded."""
+    """A number of devices: with probability ``confidence``, no item with more is missing in ``found``.
+
+    Such an item falls below the cut of some level. An item of a share x of all devices is supported by a report with
+    probability ``1/g + x (p - 1/g)``, and Hoeffding's inequality in the form of Chernoff bounds the chance that no more
+    than the cut of N reports support it; there are at most 1/x such items."""
+
+    def missed(share: float) -> float:
+        chances = (
+            _at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain)
+            for level in found.levels
+        )
+        return sum(chances) / share
+
     total = sum(level.reports for level in found.levels) / design.rate
-    below = total
+    low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
-        items = max(1.0, total / max(below, 1.0))
-        z = _NORMAL.inv_cdf(1 - (1 - confidence) / (items * len(found.levels)))
-        below = min(total, max(_lost_below(level, z, randomizer, design) for level in found.levels))
-    return below
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if missed(middle) <= 1 - confidence else (middle, high)
+    return high * total
 
 
-def _lost_below(level: Level, z: float, randomizer: AffineHashing, design: SampleDesign) -> float:
-    cut = randomizer.estimate([level.cut], level.reports, design)
-    return max(0.0, cut.values[0]) + z * cut.stderrs[0]
+def _rare(trials: int, p: float, chance: float) -> int:
+    """The least s with ``Pr[Bin(trials, p) >= s] <= chance``, summed upwards from where the terms fall."""
+    tail = chance * _BEYOND
+    first = min(trials, math.ceil(trials * p + deviation(trials * p * (1 - p), tail)))
+    for k in range(first, int(trials * p), -1):
+        tail += math.exp(log_pmf(k, trials, p))
+        if tail > chance:
+            return k + 1
+    return int(trials * p) + 1
+
+
+def _at_most(cut: int, trials: int, mean: float) -> float:
+    """A bound on the probability that at most ``cut`` of ``trials`` independent events happen, of which each happens
+    with probability ``mean`` on average (W. Hoeffding, "Probability Inequalities for Sums of Bounded Random
+    Variables", 1963, theorem 1)."""
+    share = cut / trials
+    if share >= mean:
+        return 1.0
+    near = share * math.log(share / mean) if share else 0.0
+    far = (1 - share) * math.log((1 - share) / (1 - mean)) if mean < 1 else math.inf
+    return math.exp(-trials * (near + far))
 
 
 def _empty_error(level: Level, randomizer: AffineHashing, design: SampleDesign) -> float:
