@@ -135,7 +135,8 @@ def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, fal
     level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
     last = found.levels[-1]
     least = _rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
-    return randomizer.estimate([min(least, last.reports)], last.reports, design).values[0]
+    none, every = randomizer.estimate([0, last.reports], last.reports, design).values
+    return none + least * (every - none) / last.reports
 
 
 def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, confidence: float) -> float:
