@@ -10,7 +10,8 @@ from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlo
 from tacit.operations.watched_outlook import WatchedOutlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
-from tacit.recipe.model import Interval, Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Interval, Recipe
 
 
 def tell_coarse(recipe: Recipe) -> None:

@@ -24,7 +24,8 @@ from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import Occurrences, Recipe, conjunction
+from tacit.recipe.encoder_specs import Occurrences, conjunction
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words

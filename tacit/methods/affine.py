@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
@@ -80,13 +80,6 @@ def seed_of(public: bytes) -> int:
 def level_of(public: bytes, levels: int) -> int:
     """The level, from 0, of the report with these 16 public bytes: each has the same chance."""
     return int.from_bytes(public[SEED_SIZE:PUBLIC_SIZE], "big") * levels >> 64
-
-
-class HashedReport(NamedTuple):
-    """A randomised answer: 16 public bytes, which become the report's id, and the value, 0 to 2^k - 1."""
-
-    public: bytes
-    value: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +142,10 @@ class AffineHashing(LocalMethod):
         """Prefix lengths in bits, rising; the last one is the item's."""
         return levels_of(self.bits)
 
-    def randomise(self, item: int, entropy: Entropy, /) -> HashedReport:
-        """The report about ``item``. Draws the same number of bytes whether the hash is kept or not. ``ValueError`` for
-        an item that does not have ``bits`` bits."""
+    def randomise(self, item: int, entropy: Entropy, /) -> list[int]:
+        """The 16 public bytes, which become the report's id, as an integer, and the value about ``item``. Draws the
+        same number of bytes whether the hash is kept or not. ``ValueError`` for an item that does not have ``bits``
+        bits."""
         if not 0 <= item < 1 << self.bits:
             raise ValueError(f"an item must have {self.bits} bits")
         public = entropy(PUBLIC_SIZE)
@@ -159,11 +153,11 @@ class AffineHashing(LocalMethod):
         value = hash_of(seed_of(public), item >> (self.bits - length), self.hash_bits)
         keep = bernoulli(self._keep, entropy)
         other = uniform_below(self.values - 1, entropy)
-        return HashedReport(public, value if keep else other + (other >= value))
+        return [int.from_bytes(public, "big"), value if keep else other + (other >= value)]
 
-    def dummy(self, entropy: Entropy, /) -> HashedReport:
+    def dummy(self, entropy: Entropy, /) -> list[int]:
         """A report that supports nothing more than anything else."""
-        return HashedReport(entropy(PUBLIC_SIZE), uniform_below(self.values, entropy))
+        return [int.from_bytes(entropy(PUBLIC_SIZE), "big"), uniform_below(self.values, entropy)]
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities of (the item's hash, each other value), exactly as drawn."""

@@ -27,9 +27,9 @@ from tacit.ports import Entropy
 SHUFFLE_FMT22 = "shuffle-fmt22"
 EPSILON_PLACES = 4
 """Decimals to which a local epsilon is searched."""
-Measurement = int | list[int] | tuple[bytes, int]
+Measurement = int | list[int]
 """The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
-Prio3Sum, integers for Prio3SumVec. For one server that reads reports: public bytes and a value."""
+Prio3Sum, integers for Prio3SumVec. For one server that searches reports: their public randomness and a value."""
 Answer = int | tuple[int, ...]
 """A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 Members = Mapping[str, Any]

@@ -16,7 +16,8 @@ from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey, Watched
 from tacit.rules import table as rules

@@ -30,7 +30,8 @@ from tacit.models.parties import Aggregator
 from tacit.models.secure_aggregation.form import aggregators_of
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Occurrences, Question, Range, Recipe, Strings, Vector
+from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
 from tacit.task import MODE_OF_CLOSE, BatchClose, Task, task_id_of

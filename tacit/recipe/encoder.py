@@ -24,17 +24,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.recipe.model import (
-    Attributes,
-    Buckets,
-    Categories,
-    Number,
-    Occurrences,
-    Question,
-    Range,
-    Strings,
-    Vector,
-)
+from tacit.recipe.encoder_specs import Attributes, Buckets, Categories, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 
 Scalar = str | int | float | bool | Decimal | None

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Occurrences, Question, Range, Recipe, Strings, Vector
+from tacit.recipe.encoder_specs import Buckets, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import in_words, quantity
 
 FEW_STEPS = 10

@@ -29,9 +29,7 @@ from tacit.models.forms import FORMS, form_of
 from tacit.models.parties import Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.derive import shape_of
-from tacit.recipe.fields import filled, parse_file, wrong
-from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
-from tacit.recipe.model import (
+from tacit.recipe.encoder_specs import (
     MAX_STEP_SECONDS,
     MAX_STEPS,
     Attributes,
@@ -40,10 +38,12 @@ from tacit.recipe.model import (
     Categories,
     Number,
     Occurrences,
-    Question,
     Strings,
     Vector,
 )
+from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.model import Question
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"

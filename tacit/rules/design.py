@@ -10,7 +10,8 @@ from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 

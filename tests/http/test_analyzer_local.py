@@ -150,7 +150,7 @@ async def test_what_no_device_can_make_is_refused_and_its_token_is_spent(stage: 
     ).encode()
     assert (await put(stage, crowd, beyond)).status == 422
     with pytest.raises(ValueError, match="below"):
-        crowd.sealed((bytes(16), values))
+        crowd.sealed([0, values])
     good, again = crowd.report("a"), crowd.report("b", token)
     assert b"report-replayed" in (await put(stage, crowd, again)).body
     assert (await put(stage, crowd, good)).status == 201
@@ -165,8 +165,7 @@ async def test_what_no_device_can_make_is_refused_and_its_token_is_spent(stage: 
 async def test_a_report_id_is_taken_once_so_nobody_repeats_public_randomness(stage: Stage) -> None:
     crowd = Crowd(recipe_of(STRINGS, "heavy-hitters", hashing("1")))
     await stage.publish(crowd.recipe)
-    public = bytes(range(16))
-    first, second = (crowd.sealed((public, value)) for value in (0, 1))
+    first, second = (crowd.sealed([12345, value]) for value in (0, 1))
     assert (await stage.send(crowd.channel.url, first)).fate is Fate.STORED
     assert (await stage.send(crowd.channel.url, second)).fate is Fate.REFUSED
 

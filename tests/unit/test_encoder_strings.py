@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tacit.recipe.encoder import StringEncoder
-from tacit.recipe.model import Strings
+from tacit.recipe.encoder_specs import Strings
 
 LETTERS = Strings(kind="strings", length=12, alphabet="abcdefghijklmnopqrstuvwxyz'")
 BYTES = Strings(kind="strings", length=8)

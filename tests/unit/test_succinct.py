@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import AffineHashing, hash_of
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of
 from tacit.methods.design import SampleDesign
 from tacit.succinct import supports
 from tacit.succinct.supports import Reports, count_supports
@@ -78,8 +78,13 @@ def test_a_report_that_does_not_fit_is_not_kept() -> None:
 def collected(method: AffineHashing, items: list[int], seed: bytes = b"devices") -> Collected:
     found, entropy = Collected(method), SeededEntropy(seed)
     for item in items:
-        found.add(*method.randomise(item, entropy))
+        put(found, method.randomise(item, entropy))
     return found
+
+
+def put(found: Collected, report: list[int]) -> None:
+    public, value = report
+    found.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
 
 
 def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
@@ -107,7 +112,7 @@ def test_items_that_nobody_has_pass_the_threshold_as_rarely_as_stated() -> None:
         entropy = SeededEntropy(run)
         found = Collected(method)
         for _ in range(300):
-            found.add(*method.dummy(entropy))
+            put(found, method.dummy(entropy))
         best = search(found, 1)
         (value,) = method.estimate(best.supports, 300, EVERYBODY).values
         passed += value >= threshold(best, method, EVERYBODY, 0.05)
@@ -177,6 +182,7 @@ def test_a_search_goes_through_its_document() -> None:
 def test_a_search_that_cannot_be_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         Found.from_document({**GOOD, **change})
-    for nothing in (None, [], {"items": []}):
+    others: tuple[object, ...] = (None, [], {"items": []})
+    for nothing in others:
         with pytest.raises(ValueError, match="members"):
             Found.from_document(nothing)

@@ -37,7 +37,8 @@ from tacit.problem import read_problem
 from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
 from tacit.recipe.encoder import StringEncoder, encoder_of
-from tacit.recipe.model import Recipe, Strings
+from tacit.recipe.encoder_specs import Strings
+from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 
 if TYPE_CHECKING:

@@ -55,7 +55,8 @@ from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, task_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Categories, Recipe
+from tacit.recipe.encoder_specs import Categories
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.survey import Survey

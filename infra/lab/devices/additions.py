@@ -34,8 +34,6 @@ def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
         if cells > 1:
             return (measurement,)
         return (0,) * measurement if measurement in {0, 1} else array(NUMBER, [measurement])
-    if isinstance(measurement, tuple):
-        return (0,)  # a report that is searched: one more of them
     if max(measurement, default=0) <= 1:
         return tuple(cell for cell, bit in enumerate(measurement) if bit)
     return measurement if isinstance(measurement, array) else array(NUMBER, measurement)

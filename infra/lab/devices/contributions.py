@@ -18,6 +18,7 @@ from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
 from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
@@ -65,6 +66,7 @@ class SubmissionBuilder:
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
         self._channel = device_side(recipe.model).channel(recipe, slot_key)
         self._cells = max(1, len(labels(recipe)))
+        self._adds_up = not STATISTICS[recipe.question.statistic].is_ranked
         self._entropy = entropy
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
@@ -78,7 +80,8 @@ class SubmissionBuilder:
         ).body
         if draft.fault is Fault.TRUNCATED:
             body = body[: len(body) // 2]
-        return Contribution(answer.device, draft.fault, addition_of(answer.measurement, self._cells), body)
+        adds = addition_of(answer.measurement, self._cells) if self._adds_up else (0,)
+        return Contribution(answer.device, draft.fault, adds, body)
 
 
 class Builder:

@@ -22,7 +22,8 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
-from tacit.recipe.model import Occurrences, Question, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Question, Recipe
 from tacit.task import Task
 from tacit.vdaf.count_vec import Prio3CountVec
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
-from tacit.recipe.model import Number, Question, Strings, Vector
+from tacit.recipe.encoder_specs import Number, Strings, Vector
+from tacit.recipe.model import Question
 
 Data: TypeAlias = NDArray[Any]
 """An array with one row per device."""

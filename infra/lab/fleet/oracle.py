@@ -191,14 +191,12 @@ class Oracle:
         ]
         verdict.findings += _shown(sums)
         verdict.warnings = cautions(document)
-        verdict.answers = estimated(document, recipe, result)
+        verdict.answers = ranked(document, recipe, result) if "ranked" in document else estimated(document, result)
 
 
-def estimated(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> list[Estimated]:
+def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
     """Estimates of a result document with its intervals for all devices, beside what the fleet's devices know; empty if
     the devices' truth was not added up."""
-    if "ranked" in document:
-        return _ranked(document, recipe, result)
     share = 1 / result.devices if STATISTICS[document["statistic"]].is_ratio else 1.0
     answered: list[float | None] = [total * share for total in result.answered]
     answered = answered or [None] * len(result.known)
@@ -217,7 +215,7 @@ def estimated(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) 
     ]
 
 
-def _ranked(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> list[Estimated]:
+def ranked(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> list[Estimated]:
     """The answers of a ranking, beside the number of devices that have each item."""
     if not result.items:
         return []

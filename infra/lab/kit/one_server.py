@@ -30,7 +30,7 @@ from tacit.panprivate.state import known
 from tacit.ports import Entropy
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import randomizer_of, shape_of
-from tacit.recipe.model import Occurrences as AskedOccurrences
+from tacit.recipe.encoder_specs import Occurrences as AskedOccurrences
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.signing import generate_signing_key

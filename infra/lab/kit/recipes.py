@@ -17,7 +17,8 @@ from tacit.models.secure_aggregation.form import SecureAggregationParties, aggre
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import answer_label, task_id, vdaf_of
-from tacit.recipe.model import Attributes, Buckets, Question, Recipe
+from tacit.recipe.encoder_specs import Attributes, Buckets
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series

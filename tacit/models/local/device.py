@@ -25,8 +25,8 @@ class LocalChannel(AnalyzerChannel):
         return self.packing.pack(measurement)
 
     def report_id(self, measurement: Any, entropy: Entropy) -> bytes:
-        """The public bytes of a hashed report, which were drawn before its answer was looked at; else a fresh id."""
-        return measurement[0] if isinstance(measurement, tuple) else super().report_id(measurement, entropy)
+        """See ``Packing.report_id``; else a fresh id."""
+        return self.packing.report_id(measurement) or super().report_id(measurement, entropy)
 
 
 class LocalDevice(AnalyzerDevice):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import ReportError, ReportRejected
+from tacit.messages import REPORT_ID_SIZE
 from tacit.methods.method import Method
 from tacit.models.faces.one_server import task_of_one_server
 from tacit.recipe.derive import randomizer_of
@@ -27,6 +28,10 @@ class Packing(ABC):
     @abstractmethod
     def pack(self, measurement: Any) -> bytes:
         """The payload. ``ValueError`` for a measurement that is out of range."""
+
+    def report_id(self, _measurement: Any) -> bytes | None:
+        """The id (16 bytes) of the report, where the measurement says it."""
+        return None
 
     @abstractmethod
     def unpack(self, payload: bytes) -> tuple[int, ...]:
@@ -91,7 +96,11 @@ class HashPacking(Packing):
     size: int = 1
     cells: int = 1
 
-    def pack(self, measurement: tuple[bytes, int]) -> bytes:
+    def report_id(self, measurement: list[int]) -> bytes:
+        """The public bytes, which were drawn before the answer was looked at."""
+        return measurement[0].to_bytes(REPORT_ID_SIZE, "big")
+
+    def pack(self, measurement: list[int]) -> bytes:
         """The value."""
         _, value = measurement
         if not 0 <= value < self.values:
