@@ -15,6 +15,7 @@ Shares of devices, not counts, are estimated, as in the paper.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -85,10 +86,10 @@ class BasicRandomizer:
 
 
 class SignSums:
-    """The sum of the signs reported for each coordinate. Memory grows with the vector, not with the reports."""
+    """The sum of the signs reported for each coordinate: four bytes each, whatever the number of reports."""
 
     def __init__(self, length: int) -> None:
-        self.sums = [0] * length
+        self.sums = array("i", bytes(4 * length))
         self.reports = 0
         self._planes: list[tuple[int, int]] | None = None
 
@@ -118,7 +119,7 @@ class SignSums:
         return randomizer.scale * self.product(vector) / self.reports
 
 
-def _planes(sums: list[int], sign: int) -> list[tuple[int, int]]:
+def _planes(sums: array[int], sign: int) -> list[tuple[int, int]]:
     """For each binary digit of the sums of one sign: its weight, and a vector of the coordinates that have it."""
     sizes = [max(sign * value, 0) for value in sums]
     digits = range(max(sizes, default=0).bit_length())

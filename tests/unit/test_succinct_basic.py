@@ -85,7 +85,7 @@ def test_sums_give_the_product_with_any_vector_and_the_nearest_vector_of_signs(
     for report in reports:
         sums.add(report)
     expected = [sum(sign for at, sign in reports if at == coordinate) for coordinate in range(70)]
-    assert sums.sums == expected
+    assert list(sums.sums) == expected
     assert sums.product(vector) == sum(value * sign_at(vector, at) for at, value in enumerate(expected))
     assert [sign_at(sums.rounded(), at) for at in range(70)] == [-1 if value < 0 else 1 for value in expected]
 

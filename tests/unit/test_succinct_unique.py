@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from array import array
 from decimal import Decimal
 from fractions import Fraction
 
@@ -64,7 +65,7 @@ def simulated_failures(hitter: UniqueHitter, item: int, holders: int, reports: i
         others = generator.multinomial(reports - holders, np.full(length, 1 / length))
         sums = SignSums(length)
         right, heads = 2 * generator.binomial(own, kept) - own, 2 * generator.binomial(others, 0.5) - others
-        sums.sums = [int(value) for value in signs * right + heads]
+        sums.sums = array("i", map(int, signs * right + heads))
         failures += hitter.find(sums) != item
     return failures
 
