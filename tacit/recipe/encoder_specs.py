@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.errors import FieldError
 from tacit.methods.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES
 from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
@@ -252,6 +253,36 @@ def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | Non
 def conjunction(criteria: Mapping[str, str]) -> str:
     """Attributes with their values in words, such as ``locale=de,os=linux``."""
     return ",".join(f"{name}={value}" for name, value in sorted(criteria.items()))
+
+
+class Cells(Part):
+    """This many answers, or a yes or no (1), without names: enough to compare ways to ask, but not for a recipe."""
+
+    kind: Literal["cells"]
+    cells: Size
+
+
+class Watched(Part):
+    """How often the event ``metric`` happens in ``steps`` periods of ``step_seconds`` from ``start`` on (POSIX
+    seconds), counted up to ``most``, which a count does not need. If ``start`` is left out, the first step is the next
+    one by the clock of the party that makes the recipe."""
+
+    kind: Literal["occurrences"]
+    start: Natural | None = None
+    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
+    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)] | None = None
+
+    def from_now(self, now: float) -> Watched:
+        """The same with a start: the next multiple of ``step_seconds`` after ``now`` where none is stated."""
+        following = (int(now) // self.step_seconds + 1) * self.step_seconds
+        return self if self.start is not None else self.model_copy(update={"start": following})
+
+    def asked(self) -> Occurrences:
+        """The encoder for a recipe. Raises FieldError."""
+        if self.start is None:
+            raise FieldError("encoder.start", "is needed to make a recipe")
+        return Occurrences.model_validate({**dict(self), "most": self.most or 1})
 
 
 EncoderSpec = Annotated[

@@ -23,26 +23,25 @@ from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.methods.flips import Flips
 from tacit.methods.method import Method, plain
 from tacit.methods.registry import METHODS, methods_of
-from tacit.methods.statistics import COUNT, HISTOGRAM, MAX_OCCURRENCES, STATISTICS, Shape, Statistic, StatisticName
+from tacit.methods.statistics import COUNT, HISTOGRAM, STATISTICS, Shape, Statistic, StatisticName
 from tacit.models.form import Form
 from tacit.models.forms import FORMS, form_of
 from tacit.models.parties import Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.derive import shape_of
 from tacit.recipe.encoder_specs import (
-    MAX_STEP_SECONDS,
-    MAX_STEPS,
     Attributes,
     Boolean,
     Buckets,
     Categories,
+    Cells,
     Number,
-    Occurrences,
     Strings,
     Vector,
+    Watched,
 )
 from tacit.recipe.fields import filled, parse_file, wrong
-from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.model import Question
 from tacit.tlog.canonical import shown
 
@@ -119,36 +118,6 @@ AutoOrAmount = Annotated[
     PlainSerializer(lambda said: said if said == AUTO else plain(said), return_type=str, when_used="json"),
     WithJsonSchema({"anyOf": [{"type": "string", "const": AUTO}, *_AMOUNT_SCHEMA]}),
 ]
-
-
-class Cells(Part):
-    """This many answers, or a yes or no (1), without names: enough to compare ways to ask, but not for a recipe."""
-
-    kind: Literal["cells"]
-    cells: Size
-
-
-class Watched(Part):
-    """How often the event ``metric`` happens in ``steps`` periods of ``step_seconds`` from ``start`` on (POSIX
-    seconds), counted up to ``most``, which a count does not need. If ``start`` is left out, the first step is the next
-    one by the clock of the party that makes the recipe."""
-
-    kind: Literal["occurrences"]
-    start: Natural | None = None
-    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
-    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
-    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)] | None = None
-
-    def from_now(self, now: float) -> Watched:
-        """The same with a start: the next multiple of ``step_seconds`` after ``now`` where none is stated."""
-        following = (int(now) // self.step_seconds + 1) * self.step_seconds
-        return self if self.start is not None else self.model_copy(update={"start": following})
-
-    def asked(self) -> Occurrences:
-        """The encoder for a recipe. Raises FieldError."""
-        if self.start is None:
-            raise FieldError("encoder.start", "is needed to make a recipe")
-        return Occurrences.model_validate({**dict(self), "most": self.most or 1})
 
 
 class ImportancePlan(Part):

@@ -6,8 +6,10 @@ of a file, or a column of a CSV file. Whatever is wrong with a file is one ``Usa
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,6 @@ from typing import Any
 
 from infra.lab.devices.columns import read_column
 from tacit.errors import UsageError
-from tacit.extras import require_extra
 
 MIN_DEVICES, DEFAULT_DEVICES, MAX_DEVICES = 1_000, 20_000, 100_000
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
@@ -35,7 +36,11 @@ class Texts:
 
 def load_wordfreq(devices: int | None) -> Texts:
     """``devices`` words. Raises ``UsageError`` without the package."""
-    require_extra("the built-in words (or give --input FILE)", "words", "wordfreq")
+    if importlib.util.find_spec("wordfreq") is None:
+        raise UsageError(
+            "the built-in words need the package wordfreq; give --input FILE (one text a line), or install it with: "
+            f"{sys.executable} -m pip install wordfreq"
+        )
     from wordfreq import get_frequency_dict
 
     found: dict[str, float] = get_frequency_dict("en")
