@@ -15,6 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 LIBRARIES = (
     (Path("tacit") / "vdaf" / "native", "the library of Prio3 kernels"),
     (Path("tacit") / "multibuffer", "the library of multi-buffer cryptography"),
+    (Path("tacit") / "succinct" / "native", "the kernel of local hashing"),
 )
 
 

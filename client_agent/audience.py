@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from client_agent.sources import DataSource, Value
-from tacit.recipe.model import Attributes, Question, Recipe, conjunction
+from tacit.recipe.encoder_specs import Attributes, conjunction
+from tacit.recipe.model import Question, Recipe
 
 OUTSIDE = "outside the recipe's audience"
 

@@ -24,6 +24,7 @@ from infra.base.imports import no_collection
 from infra.views.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
+from tacit.extras import LABORATORY, missing_laboratory
 from tacit.native_level import wanted_level
 from tacit.ports import TransportError
 
@@ -175,11 +176,19 @@ def run(arguments: Sequence[str]) -> int:
         tell("failed", str(error))
         return NEVER_AGAIN if isinstance(error, HarmfulToRetryError) else FAILED
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in PACKAGES:
-            raise
-        tell("failed", f"this image has no {error.name}: it holds only the code of one organisation's part")
+        tell("failed", _lacking(error, arguments))
         return FAILED
     return int(code) if isinstance(code, int) else OK
+
+
+def _lacking(error: ModuleNotFoundError, arguments: Sequence[str]) -> str:
+    """What is said where a part of Tacit is not installed. Raises ``error`` where it is about anything else."""
+    name = error.name or ""
+    if name.partition(".")[0] not in PACKAGES:
+        raise error
+    if f"{name}.".startswith(f"{LABORATORY}."):
+        return str(missing_laboratory(f"tacit {_wanted(arguments)[0]}"))
+    return f"this image has no {name}: it holds only the code of one organisation's part"
 
 
 def _asking(arguments: Sequence[str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Packages that only some commands need, and how to install them.
+"""Packages that only some commands need, and how to install them: extras, and the laboratory (``tacit demo`` and
+``bench``, for example), which is a distribution of its own.
 
 Tacit is on no package index; the ``tacit`` there is another project. So nobody is ever told to install it by name, but
 from the checkout or the wheel from which this installation came (PEP 610 records which that was).
@@ -10,11 +11,15 @@ import importlib.util
 import json
 import shlex
 import sys
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tacit import __version__
 from tacit.errors import UsageError
 
 UNKNOWN_SOURCE = "/path/to/the/wheel/of/tacit.whl"
+LABORATORY = "infra.lab"
+"""The laboratory's package; its folder in a checkout is of the same name."""
 
 
 def require_extra(what: str, extra: str, *packages: str) -> None:
@@ -34,8 +39,20 @@ def missing_extra(what: str, extra: str, *packages: str) -> UsageError:
 def install_command(extra: str) -> str:
     """The shell command that adds the extras to this installation."""
     source, editable = _source()
-    words = [sys.executable, "-m", "pip", "install", *(["--editable"] if editable else []), f"{source}[{extra}]"]
-    return shlex.join(words)
+    return _install(*(["--editable"] if editable else []), f"{source}[{extra}]")
+
+
+def missing_laboratory(what: str) -> UsageError:
+    """The error that ``what`` needs the laboratory, with the command that installs it: from its folder in the checkout,
+    or from its wheel beside that of Tacit."""
+    source = Path(_source()[0])
+    beside = source.with_name(f"tacit_lab-{__version__}-py3-none-any.whl")
+    place = beside if source.suffix == ".whl" else source / LABORATORY.replace(".", "/")
+    return UsageError(f"{what} needs the laboratory; install it with: {_install(str(place))}")
+
+
+def _install(*words: str) -> str:
+    return shlex.join([sys.executable, "-m", "pip", "install", *words])
 
 
 def _source() -> tuple[str, bool]:

@@ -77,12 +77,16 @@ class Installed:
         subprocess.run(
             [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=SECONDS
         )
-        pip = [sys.executable, "-m", "pip", "--python", str(self._bin / "python"), "install", "--quiet"]
-        alone = ["--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile", str(wheel)]
-        subprocess.run([*pip, *alone], check=True, timeout=SECONDS, capture_output=True)
+        self.add(wheel)
         (self.packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
         _link_requirements(folder / "requirements")
         (self.packages / "requirements.pth").write_text(f"{folder / 'requirements'}\n")
+
+    def add(self, wheel: Path) -> None:
+        """Install ``wheel`` without its dependencies."""
+        pip = [sys.executable, "-m", "pip", "--python", str(self._bin / "python"), "install", "--quiet"]
+        alone = ["--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile", str(wheel)]
+        subprocess.run([*pip, *alone], check=True, timeout=SECONDS, capture_output=True)
 
     def run(
         self, program: str, *arguments: str, environment: dict[str, str] | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from client_agent.panprivate.watch import Plan, Schedule
 from tacit.errors import Refusal
 from tacit.models.devices import device_side
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 
 
 def plan_of(recipe: Recipe) -> Plan:

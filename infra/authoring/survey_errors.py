@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "buckets": "buckets",
     "categories": "categories",
+    "strings": "strings",
     "boolean": "boolean",
     "attribute": "attributes",
     "cells": "cells",
@@ -30,7 +31,7 @@ WATCHING: Final = frozenset({"steps", "step_seconds", "most", "watch_start"})
 """Flags of a watched event; "steps" stands for all of them in ``KINDS``."""
 LABELS: Final = frozenset({"other_label", "missing_label"})
 ENCODER: Final = "encoder"
-_ANSWERS: Final = "--buckets, --categories or --boolean"
+_ANSWERS: Final = "--buckets, --categories, --strings or --boolean"
 _SEVERAL: Final = f"give only one of {_ANSWERS.replace(' or', ',')}, and a sum, mean or vector-sum"
 _GROUPS: Final = {ENCODER: "the question", "importance": "importance sampling"}
 

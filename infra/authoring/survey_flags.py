@@ -131,6 +131,8 @@ FLAGS: Mapping[str, Flag] = {
         "encoder.edges", read=edges_of, help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5"
     ),
     "categories": Flag("encoder.categories", read=_parts, help="Exact texts: red,green,blue"),
+    "strings": _whole("encoder.length", 1, "Frequent texts of up to so many characters (model local)."),
+    "alphabet": Flag("encoder.alphabet", help="The characters of such a text (default: any; then bytes are counted)."),
     "boolean": Flag("encoder.kind", bool, bool, "A yes or no question.", default=False),
     "attribute": Flag("encoder.attributes", list[str], _several, metavar="NAME=VALUE,...",
                       help="Count devices by these values; repeat for more."),

@@ -13,8 +13,10 @@ from tacit.aggregator.state_keys import generate_state_key, state_key_text, writ
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.models.forms import form_of
+from tacit.models.local.form import Local
+from tacit.models.one_server import ANALYZER
 from tacit.models.pan_private.form import PanPrivate
-from tacit.models.pan_private_single.form import ANALYZER, PanPrivateSingle
+from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
 from tacit.ports import Entropy
@@ -62,12 +64,13 @@ def make_parties(folder: Path, urls: Mapping[str, str], signing: Mapping[str, st
         write_peer_file(folder / name / "peer.json", peers)
     document = base.model_dump(mode="json")
     stateful = {name: {**document[name], "state_key": _state_key(folder / name, entropy)} for name in AGGREGATORS}
+    common = {name: document[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
+    analyzer = _analyzer(folder / ANALYZER, urls[ANALYZER], signing[ANALYZER], entropy)
+    keyed = {**analyzer, "state_key": _state_key(folder / ANALYZER, entropy)}
     others = {
         PanPrivate.name: {**document, **stateful},
-        PanPrivateSingle.name: {
-            **{name: document[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")},
-            ANALYZER: _analyzer(folder / ANALYZER, urls[ANALYZER], signing[ANALYZER], entropy),
-        },
+        PanPrivateSingle.name: {**common, ANALYZER: keyed},
+        Local.name: {**common, ANALYZER: analyzer},
     }
     return StackParties(base, {model: form_of(model).parties.model_validate(body) for model, body in others.items()})
 
@@ -78,7 +81,6 @@ def _analyzer(folder: Path, url: str, signing_key: str, entropy: Entropy) -> dic
         "url": url,
         "hpke_config": _hpke_key(folder, ANALYZER_CONFIG_ID, entropy),
         "signing_key": signing_key,
-        "state_key": _state_key(folder, entropy),
     }
 
 

@@ -6,11 +6,12 @@ from infra.views.terminal import notes, span
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
 from tacit.moments import when
-from tacit.operations.outlook import Hiding, Outlook, SharesOutlook, rounding_of
+from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlook, rounding_of
 from tacit.operations.watched_outlook import WatchedOutlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
-from tacit.recipe.model import Interval, Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Interval, Recipe
 
 
 def tell_coarse(recipe: Recipe) -> None:
@@ -39,6 +40,7 @@ def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
     """Return the outlook of ``recipe`` as sentences."""
     lines = [] if found.shares is None else _share_lines(recipe, found.shares)
     lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
+    lines += [] if found.ranked is None else [_ranked_line(recipe, found.ranked)]
     lines += [] if found.rounding.words is None else [found.rounding.words]
     return lines if found.hiding is None else [*lines, *_hiding_lines(recipe, found.hiding)]
 
@@ -61,6 +63,15 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
         f"epsilon {told:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
         f"expected standard error of a number: about {found.stderr:,.4g} {unit}",
     ]
+
+
+def _ranked_line(recipe: Recipe, found: RankedOutlook) -> str:
+    asked = recipe.batch.expected_contributions / float(recipe.rate)
+    return (
+        f"an answer is listed from about {found.listed_from:,.0f} devices on, {found.listed_from / asked:.1%} of those "
+        f"asked (standard error about {found.stderr:,.0f}); a report has {found.report_bits} bits about one of "
+        f"{found.domain_bits}"
+    )
 
 
 def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:

@@ -24,7 +24,8 @@ from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, labels
-from tacit.recipe.model import Occurrences, Recipe, conjunction
+from tacit.recipe.encoder_specs import Occurrences, conjunction
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words
@@ -51,7 +52,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("hash", recipe.hash_text),
         *_audience(recipe, document),
         *_asked(recipe),
-        ("answers", shown),
+        *([("answers", shown)] if names else []),
         *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
         ("randomizer", _randomizer(randomizer, watched=isinstance(recipe.question.encoder, Occurrences))),

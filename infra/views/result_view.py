@@ -29,6 +29,8 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
         AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(numbers))
         for one, numbers in zip(rows(document), texts, strict=True)
     ]
+    if "ranked" in document and not answers:
+        answers = [AnswerRow("none stands out", 0.0, 0.0, ("",) * len(headings))]
     table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]

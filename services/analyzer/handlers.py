@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from aiohttp import web
@@ -63,10 +64,14 @@ class Handlers:
         return web.Response(status=201)
 
     async def aggregate(self, request: web.Request) -> web.Response:
-        """GET /recipes/{recipe-hash}/aggregate: ``{"report_count", "values"}``."""
+        """GET /recipes/{recipe-hash}/aggregate: ``{"report_count", "values"}``, and ``search`` with what was found in
+        reports that are searched."""
         request.app[CALLERS].require(request, "collector")
         found = await self._releases.released(await self._party(request))
-        return web.json_response({"report_count": found.report_count, "values": found.numbers})
+        document = {"report_count": found.report_count, "values": found.numbers}
+        if found.search:
+            document["search"] = json.loads(found.search)
+        return web.json_response(document)
 
     async def filling(self, request: web.Request) -> web.Response:
         """GET /recipes/{recipe-hash}/yield: how full the batch is, updated rarely and rounded coarsely."""

@@ -38,12 +38,20 @@ class UploadTx(ClosedTx, Protocol):
         """Add reports to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
         ...
 
+    async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:
+        """Keep the records of a group of reports until the release; ``first`` is the id of one of them."""
+        ...
+
 
 class ReleaseTx(ClosedTx, CountingTx, Protocol):
     """The transaction that releases a sum."""
 
     async def running(self, task_id: bytes) -> Aggregate | None:
         """The running sum, or ``None`` if nothing was counted."""
+        ...
+
+    async def kept_records(self, task_id: bytes) -> list[bytes]:
+        """The records that were kept, those of a group in one entry; the order of entries says nothing."""
         ...
 
     async def released(self, task_id: bytes) -> Aggregate | None:

@@ -9,10 +9,12 @@ NUMBER_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Number of added reports, and the sum of their numbers, cell by cell."""
+    """Number of added reports, and the sum of their numbers, cell by cell. ``search``: what was found in reports that
+    are searched, as JSON; empty for all others, and before the release."""
 
     report_count: int
     numbers: tuple[int, ...] = field(repr=False)
+    search: bytes = field(default=b"", repr=False)
 
     def plus(self, other: Aggregate) -> Aggregate:
         """The sum of two aggregates of the same recipe."""

@@ -7,6 +7,10 @@ forgotten, and the running sum is gone.
 
 from __future__ import annotations
 
+import asyncio
+import json
+from dataclasses import replace
+
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.ports import AnalyzerTx, ReleaseTx
 from services.analyzer.records import Aggregate
@@ -22,6 +26,7 @@ from tacit.service.log import get_logger
 TOO_SMALL = "batch-too-small"
 RATE_BOUND = "rate-bound"
 VOID = "recipe-void"
+UNSEARCHABLE = "search-empty"
 
 
 class Releases:
@@ -79,7 +84,7 @@ class Releases:
                 return known
             if await tx.is_closed(task.task_id):
                 raise Refusal(VOID, "the recipe was closed for good without a release")
-            aggregate = await self._releasable(tx, party)
+            aggregate = await self._searched(tx, party, await self._releasable(tx, party))
             await tx.keep_released(task.task_id, aggregate)
         await self._store.checkpoint()
         self._deps.saw("analyzer", recipe=task.task_id_text, report_count=aggregate.report_count)
@@ -99,6 +104,21 @@ class Releases:
         if count > most:
             raise Refusal(RATE_BOUND, f"{count} contributions were counted; at most {most} are released")
         return running
+
+    async def _searched(self, tx: ReleaseTx, party: AnalyzerParty, running: Aggregate) -> Aggregate:
+        """The sum with what is found in the reports, in a recipe whose reports are searched. Raises ``Refusal`` where
+        there is nothing to find."""
+        records = await tx.kept_records(party.task.task_id)
+        size = party.reading.record_size
+        if sum(map(len, records)) != size * running.report_count:
+            raise Fatal("a recipe's sum and its kept reports are of different reports")
+        if not size:
+            return running
+        try:
+            found = await asyncio.to_thread(party.reading.search, records)
+        except ValueError as error:
+            raise Refusal(UNSEARCHABLE, str(error)) from error
+        return replace(running, search=json.dumps(found).encode())
 
     def _still_open(self, party: AnalyzerParty) -> Abort:
         left = party.task.end_seconds + self._grace - self._deps.clock.now()

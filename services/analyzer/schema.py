@@ -1,7 +1,9 @@
 """The analyzer's tables: those of every follower of the log, and the released sums.
 
-No table holds a report, sealed or open: ``outcomes`` holds ids, digests and nullifiers, ``buckets`` the running sum of
-each recipe (``agg_share``: 8 bytes per cell; checksum and times are those of DAP's batches, and empty).
+``outcomes`` holds ids, digests and nullifiers of reports, ``buckets`` the running sum of each recipe (``agg_share``: 8
+bytes per cell; checksum and times are those of DAP's batches, and empty). ``kept`` holds the randomised answers of
+recipes whose reports are searched when all have come: a row has those of one group of uploads, one after another, and
+all are deleted with the release. No other table holds a report, sealed or open.
 """
 
 from __future__ import annotations
@@ -23,4 +25,13 @@ AGGREGATES = Table(
     Column("task_id", LargeBinary, primary_key=True),
     Column("report_count", Int64, nullable=False),
     Column("numbers", LargeBinary, nullable=False),
+    Column("search", LargeBinary, nullable=False),
 )
+KEPT = Table(
+    "kept",
+    METADATA,
+    Column("task_id", LargeBinary, primary_key=True),
+    Column("first", LargeBinary, primary_key=True),
+    Column("records", LargeBinary, nullable=False),
+)
+"""``first``: the id of the first report of a row."""

@@ -13,7 +13,7 @@ from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key, read_state_keys
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
-from tacit.models.pan_private_single.form import ANALYZER, state_key_of
+from tacit.models.one_server import ANALYZER
 from tacit.models.parties import Server
 from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
@@ -58,12 +58,9 @@ class AnalyzerSeat:
     identity: AnalyzerIdentity
 
     def check_keys(self, own: Server) -> None:
-        """Raises ``Refusal`` ``model-unsupported``, ``own-hpke-key`` or ``own-state-key``."""
-        state_key = state_key_of(own)
+        """Raises ``Refusal`` ``own-hpke-key``."""
         if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
             raise Refusal("own-hpke-key", NOT_OURS)
-        if find_state_key(self.identity.state_keys, state_key) is None:
-            raise Refusal("own-state-key", "the recipe's devices encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
         """The recipe's hash (32 bytes), if its reports can be read. Raises ``Refusal`` otherwise, so that the recipe is
@@ -71,7 +68,11 @@ class AnalyzerSeat:
         side = server_side(recipe.model)
         task = side.task(recipe, token_key_spki)
         TokenVerifier(token_key_spki, task.slot)
-        side.reading(recipe, self.identity.state_keys[0])
+        stated = side.state_key(recipe)
+        key = None if stated is None else find_state_key(self.identity.state_keys, stated)
+        if stated is not None and key is None:
+            raise Refusal("own-state-key", "the recipe's devices encrypt their state to a key that we do not hold")
+        side.reading(recipe, key)
         return task.task_id
 
     def opt_in(self, item: LiveRecipe, _task_id: bytes) -> OptIn:
@@ -80,11 +81,12 @@ class AnalyzerSeat:
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> AnalyzerParty:
         """The party of a recipe, with the private keys to the public keys that the recipe names."""
-        side, own = server_side(recipe.model), recipe.parties.servers()[ANALYZER]
+        side = server_side(recipe.model)
+        stated = side.state_key(recipe)
         task = side.task(recipe, row.token_key_spki)
         key = find_key(self.identity.hpke_keys, task.hpke_config)
-        state_key = find_state_key(self.identity.state_keys, state_key_of(own))
-        if key is None or state_key is None:
+        state_key = None if stated is None else find_state_key(self.identity.state_keys, stated)
+        if key is None or (stated is not None and state_key is None):
             raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
         verifier = TokenVerifier(row.token_key_spki, task.slot)
         reading = side.reading(recipe, state_key)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from functools import reduce
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.analyzer.records import Aggregate, packed, unpacked
-from services.analyzer.schema import AGGREGATES, COMMON, LOOKS, METADATA, MIGRATIONS
+from services.analyzer.schema import AGGREGATES, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.outcomes import LooksTx
+from tacit.aggregator.records import Batch
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import Fatal
 
@@ -57,13 +58,27 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
         return reduce(Aggregate.plus, parts) if parts else None
 
     async def released(self, task_id: bytes) -> Aggregate | None:
-        query = select(AGGREGATES.c.report_count, AGGREGATES.c.numbers).where(AGGREGATES.c.task_id == task_id)
+        query = select(AGGREGATES.c.report_count, AGGREGATES.c.numbers, AGGREGATES.c.search).where(
+            AGGREGATES.c.task_id == task_id
+        )
         row = (await self.connection.execute(query)).one_or_none()
-        return None if row is None else Aggregate(row.report_count, unpacked(row.numbers))
+        return None if row is None else Aggregate(row.report_count, unpacked(row.numbers), row.search)
+
+    async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:
+        await self.connection.execute(insert(KEPT).values(task_id=task_id, first=first, records=records))
+
+    async def kept_records(self, task_id: bytes) -> list[bytes]:
+        query = select(KEPT.c.records).where(KEPT.c.task_id == task_id)
+        return list((await self.connection.execute(query)).scalars())
+
+    async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
+        await super().scrub_buckets(task_id, batch)
+        await self.connection.execute(delete(KEPT).where(KEPT.c.task_id == task_id))
 
     async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
         await self.release(task_id, _RELEASED)
         values = {"report_count": aggregate.report_count, "numbers": packed(aggregate.numbers)}
+        values["search"] = aggregate.search
         await self.connection.execute(insert(AGGREGATES).values(task_id=task_id, **values))
         await self.scrub_buckets(task_id)
 

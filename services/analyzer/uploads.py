@@ -1,7 +1,8 @@
 """Takes reports: each is opened when it arrives, and one transaction records it and adds it to the sum.
 
 A report that is answered with success is durably counted, now or before. Nothing is kept of a report except its id, a
-digest of its bytes, and the nullifier of its token; a report without a valid token only increases a counter (P31).
+digest of its bytes, the nullifier of its token and, if the recipe's reports are searched, its randomised answer; a
+report without a valid token only increases a counter (P31).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.store import Transactions
-from tacit.task.one_server import INVALID, OVER, REPLAYED, digest_of
+from tacit.task.one_server import INVALID, OVER, REPLAYED, OneServerTask, digest_of
 
 ENOUGH = 32
 """Number of reports that are processed together without waiting for more."""
@@ -112,7 +113,7 @@ class Uploads:
         opened = await asyncio.to_thread(open_reports, party, reports, self._crypto)
         for upload, found in zip(fresh, opened, strict=True):
             if isinstance(found, Counted):
-                read = " ".join(map(str, found.numbers))
+                read = found.record.hex() or " ".join(map(str, found.numbers))
                 self._deps.saw("analyzer", report_id=upload.report.report_id.hex(), randomised_answer=read)
         return answers | await self._commit(party, fresh, opened)
 
@@ -136,14 +137,24 @@ class Uploads:
             taken = await tx.record(task.task_id, rows)
             known = await tx.known(task.task_id, sorted(taken)) if taken else {}
             new = {report_id: pair for report_id, pair in pairs.items() if report_id not in taken}
-            numbers = [found.numbers for _, found in new.values() if isinstance(found, Counted)]
-            if numbers:
-                await tx.add(task.task_id, Aggregate(len(numbers), add_up(task.cells, numbers)))
+            counted = {report_id: found for report_id, (_, found) in new.items() if isinstance(found, Counted)}
+            await _add(tx, task, counted)
             causes = Counter(found.cause for _, found in new.values() if isinstance(found, Rejection))
             await tx.count_rejections(task.task_id, causes + Counter({_SPENT: len(taken) - len(known)}))
         answers: Answers = {one: None if isinstance(found, Counted) else INVALID for one, (_, found) in new.items()}
         answers |= dict.fromkeys(taken, REPLAYED)
         return answers | {one: pairs[one][0].refused(outcome) for one, outcome in known.items()}
+
+
+async def _add(tx: UploadTx, task: OneServerTask, counted: Mapping[bytes, Counted]) -> None:
+    """Add new reports, by their ids, to the recipe's sum, and keep their records, if it has any."""
+    if not counted:
+        return
+    numbers = [found.numbers for found in counted.values()]
+    await tx.add(task.task_id, Aggregate(len(numbers), add_up(task.cells, numbers)))
+    records = b"".join(found.record for found in counted.values())
+    if records:
+        await tx.keep_records(task.task_id, min(counted), records)
 
 
 def _row(upload: Upload, found: Counted | Rejection) -> OutcomeRow | None:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from services.collector.service import Subjects
 from tacit.aggregator.filled import Filling, read_filling
 from tacit.errors import Abort, DecodeError
-from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import Transport
 from tacit.service.live_tokens import ShownToken

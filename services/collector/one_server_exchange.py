@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.collector.progress import Progress, Subject
 from services.collector.records import Collection, CollectionState
 from tacit.errors import Refusal
-from tacit.models.pan_private_single.collector import OneServerSource
+from tacit.models.faces.one_server_collector import OneServerSource
 from tacit.problem import problem_type
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.service.app import Deps

@@ -22,7 +22,7 @@ from services.collector.records import Collection, CollectionState
 from tacit.codec import b64url
 from tacit.errors import Abort, Refusal
 from tacit.messages import Interval
-from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import TransportError
 from tacit.service.app import Deps

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from tacit.accounting.events import Relation
-from tacit.dp import amplification, parameters, rr_exact, sampling
+from tacit.dp import amplification, parameters, rr_exact, sampling, shuffled_counts
 from tacit.dp.binomial import log_pmf
 from tacit.dp.hidden_count import Crowd, SendingRates, dummies_epsilon
 from tacit.dp.reports import NoiseStep
@@ -170,6 +170,25 @@ def hidden_count(
         "epsilon_unfilled": crowd.unfilled_epsilon(lambda _: epsilon, delta),
         "epsilon_dummies": dummies_epsilon(rates, crowd.devices, delta),
         "epsilon_relay": epsilon + rates.part_epsilon(),
+    }
+
+
+def shuffled_count(intensity: float, n: int, delta: float) -> Quantities:
+    """A count in the shuffled model (zsum) to which ``intensity`` of n devices are expected to add one; more than
+    n / 2, where each tosses a fair coin, count as n / 2."""
+    return _shuffled(shuffled_counts.epsilon_zsum, intensity, n, delta)
+
+
+def shuffled_histogram(intensity: float, n: int, delta: float) -> Quantities:
+    """A histogram in the shuffled model (hist); ``intensity`` as in ``shuffled_count``, for every category."""
+    return _shuffled(shuffled_counts.epsilon_hist, intensity, n, delta)
+
+
+def _shuffled(epsilon_of: Callable[[int, float, float], float], intensity: float, n: int, delta: float) -> Quantities:
+    noise = min(parameters.finite("intensity", intensity), parameters.reports(n) / 2)
+    return {
+        "epsilon": epsilon_of(n, noise, delta),
+        "standard_deviation": math.sqrt(noise * (1 - noise / n)),
     }
 
 

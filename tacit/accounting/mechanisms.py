@@ -196,6 +196,14 @@ MECHANISMS: dict[str, MechanismEntry] = {
             devices.shuffled_sample, ("e0", "q"), ("n", "delta"),
         ),
         MechanismEntry(
+            "shuffled-count", _VALUE, "a count of n shuffled devices, of which lambda are expected to add one",
+            devices.shuffled_count, (), ("intensity", "n", "delta"),
+        ),
+        MechanismEntry(
+            "shuffled-histogram", _VALUE, "the same for every category of a histogram, exactly and jointly",
+            devices.shuffled_histogram, (), ("intensity", "n", "delta"),
+        ),
+        MechanismEntry(
             "rr-exact", _BIT, "the exact sum of n randomised bits", devices.rr_exact_sum, ("e0",), ("n", "delta")
         ),
         MechanismEntry(

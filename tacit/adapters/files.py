@@ -27,7 +27,7 @@ def read_bounded(path: Path, most: int) -> bytes:
         )  # opening a FIFO would block until a writer comes
         with os.fdopen(descriptor, "rb") as file:
             kind = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and path.is_relative_to("/dev")):
+            if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and _is_device(path)):
                 raise UsageError(f"{path}: {'Is a directory' if stat.S_ISDIR(kind) else 'not a regular file'}")
             os.set_blocking(descriptor, True)
             data = file.read(most + 1)
@@ -45,8 +45,7 @@ def replace_file(path: Path, data: bytes) -> None:
     ``UsageError``."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        is_device = path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108 - compared only
-        if is_device or (path.exists() and not path.is_file()):
+        if _is_device(path) or (path.exists() and not path.is_file()):
             raise UsageError(f"{path}: not a regular file")
         try:
             with open(draft, "xb") as file:
@@ -65,3 +64,8 @@ def is_private(status: os.stat_result) -> bool:
     hand a secret to a process that is not root."""
     given = 0o040 if status.st_uid == 0 and os.geteuid() != 0 else 0
     return not stat.S_IMODE(status.st_mode) & 0o077 & ~given
+
+
+def _is_device(path: Path) -> bool:
+    """Whether ``path`` is below ``/dev``; a file in ``/dev/shm`` is one like others."""
+    return path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108 - compared only

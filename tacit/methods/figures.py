@@ -87,5 +87,10 @@ def rest_words(document: Mapping[str, Any]) -> str | None:
     """The bound on the answers that a ranked result does not list, in words; None for other results."""
     if "ranked" not in document:
         return None
-    rest = document["ranked"]["rest"]
-    return f"every other answer is below {math.ceil(rest['below']):,}, with probability {rest['probability']:.12g}"
+    rest, threshold = document["ranked"]["rest"], document["ranked"]["threshold"]
+    words = f"every other answer is below {math.ceil(rest['below']):,}, with probability {rest['probability']:.12g}"
+    rate = threshold["false_positive_rate"]
+    if rate >= 1:
+        return words
+    listed = f"answers estimated at {math.ceil(threshold['estimate']):,} or more are listed"
+    return f"{listed}; one that nobody gave is among them with probability {rate:.12g} at most; {words}"

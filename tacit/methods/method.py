@@ -29,7 +29,7 @@ EPSILON_PLACES = 4
 """Decimals to which a local epsilon is searched."""
 Measurement = int | list[int]
 """The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
-Prio3Sum, integers for Prio3SumVec."""
+Prio3Sum, integers for Prio3SumVec. For one server that searches reports: their public randomness and a value."""
 Answer = int | tuple[int, ...]
 """A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 Members = Mapping[str, Any]
@@ -63,12 +63,14 @@ class SumErrors:
 class Method(ABC):
     """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
-    its answer by itself. ``DRAWS`` describes its draws for the page of methods."""
+    its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
+    ``DRAWS`` describes its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
     STATISTICS: ClassVar[tuple[StatisticName, ...]]
     IS_LOCAL: ClassVar[bool]
+    IS_PROVED: ClassVar[bool] = True
     DRAWS: ClassVar[Draws]
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tacit.methods.affine import AffineHashing
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.method import Method
@@ -10,7 +11,7 @@ from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
 
-METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips)}
+METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing)}
 """Ordered by preference: a question takes the first method that fits."""
 
 

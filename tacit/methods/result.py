@@ -53,11 +53,14 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """The answers that were found, in falling order of their estimates. With ``probability``, the true number of every
-    answer that is not among them is less than ``below``."""
+    answer that is not among them is less than ``below``. Every estimate is at least ``threshold``, which any answer
+    that no device has passes with probability ``false_positive_rate`` at most, over all of them together."""
 
     items: tuple[Item, ...]
     below: float
     probability: float
+    threshold: float = 0.0
+    false_positive_rate: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.items) > MOST_ITEMS:
@@ -68,13 +71,23 @@ class Ranked:
             raise ValueError("an answer is listed twice")
         if any(after.estimate > before.estimate for before, after in itertools.pairwise(self.items)):
             raise ValueError("the answers must be in falling order of their estimates")
+        if self.items and self.items[-1].estimate < self.threshold:
+            raise ValueError("an estimate is below the threshold")
+        if not (math.isfinite(self.threshold) and 0 < self.false_positive_rate <= 1):
+            raise ValueError("the threshold must be finite, and its rate of false positives a probability")
         if not (math.isfinite(self.below) and self.below > 0 and 0 < self.probability <= 1):
             raise ValueError("the bound on all other answers must be above 0, and hold with a probability up to 1")
 
     def members(self) -> dict[str, Any]:
         """The member ``ranked`` of a release."""
         items = [{"item": one.text, "estimate": one.estimate, "stderr": one.stderr} for one in self.items]
-        return {"ranked": {"items": items, "rest": {"below": self.below, "probability": self.probability}}}
+        return {
+            "ranked": {
+                "items": items,
+                "rest": {"below": self.below, "probability": self.probability},
+                "threshold": {"estimate": self.threshold, "false_positive_rate": self.false_positive_rate},
+            }
+        }
 
 
 Result = Buckets | Ranked

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-StatisticName = Literal["histogram", "count", "sum", "mean", "vector-sum"]
+StatisticName = Literal["histogram", "count", "sum", "mean", "vector-sum", "heavy-hitters"]
 """A statistic's name in a recipe."""
 
 MAX_OCCURRENCES = 256
 """An event is counted up to this number: a device's state and its report have at least one ciphertext for each number.
 """
+
+
+MAX_ITEM_BITS = 64
+"""Most bits of an item of a large domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class Statistic:
     number. ``counts_devices``: values are 0 and 1. ``is_one_hot``: an answer is one of the cells. ``is_ratio``: the
     result is a total divided by the number of devices. ``bounds_spread``: a release gives only the mean of the values,
     and only a bound on their spread is known. ``bears_importance``: it can be estimated where the sampling rate depends
-    on the answer.
+    on the answer. ``is_ranked``: the result lists the most frequent of more answers than anybody could name.
     """
 
     name: StatisticName
@@ -33,11 +37,12 @@ class Statistic:
     is_ratio: bool = False
     bounds_spread: bool = False
     bears_importance: bool = False
+    is_ranked: bool = False
 
     @property
     def is_vector(self) -> bool:
         """Whether an answer is a vector of numbers."""
-        return not (self.is_scalar or self.is_one_hot)
+        return not (self.is_scalar or self.is_one_hot or self.is_ranked)
 
     def moved(self, cells: int) -> int:
         """How many of ``cells`` numbers change when one device's answer is replaced."""
@@ -55,14 +60,18 @@ COUNT = Statistic("count", ("boolean",), is_scalar=True, counts_devices=True, be
 SUM = Statistic("sum", ("number",), is_scalar=True, bounds_spread=True, bears_importance=True)
 MEAN = Statistic("mean", ("number",), is_scalar=True, is_ratio=True, bounds_spread=True)
 VECTOR_SUM = Statistic("vector-sum", ("vector",), bounds_spread=True)
+HEAVY_HITTERS = Statistic("heavy-hitters", ("strings",), counts_devices=True, is_ranked=True)
 
-STATISTICS: dict[StatisticName, Statistic] = {one.name: one for one in (HISTOGRAM, COUNT, SUM, MEAN, VECTOR_SUM)}
+STATISTICS: dict[StatisticName, Statistic] = {
+    one.name: one for one in (HISTOGRAM, COUNT, SUM, MEAN, VECTOR_SUM, HEAVY_HITTERS)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A question as a method sees it: the statistic, ``cells`` numbers in the result, and, for numeric values, their
-    range from ``low`` to ``high`` in steps of ``unit``; ``norm`` bounds a vector's Euclidean length."""
+    range from ``low`` to ``high`` in steps of ``unit``; ``norm`` bounds a vector's Euclidean length;
+    ``item_bits``: bits of an item of a large domain."""
 
     statistic: Statistic
     cells: int
@@ -70,6 +79,7 @@ class Shape:
     high: int | Fraction = 1
     unit: int | Fraction = 1
     norm: int | Fraction | None = None
+    item_bits: int = MAX_ITEM_BITS
 
     @property
     def maximum(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.models.faces.collector import CollectorSide
 from tacit.models.forms import unsupported
+from tacit.models.local.collector import LocalCollector
+from tacit.models.local.form import Local
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.collector import PanPrivateSingleCollector
 from tacit.models.pan_private_single.form import PanPrivateSingle
@@ -15,6 +17,7 @@ COLLECTORS: dict[str, CollectorSide] = {
     SecureAggregation.name: SecureAggregationCollector(),
     PanPrivate.name: SecureAggregationCollector(),
     PanPrivateSingle.name: PanPrivateSingleCollector(),
+    Local.name: LocalCollector(),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.models.faces.device import DeviceSide
 from tacit.models.forms import unsupported
+from tacit.models.local.device import LocalDevice
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.models.secure_aggregation.device import SecureAggregationDevice
@@ -13,6 +14,7 @@ DEVICES: dict[str, DeviceSide] = {
     SecureAggregationDevice.name: SecureAggregationDevice(),
     PanPrivateDevice.name: PanPrivateDevice(),
     PanPrivateSingleDevice.name: PanPrivateSingleDevice(),
+    LocalDevice.name: LocalDevice(),
 }
 
 

@@ -80,6 +80,10 @@ class Form(ABC):
         and from who sends. ``n`` below ``sample.batch`` means that the other messages are dishonest. ``ValueError``
         names a bad parameter, or says that there is no finite epsilon."""
 
+    def answers_by(self, method: type[Method]) -> bool:
+        """Whether devices of this model may randomise by ``method``: here, if its outputs can be proved valid."""
+        return method.IS_PROVED
+
     def proof(self, method: Method) -> Proof:
         """The VDAF that proves the outputs of ``method``, in a model with a VDAF. Raises refusal ``vdaf-parameters`` if
         none does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.models.form import Adversary, Form
+from tacit.models.local.form import Local
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.secure_aggregation.form import SecureAggregation
@@ -12,6 +13,7 @@ FORMS: dict[str, Form] = {
     SecureAggregation.name: SecureAggregation(),
     PanPrivate.name: PanPrivate(),
     PanPrivateSingle.name: PanPrivateSingle(),
+    Local.name: Local(),
 }
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.models.faces.server import ServerSide
+from tacit.models.local.form import Local
+from tacit.models.local.server import LocalServer
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.pan_private_single.server import PanPrivateSingleServer
 
-SERVERS: dict[str, ServerSide] = {PanPrivateSingle.name: PanPrivateSingleServer()}
+SERVERS: dict[str, ServerSide] = {
+    PanPrivateSingle.name: PanPrivateSingleServer(),
+    Local.name: LocalServer(),
+}
 
 
 def server_side(model: str) -> ServerSide:

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
+from tacit.methods.affine import AffineHashing
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
+from tacit.succinct.tree import expected_threshold
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,36 @@ class Rounding:
 
 
 @dataclass(frozen=True)
+class RankedOutlook:
+    """The outlook for frequent items of a large domain, at the expected contributions: ``stderr`` of a rare item's
+    estimate, ``listed_from``, the estimate from which on an item is listed, both in devices; ``report_bits`` of an
+    answer and ``domain_bits`` of an item."""
+
+    stderr: float
+    listed_from: float
+    report_bits: int
+    domain_bits: int
+
+
+@dataclass(frozen=True)
 class Outlook:
     """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies,
-    ``watched`` if devices watch an event; None for what does not apply."""
+    ``watched`` if devices watch an event, ``ranked`` for frequent items; None for what does not apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
     rounding: Rounding
     watched: WatchedOutlook | None = None
+    ranked: RankedOutlook | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, rounding: ..., warnings: [...]}``, each only if it
-        is set."""
+        """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, ranked: {...}, rounding: ..., warnings: [...]}``,
+        each only if it is set."""
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
             **({"watched": asdict(self.watched)} if self.watched else {}),
+            **({"ranked": asdict(self.ranked)} if self.ranked else {}),
             **self.rounding.document(),
         }
 
@@ -91,7 +107,15 @@ def outlook(recipe: Recipe) -> Outlook:
     """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
     watched = watched_outlook(recipe)
     shares = _shares(recipe) if watched is None else None
-    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched)
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, _ranked(recipe))
+
+
+def _ranked(recipe: Recipe) -> RankedOutlook | None:
+    method = randomizer_of(recipe)
+    if not isinstance(method, AffineHashing):
+        return None
+    least, stderr = expected_threshold(method, recipe.batch.expected_contributions, design_of(recipe))
+    return RankedOutlook(stderr, least, method.hash_bits, method.bits)
 
 
 def rounding_of(recipe: Recipe) -> Rounding:

@@ -11,7 +11,8 @@ from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import design_of, randomizer_of
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 from tacit.vdaf.count_vec import Prio3CountVec
 
 

@@ -20,7 +20,8 @@ from tacit.models.parties import Parties
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import mode_of_close, shape_of
 from tacit.recipe.encoder import BooleanEncoder, encoder_of
-from tacit.recipe.model import Boolean, Buckets, Categories, Question, Recipe, Vector
+from tacit.recipe.encoder_specs import Boolean, Buckets, Categories, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.privacy_target import PrivacyTarget
 from tacit.recipe.sampling_plan import SamplingPlan
 from tacit.recipe.survey import AUTO, Survey

@@ -32,7 +32,8 @@ from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
 from tacit.models.forms import form_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
-from tacit.recipe.model import Attributes, Recipe
+from tacit.recipe.encoder_specs import Attributes
+from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import CensusShare
 from tacit.vdaf.release import added_up
 

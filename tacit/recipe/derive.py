@@ -30,7 +30,8 @@ from tacit.models.parties import Aggregator
 from tacit.models.secure_aggregation.form import aggregators_of
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Boolean, Number, Occurrences, Question, Range, Recipe, Vector
+from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
 from tacit.task import MODE_OF_CLOSE, BatchClose, Task, task_id_of
@@ -170,6 +171,8 @@ def shape_of(question: Question) -> Shape:
     statistic, encoder = STATISTICS[question.statistic], question.encoder
     if isinstance(encoder, Occurrences) and statistic.is_ratio:
         return Shape(statistic, 1, 0, encoder.most)
+    if isinstance(encoder, Strings):
+        return Shape(statistic, 0, item_bits=encoder.bits)
     if not isinstance(encoder, Range):
         return Shape(statistic, len(encoder_of(question).labels))
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)

@@ -24,7 +24,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.recipe.model import Attributes, Buckets, Categories, Number, Occurrences, Question, Range, Vector
+from tacit.recipe.encoder_specs import Attributes, Buckets, Categories, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 
 Scalar = str | int | float | bool | Decimal | None
@@ -197,6 +198,47 @@ class OccurrenceEncoder(_Total[int]):
         return 0 if number is None else int(min(max(number, Decimal(0)), Decimal(self._most)))
 
 
+class StringEncoder(_Total[int]):
+    """Texts to items of a large domain, and back. An item has no label: it is its own."""
+
+    labels: tuple[str, ...] = ()
+
+    def __init__(self, spec: Strings) -> None:
+        self._spec = spec
+        self._symbols = None if spec.alphabet is None else {one: at for at, one in enumerate(spec.alphabet, 1)}
+
+    def _answer(self, value: Value) -> int | None:
+        """The symbols of a text, the first one highest; a text that the domain does not hold counts as no value."""
+        text = _text(value)
+        if not text or len(text) > self._spec.length:
+            return MISSING
+        if self._symbols is None:
+            found: Sequence[int | None] = text.encode()
+        else:
+            found = [self._symbols.get(one) for one in text]
+        symbols = [one for one in found if one]
+        if len(symbols) != len(found) or len(symbols) > self._spec.length:
+            return MISSING
+        item = 0
+        for symbol in (*symbols, *[0] * (self._spec.length - len(symbols))):
+            item = item << self._spec.symbol_bits | symbol
+        return item
+
+    def text(self, item: int) -> str | None:
+        """The text of an item; None for an item that no text has."""
+        width, length = self._spec.symbol_bits, self._spec.length
+        symbols = [item >> width * at & (1 << width) - 1 for at in reversed(range(length))]
+        while symbols and not symbols[-1]:
+            symbols.pop()
+        alphabet = self._spec.alphabet
+        if not symbols or 0 in symbols:
+            return None
+        try:
+            return bytes(symbols).decode() if alphabet is None else "".join(alphabet[one - 1] for one in symbols)
+        except (UnicodeDecodeError, IndexError):
+            return None
+
+
 def _occurrence_labels(spec: Occurrences, statistic: StatisticName) -> tuple[str, ...]:
     kind = STATISTICS[statistic]
     if kind.is_one_hot:
@@ -225,6 +267,8 @@ def encoder_of(question: Question) -> Encoder:
         return VectorEncoder(spec)
     if isinstance(spec, Occurrences):
         return OccurrenceEncoder(spec.most, _occurrence_labels(spec, question.statistic))
+    if isinstance(spec, Strings):
+        return StringEncoder(spec)
     if isinstance(spec, Attributes):
         return CategoryEncoder(spec.labels, None, spec.missing)
     if isinstance(spec, Categories):

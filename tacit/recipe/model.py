@@ -8,9 +8,6 @@ unless it says otherwise.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Mapping
 from decimal import Decimal
 from functools import reduce
 from operator import or_
@@ -19,229 +16,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.methods.statistics import MAX_OCCURRENCES, StatisticName
+from tacit.methods.statistics import StatisticName
 from tacit.models.forms import FORMS, known
 from tacit.models.parties import Operator, Part, Parties, UnknownParties
 from tacit.recipe.document import Document
-from tacit.recipe.fields import wrong
-from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
+from tacit.recipe.encoder_specs import Attributes, EncoderSpec
+from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.privacy import Privacy, epsilon_of
-from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
 from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
 from tacit.tlog.leaves import Key32
 
-MAX_LABELS = 4096
-MAX_CELLS = 1024
-"""Most conjunctions that a census may count: an aggregate share of that many numbers still fits into an entry of the
-log."""
-LEAST_STEPS = 2
-"""Least number of steps of a range that is not of whole numbers."""
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
-MAX_STEPS = 1 << 20
-MAX_STEP_SECONDS = 1 << 25
-"""A little more than a year."""
-
-
-class Buckets(Part):
-    """Numeric value to bucket: ``edges`` are lower edges, strictly increasing; the last bucket is open. ``other`` names
-    a category for numbers below the first edge (absent: they belong to the first bucket), ``missing`` one for devices
-    without a number; they follow the buckets in this order."""
-
-    kind: Literal["buckets"]
-    edges: Annotated[tuple[Quantity, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
-    other: Label | None = None
-    missing: Label | None = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse edges that do not increase."""
-        if any(low >= high for low, high in itertools.pairwise(self.lower)):
-            raise wrong("edges", "must be strictly increasing")
-        _check_stated((), self.other, self.missing)
-
-    @property
-    def lower(self) -> tuple[Exact, ...]:
-        """The buckets' lower edges as exact numbers."""
-        return tuple(map(exact, self.edges))
-
-
-class Categories(Part):
-    """Text value to the position of its exact match in ``categories``. ``other`` names a category for any other text,
-    ``missing`` one for devices without a value (and, where there is no ``other``, for any other text); they follow
-    the categories in this order."""
-
-    kind: Literal["categories"]
-    categories: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LABELS, strict=False)]
-    other: Label | None = None
-    missing: Label | None = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated categories."""
-        if len(set(self.categories)) != len(self.categories):
-            raise wrong("categories", "must be distinct")
-        _check_stated(self.categories, self.other, self.missing)
-
-
-class Boolean(Part):
-    """Truth value. ``missing`` says that devices without one answer no, so that the count is of those that say yes."""
-
-    kind: Literal["boolean"]
-    missing: Literal["no"] | None = None
-
-
-class Range(Part):
-    """Numbers from ``low`` to ``high`` in steps of ``unit`` (default 1); all three may be fractional."""
-
-    low: Quantity
-    high: Quantity
-    unit: PositiveQuantity | None = None
-
-    @property
-    def least(self) -> Exact:
-        """``low`` as an exact number."""
-        return exact(self.low)
-
-    @property
-    def most(self) -> Exact:
-        """``high`` as an exact number."""
-        return exact(self.high)
-
-    @property
-    def step(self) -> Exact:
-        """``unit`` as an exact number; 1 where it is absent."""
-        return exact(self.unit or 1)
-
-    @property
-    def fractional(self) -> bool:
-        """Whether an end or the unit is not a whole number."""
-        return any(isinstance(number, str) for number in (self.low, self.high, self.unit))
-
-    @property
-    def maximum(self) -> int:
-        """The largest encoded value: steps from ``low`` to ``high``."""
-        return int((self.most - self.least) // self.step)
-
-    def _check_steps(self) -> None:
-        """Refuse a range that ``unit`` does not divide, and a fractional range of a single step: that asks on which
-        side of a point a device is, which is a yes-or-no question and must be asked as one."""
-        if (self.most - self.least) % self.step:
-            raise wrong("unit", f"must divide high - low: {_fitting(self.least, self.most, self.step)}")
-        if self.fractional and self.maximum < LEAST_STEPS:
-            raise ValueError(
-                f"a fractional range needs at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
-                "yes-or-no question"
-            )
-
-
-class Number(Range):
-    """Number to the nearest multiple of ``unit`` (default 1) above ``low``, after clipping to [low, high]."""
-
-    kind: Literal["number"]
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse an empty range, and one that ``unit`` does not divide."""
-        if self.least >= self.most:
-            raise wrong("low", "must be below high")
-        self._check_steps()
-
-
-class Vector(Range):
-    """``length`` numbers, each clipped to [low, high] and rounded to a multiple of ``unit`` (default 1); then the
-    device itself shrinks the vector to Euclidean length at most ``norm`` (P18)."""
-
-    kind: Literal["vector"]
-    length: Size
-    norm: PositiveQuantity
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse a range without 0, towards which vectors are shrunk, and members that are not multiples of
-        ``unit``."""
-        if not self.least <= 0 <= self.most or self.least == self.most:
-            raise wrong("low", "must be at most 0, high at least 0, and not both of them 0")
-        for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
-            if number % self.step:
-                raise wrong(name, f"must be a multiple of unit: {in_words(number)} is not a multiple of {self.unit}")
-        self._check_steps()
-
-    @property
-    def radius(self) -> int:
-        """``norm`` in whole steps, rounded down."""
-        return int(exact(self.norm) // self.step)
-
-
-def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
-    """Which member to change, and to what, where ``unit`` does not divide the range."""
-    steps = int((high - low) // unit)
-    ends = [in_words(low + count * unit) for count in (steps, steps + 1) if count]
-    given = f"unit {in_words(unit)} does not divide {in_words(high)} - {in_words(low)}"
-    return f"{given}; change high to {' or '.join(ends)}, or unit"
-
-
-class Attributes(Part):
-    """The device's own value of each attribute, from its configuration and not from its data: the question of a census.
-    The categories are all conjunctions of the listed values, and, as the last one where it is named, ``missing``:
-    devices that lack one of the attributes or have another value of it."""
-
-    kind: Literal["attributes"]
-    attributes: Annotated[
-        dict[AttributeName, Annotated[tuple[AttributeValue, ...], Field(min_length=2, strict=False)]],
-        Field(min_length=1, max_length=4),
-    ]
-    missing: Label | None = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated values, and more conjunctions than fit into an entry of the log."""
-        if any(len(set(values)) != len(values) for values in self.attributes.values()):
-            raise ValueError("the values of an attribute must be distinct")
-        if math.prod(map(len, self.attributes.values())) + (self.missing is not None) > MAX_CELLS:
-            raise ValueError(f"the attributes must have at most {MAX_CELLS} conjunctions, missing included")
-        _check_stated(self.labels, None, self.missing)
-
-    @property
-    def cells(self) -> tuple[dict[str, str], ...]:
-        """The conjunctions in the order of the result: names in order, the values of the last name vary fastest."""
-        names = sorted(self.attributes)
-        rows = itertools.product(*(self.attributes[name] for name in names))
-        return tuple(dict(zip(names, row, strict=True)) for row in rows)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The conjunctions in words."""
-        return tuple(map(conjunction, self.cells))
-
-
-class Occurrences(Part):
-    """How often the event ``metric`` happened on the device in ``steps`` periods of ``step_seconds`` from ``start`` on
-    (POSIX seconds), counted up to ``most``. Devices watch it from the first step on (local pan-privacy). For a count,
-    where ``most`` is 1, the answer is whether it happened at all."""
-
-    kind: Literal["occurrences"]
-    start: Natural
-    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
-    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
-    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)]
-
-    @property
-    def end(self) -> int:
-        """POSIX second at which the last step ends."""
-        return self.start + self.steps * self.step_seconds
-
-
-def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
-    """Refuse a category for outside or missing values whose label is already in use."""
-    stated = [label for label in (other, missing) if label is not None]
-    if len({*labels, *stated}) != len(labels) + len(stated):
-        raise ValueError("the categories for other and missing values must have labels that no other category has")
-
-
-def conjunction(criteria: Mapping[str, str]) -> str:
-    """Attributes with their values in words, such as ``locale=de,os=linux``."""
-    return ",".join(f"{name}={value}" for name, value in sorted(criteria.items()))
-
-
-EncoderSpec = Annotated[
-    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences, Field(discriminator="kind")
-]
 
 
 class Question(Part):

@@ -46,7 +46,8 @@ from tacit.methods.statistics import STATISTICS, Statistic
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 
 FALSE_ALARM = 1e-3
 """Largest probability with which a full response is reported as incomplete or excessive."""

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Occurrences, Question, Range, Recipe, Vector
+from tacit.recipe.encoder_specs import Buckets, Occurrences, Range, Strings, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import in_words, quantity
 
 FEW_STEPS = 10
@@ -27,6 +28,8 @@ def rounding_words(question: Question) -> str | None:
         return f"a value belongs to the last bucket whose lower edge it reaches; {below}"
     if isinstance(spec, Occurrences):
         return _counted(question, spec)
+    if isinstance(spec, Strings):
+        return f"{_domain(spec)}; any other text counts as no value"
     if not isinstance(spec, Range):
         return None
     what = "entries are" if isinstance(spec, Vector) else "values are"
@@ -36,6 +39,12 @@ def rounding_words(question: Question) -> str | None:
         f"{spec.low}; below {spec.low} counts as {spec.low}, above {spec.high} as {spec.high}"
     )
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
+
+
+def _domain(spec: Strings) -> str:
+    if spec.alphabet is None:
+        return f"texts of 1 to {spec.length} bytes of UTF-8"
+    return f"texts of 1 to {spec.length} of the {len(spec.alphabet)} characters {spec.alphabet}"
 
 
 def _counted(question: Question, spec: Occurrences) -> str:

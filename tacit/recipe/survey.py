@@ -23,26 +23,26 @@ from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.methods.flips import Flips
 from tacit.methods.method import Method, plain
 from tacit.methods.registry import METHODS, methods_of
-from tacit.methods.statistics import COUNT, HISTOGRAM, MAX_OCCURRENCES, STATISTICS, Shape, Statistic, StatisticName
+from tacit.methods.statistics import COUNT, HISTOGRAM, STATISTICS, Shape, Statistic, StatisticName
 from tacit.models.form import Form
 from tacit.models.forms import FORMS, form_of
 from tacit.models.parties import Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.derive import shape_of
-from tacit.recipe.fields import filled, parse_file, wrong
-from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Size, Text
-from tacit.recipe.model import (
-    MAX_STEP_SECONDS,
-    MAX_STEPS,
+from tacit.recipe.encoder_specs import (
     Attributes,
     Boolean,
     Buckets,
     Categories,
+    Cells,
     Number,
-    Occurrences,
-    Question,
+    Strings,
     Vector,
+    Watched,
 )
+from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
+from tacit.recipe.model import Question
 from tacit.tlog.canonical import shown
 
 AUTO: Final = "auto"
@@ -120,36 +120,6 @@ AutoOrAmount = Annotated[
 ]
 
 
-class Cells(Part):
-    """This many answers, or a yes or no (1), without names: enough to compare ways to ask, but not for a recipe."""
-
-    kind: Literal["cells"]
-    cells: Size
-
-
-class Watched(Part):
-    """How often the event ``metric`` happens in ``steps`` periods of ``step_seconds`` from ``start`` on (POSIX
-    seconds), counted up to ``most``, which a count does not need. If ``start`` is left out, the first step is the next
-    one by the clock of the party that makes the recipe."""
-
-    kind: Literal["occurrences"]
-    start: Natural | None = None
-    step_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)]
-    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
-    most: Annotated[int, Field(ge=1, le=MAX_OCCURRENCES)] | None = None
-
-    def from_now(self, now: float) -> Watched:
-        """The same with a start: the next multiple of ``step_seconds`` after ``now`` where none is stated."""
-        following = (int(now) // self.step_seconds + 1) * self.step_seconds
-        return self if self.start is not None else self.model_copy(update={"start": following})
-
-    def asked(self) -> Occurrences:
-        """The encoder for a recipe. Raises FieldError."""
-        if self.start is None:
-            raise FieldError("encoder.start", "is needed to make a recipe")
-        return Occurrences.model_validate({**dict(self), "most": self.most or 1})
-
-
 class ImportancePlan(Part):
     """Importance sampling: devices with the usual answer are asked less often."""
 
@@ -176,10 +146,10 @@ class Survey(Part):
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Cells | None,
+        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Strings | Cells | None,
         Field(discriminator="kind"),
     ] = None
-    statistic: Annotated[StatisticName | None, Field(description="histogram, count, sum, mean or vector-sum.")] = None
+    statistic: Annotated[StatisticName | None, Field(description=f"One of {', '.join(STATISTICS)}.")] = None
     missing: Annotated[
         Missing,
         Field(description="Devices without a value: a category (in a count: no), or ignored, which biases results."),
@@ -244,6 +214,7 @@ class Survey(Part):
         if self.mechanism is not None and self.randomizer is not None:
             raise wrong("mechanism", "give either it or `randomizer`")
         self._check_watched()
+        self._check_one_server()
         if self.encoder is not None:
             self._check_statistic(self.encoder.kind)
             self._check_method()
@@ -268,6 +239,16 @@ class Survey(Part):
         if isinstance(self.encoder, Watched):
             self._check_most(self.encoder)
 
+    def _check_one_server(self) -> None:
+        """Refuse what a server that sees single reports makes useless."""
+        if self.form.proves or self.form.watched:
+            return
+        for name in ("importance", "dummies", "aggregator_flips"):
+            if getattr(self, name):
+                raise wrong(name, f"must be left out in model {self.model}")
+        if self.close not in self.form.closes:
+            raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {self.model}")
+
     def _check_most(self, encoder: Watched) -> None:
         if self.kind.name not in self.form.watched:
             raise wrong("statistic", f"model {self.model} has {', '.join(self.form.watched)}, and no {self.kind.name}")
@@ -291,6 +272,9 @@ class Survey(Part):
         if self.randomizer is not None and self.randomizer not in METHODS:
             raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; choose one of {', '.join(METHODS)}")
         if not any(map(self.wants, fitting)):
+            if not fitting:
+                models = [name for name, form in FORMS.items() if any(map(form.answers_by, methods_of(self.kind)))]
+                raise wrong("model", f"must be {' or '.join(models)} for {self.kind.name}")
             names = " or ".join(one.NAME for one in fitting)
             wished = "mechanism" if self.randomizer is None else "randomizer"
             raise wrong(wished, f"a {self.kind.name} needs {names}, not {self.randomizer or self.mechanism}")
@@ -328,7 +312,7 @@ class Survey(Part):
         """The methods that answer such questions in the model."""
         watched = self.form.watched
         if not watched:
-            return methods_of(self.kind)
+            return tuple(filter(self.form.answers_by, methods_of(self.kind)))
         return tuple(METHODS[name] for name in (watched.get(self.kind.name),) if name is not None)
 
     @property

@@ -9,7 +9,8 @@ from __future__ import annotations
 from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import form_of
 from tacit.panprivate.stored import PARTS
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 
 MAX_WORK = 1_000
 """A device's limit for everything that it watches, in multiplications per second: where one takes 100 microseconds

@@ -7,9 +7,10 @@ in the transaction that counts. Devices must not import this module, because it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
 from tacit.hpke import KeyPair
@@ -23,12 +24,42 @@ from tacit.tokens.binding import Holder
 from tacit.tokens.slots import TokenVerifier
 
 
-class Reading(Protocol):
-    """Reads the payload of one model's reports."""
+class Read(NamedTuple):
+    """What a report adds: ``numbers`` to the running sums, cell by cell, and a ``record`` that is kept until the
+    release."""
 
+    numbers: tuple[int, ...]
+    record: bytes = b""
+
+
+class Reading(ABC):
+    """Reads the payloads of one recipe's reports. ``record_size``: bytes of the record that is kept of each report; 0
+    if reports are only added up."""
+
+    record_size: int = 0
+
+    @abstractmethod
+    def read(self, report_id: bytes, payload: bytes) -> Read:
+        """The randomised answer. Raises ``ReportRejected``."""
+
+    def search(self, records: Iterable[bytes]) -> dict[str, Any]:
+        """What is released beside the sums: found in the ``records`` of all reports, several in one entry. Empty if
+        reports are only added up. ``ValueError`` if there is nothing to find."""
+        del records
+        return {}
+
+
+class Counting(Reading):
+    """Reports are only added up."""
+
+    def read(self, report_id: bytes, payload: bytes) -> Read:
+        """The numbers of the payload."""
+        del report_id
+        return Read(self.numbers(payload))
+
+    @abstractmethod
     def numbers(self, payload: bytes) -> tuple[int, ...]:
         """The randomised answer, cell by cell. Raises ``ReportRejected``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -52,16 +83,17 @@ class AnalyzerParty:
 
 
 class Counted(NamedTuple):
-    """A report that counts unless it was counted before: its token's nullifier, and its numbers."""
+    """A report that counts unless it was counted before: its token's nullifier, and what it adds."""
 
     nullifier: bytes
     numbers: tuple[int, ...]
+    record: bytes = b""
 
 
 def open_reports(
     party: AnalyzerParty, reports: Sequence[OneServerReport], crypto: JobCrypto = OPENSSL
 ) -> list[Counted | Rejection]:
-    """Each report's numbers, or why it does not count: all ciphertexts are opened first, then all tokens checked, then
+    """What each report adds, or why it does not count: all ciphertexts are opened first, then all tokens checked, then
     each payload read. A rejection after a good token includes its nullifier: it stays spent (P10)."""
     found: dict[int, Counted | ReportRejected] = {}
     spent: dict[int, bytes] = {}
@@ -77,7 +109,7 @@ def open_reports(
             continue
         spent[at] = nullifier
         try:
-            found[at] = Counted(nullifier, party.reading.numbers(one.payload))
+            found[at] = Counted(nullifier, *party.reading.read(reports[at].report_id, one.payload))
         except ReportRejected as rejected:
             found[at] = rejected
     return [_verdict(report, found[at], spent.get(at)) for at, report in enumerate(reports)]

@@ -7,6 +7,7 @@ small, outside the query, or whose values could not be the sum of ``report_count
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.hpke import KeyPair
@@ -27,11 +28,12 @@ from tacit.vdaf.release import added_up
 class AggregateResult:
     """A released batch: how many reports, the smallest interval that holds their times (units of the time precision),
     and the sum per coordinate of the randomised measurements (one value for scalar VDAFs), including the noise of the
-    aggregators where the task has it."""
+    aggregators where the task has it. ``search``: what one server found in reports that cannot be added up."""
 
     report_count: int
     interval: Interval
     values: tuple[int, ...]
+    search: Any = None
 
 
 def collection_request(task: Task, interval: Interval | None = None) -> CollectionJobReq:

@@ -9,7 +9,8 @@ from decimal import Decimal
 from tacit.errors import Refusal
 from tacit.recipe.census import STDERRS, Attested, attested, census_for
 from tacit.recipe.context import Context
-from tacit.recipe.model import Attributes, Recipe, conjunction
+from tacit.recipe.encoder_specs import Attributes, conjunction
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules.budget import period_text
 from tacit.rules.detail import Detail, at_most, exactly, one_of

@@ -10,7 +10,8 @@ from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
@@ -98,15 +99,18 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder fits the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean: number;
-    vector-sum: vector; ``occurrences`` has its own rule), the randomizer answers the statistic,
-    ``randomizer.categories`` is the number of the encoder's labels (rr: 2), and ``randomizer.maximum``, where there is
-    one, the largest encoded value."""
+    vector-sum: vector; heavy-hitters: strings; ``occurrences`` has its own rule), the randomizer answers the statistic
+    in the recipe's model, ``randomizer.categories`` is the number of the encoder's labels (rr: 2; affine: a power of
+    two), and ``randomizer.maximum``, where there is one, the largest encoded value."""
     question, spec = recipe.question, recipe.randomizer
     statistic = STATISTICS[question.statistic]
     if not isinstance(question.encoder, Occurrences) and question.encoder.kind not in statistic.encoders:
         wanted = " or ".join(statistic.encoders)
         return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
-    fitting = {method.NAME: method for method in methods_of(statistic)}
+    form = form_of(recipe.model)
+    fitting = {method.NAME: method for method in methods_of(statistic) if form.watched or form.answers_by(method)}
+    if not fitting:
+        return f"model {recipe.model} has no randomizer for {statistic.name}"
     if spec.name not in fitting:
         return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
     return fitting[spec.name].mismatch(shape_of(question), members_of(spec))

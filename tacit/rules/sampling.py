@@ -25,7 +25,8 @@ from tacit.moments import moment
 from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, shape_of
-from tacit.recipe.model import Number, Range, Recipe
+from tacit.recipe.encoder_specs import Number, Range
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
 from tacit.recipe.randomised import Importance

@@ -13,8 +13,9 @@ from tacit.models.forms import FORMS, form_of
 from tacit.moments import moment
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.context import Context
+from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.member_types import EVENT_PATTERN
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
 from tacit.rules.budget import period_text

@@ -95,7 +95,7 @@ def check(result: WatchedResult, model: str) -> None:
     verdict = document["intruder"]["verdict"]
     assert (verdict["false_alarm"], verdict["words"]) == (1e-3, result.verdict.words)
     assert verdict["least_advantage"] < max(one["advantage"] for one in document["intruder"]["attackers"])
-    assert "test of 40 guesses by each of 5 attackers, false alarm 0.001" in verdict["words"]
+    assert f"test of {result.guessed} guesses by each of 5 attackers, false alarm 0.001" in verdict["words"]
     looks = document["intruder"]["looks"]
     assert {look["events"] > 0 for look in looks} <= {True, False}
     assert looks

@@ -26,7 +26,8 @@ from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
-from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.encoder_specs import Buckets
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.conftest import ROOT, skip_or_fail
 from tests.e2e.test_up import Operator, Stack, collected

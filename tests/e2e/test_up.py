@@ -41,7 +41,8 @@ from tacit.codec import b64url, unb64url
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
-from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.encoder_specs import Buckets
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.service.config import load_config
 from tacit.service.metric_names import METRICS, Rule

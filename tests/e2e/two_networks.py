@@ -47,7 +47,8 @@ from tacit.adapters.sql import engine_of
 from tacit.adapters.system import OsEntropy
 from tacit.operations.calls import call
 from tacit.recipe.builder import propose
-from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
+from tacit.recipe.encoder_specs import Categories
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.service.secret_files import read_database_url, read_secret, write_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.kit.processes import ReadyProcess

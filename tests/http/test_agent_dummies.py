@@ -27,7 +27,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import changed, with_sampling
 from tacit.messages import UploadRequest
 from tacit.recipe.derive import design_of, randomizer_of
-from tacit.recipe.model import Boolean, Question, Recipe
+from tacit.recipe.encoder_specs import Boolean
+from tacit.recipe.model import Question, Recipe
 from tests.http.agent_world import KIT, SLOT, World, give_token, leaves_of, only
 
 ALPHA = 1e-6

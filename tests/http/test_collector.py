@@ -16,7 +16,8 @@ from tacit.errors import DapAbort, DapProblem, Refusal
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import read_yield
 from tacit.ports import TransportError
-from tacit.recipe.model import Boolean, Question
+from tacit.recipe.encoder_specs import Boolean
+from tacit.recipe.model import Question
 from tests.http.collector_stage import COLLECTOR, COUNTS, KIT, Stage, publish_recipe, write_secrets
 
 

@@ -43,7 +43,8 @@ from tacit.messages import Report
 from tacit.ports import HttpResponse, Observer, TransportError
 from tacit.recipe import derive
 from tacit.recipe.builder import propose
-from tacit.recipe.model import Categories, Question, Recipe, TokenSlot
+from tacit.recipe.encoder_specs import Categories
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
 from tacit.roles.aggregator import Party

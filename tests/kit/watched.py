@@ -85,7 +85,7 @@ class WatchedKit(AnalyzerKit):
         report = task.report_in(body)
         enc, sealed, aad = report.sealed.enc, report.sealed.payload, task.aad(report.report_id)
         contents = task.contents(hpke.open_(task.suite, self.hpke_key.key_pair, enc, task.info, aad, sealed))
-        return server_side(recipe.model).reading(recipe, self.state_key).numbers(contents.payload)
+        return server_side(recipe.model).reading(recipe, self.state_key).read(b"", contents.payload).numbers
 
     def _opened_by_two(self, recipe: Recipe, body: bytes) -> tuple[int, ...]:
         """The numbers as both servers compute them once HPKE is opened: decrypt, verify, add up."""

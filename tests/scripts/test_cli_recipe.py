@@ -378,7 +378,7 @@ def test_a_wrong_value_is_a_usage_error_before_anybody_is_asked(
 
 def test_what_is_missing_is_named_where_nobody_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["recipe", "new", "--name", "visits"]) == 2
-    assert "--metric, --population, --buckets, --categories or --boolean" in capsys.readouterr().err
+    assert "--metric, --population, --buckets, --categories, --strings or --boolean" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

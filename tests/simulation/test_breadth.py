@@ -17,7 +17,8 @@ import pytest
 
 from client_agent.journal import State
 from tacit.recipe.derive import design_of, labels, randomizer_of, vdaf_of
-from tacit.recipe.model import Boolean, Buckets, Question, Recipe
+from tacit.recipe.encoder_specs import Boolean, Buckets
+from tacit.recipe.model import Question, Recipe
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec
 from tests.kit.simulation import FOUR, Simulation
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import infra.lab.commands.figures as command
 from infra.cli import run
 from infra.lab.measure.comparison import FURTHEST, Measured, false_alarm, write_csv
 from infra.lab.measure.drawing import draw, table, verdict
@@ -149,7 +148,7 @@ def test_the_command_measures_the_points_of_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figure = Figure(5, "Dense", 1, (Panel("K = 100, T = 1", (dense(BUDGET, 20_000, CELLS, 1, 1000),)),))
-    monkeypatch.setattr(command, "draw_up", lambda *_arguments: [figure])
+    monkeypatch.setattr("infra.lab.measure.figures.draw_up", lambda *_arguments: [figure])
     arguments = ["figures", "--out", str(tmp_path), "--population", "20000", "--measure", "--runs", "2", "--json"]
     assert run(arguments) == 0
     document = json.loads(capsys.readouterr().out)
@@ -158,7 +157,7 @@ def test_the_command_measures_the_points_of_its_figures(
     assert "SampAgg, measured" in (tmp_path / "figure5.svg").read_text()
     off = [Measured(one, (9.0, 9.1)) for one in experiments("Figure 5", figure.panels[0].points)]
     monkeypatch.setattr("infra.lab.measure.runs.measure", lambda *_arguments: off)
-    monkeypatch.setattr(command, "write", lambda *_arguments: [])
+    monkeypatch.setattr("infra.lab.measure.figures.write", lambda *_arguments: [])
     monkeypatch.setattr("infra.lab.measure.drawing.draw", lambda *_arguments: [])
     assert run(arguments[:-1]) == 1
     assert "2 of 2 points are more than" in capsys.readouterr().out

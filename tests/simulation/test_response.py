@@ -24,7 +24,8 @@ from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
-from tacit.recipe.model import Boolean, Buckets, Number, Question, Recipe
+from tacit.recipe.encoder_specs import Boolean, Buckets, Number
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated, with_response
 from tacit.roles.collector import AggregateResult
 from tacit.tlog.canonical import MAX_INTEGER

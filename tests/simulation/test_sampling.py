@@ -27,7 +27,8 @@ from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, labels, randomizer_of
-from tacit.recipe.model import Boolean, Question, Recipe
+from tacit.recipe.encoder_specs import Boolean
+from tacit.recipe.model import Question, Recipe
 from tacit.roles.collector import AggregateResult
 from tests.kit.simulation import OPTIONS, Simulation, Template
 from tests.simulation.test_breadth import lived

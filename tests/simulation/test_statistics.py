@@ -38,7 +38,8 @@ from tacit.methods.krr import Krr
 from tacit.methods.method import Measurement, Method
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
-from tacit.recipe.model import Buckets, Question, Recipe
+from tacit.recipe.encoder_specs import Buckets
+from tacit.recipe.model import Question, Recipe
 from tacit.roles.aggregator import Party, Tally, merge
 from tacit.roles.client import make_report
 from tacit.roles.collector import collection_request, open_collection

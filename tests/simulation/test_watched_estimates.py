@@ -18,7 +18,8 @@ from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.models.collectors import COLLECTORS
 from tacit.recipe.derive import labels, randomizer_of
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tests.kit.statistics import SKEW_SLACK, normality
 from tests.kit.watched import CELLS, WatchedKit

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Occurrences, Question
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Question
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.text(max_size=20), st.floats(), st.decimals(), st.lists(st.integers())

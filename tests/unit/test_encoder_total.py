@@ -10,7 +10,8 @@ import pytest
 
 from tacit.methods.statistics import StatisticName
 from tacit.recipe.encoder import MISSING, encoder_of
-from tacit.recipe.model import Boolean, Buckets, Categories, EncoderSpec, Number, Occurrences, Question, Vector
+from tacit.recipe.encoder_specs import Boolean, Buckets, Categories, EncoderSpec, Number, Occurrences, Vector
+from tacit.recipe.model import Question
 
 ENCODERS: list[EncoderSpec] = [
     Boolean(kind="boolean"),

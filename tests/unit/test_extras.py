@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tacit.extras import UNKNOWN_SOURCE, install_command
+from tacit import __version__
+from tacit.extras import UNKNOWN_SOURCE, install_command, missing_laboratory
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = re.compile(r"""(pip3?|uv|pipx)\s+(?:install|add)\b[^\n`;|]*?(?<![\w./*\\-])['"]?tacit(?![\w./*-])""")
@@ -50,6 +53,26 @@ def files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name == ".ci" or not name.startswith((".", "__pycache__", "dist"))]
         yield from (Path(folder, name) for name in names if Path(name).suffix in SUFFIXES)
+
+
+def test_the_laboratory_is_installed_from_where_tacit_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = f"tacit_lab-{__version__}-py3-none-any.whl"
+    for source, place in (
+        ("/src/tacit", "/src/tacit/infra/lab"),
+        (f"/dist/tacit-{__version__}-py3-none-linux_x86_64.whl", f"/dist/{wheel}"),
+        (UNKNOWN_SOURCE, f"/path/to/the/wheel/of/{wheel}"),
+    ):
+        monkeypatch.setattr("tacit.extras._source", lambda source=source: (source, True))
+        assert str(missing_laboratory("tacit demo")).endswith(f" -m pip install {place}")
+
+
+def test_without_the_laboratory_its_commands_say_how_to_get_it() -> None:
+    program = "import sys; sys.modules['infra.lab'] = None; from infra.cli import run; sys.exit(run(['demo']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("tacit: tacit demo needs the laboratory; install it with: ")
 
 
 @pytest.mark.parametrize(

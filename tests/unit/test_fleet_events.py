@@ -23,7 +23,8 @@ from tacit.methods.flips import Flips
 from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import randomizer_of, task_of
-from tacit.recipe.model import Occurrences, Question, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Question, Recipe
 
 KIT = WatchingKit(3)
 STREAMS = ((0,) * STEPS, (0, 1, *(0,) * (STEPS - 2)), (2, *(0,) * (STEPS - 2), 1), (1,) * STEPS)

@@ -42,7 +42,8 @@ from tacit import bhttp, ohttp
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Categories, Question
+from tacit.recipe.encoder_specs import Categories
+from tacit.recipe.model import Question
 from tacit.tlog.leaves import IssuerDirectory
 
 LATENCIES = st.floats(0, 5000, allow_nan=False)

@@ -18,7 +18,7 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.methods.statistics import StatisticName
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
-from tacit.recipe.model import Number, Vector
+from tacit.recipe.encoder_specs import Number, Vector
 from tests.kit.statistics import NORMAL_95, normality, z_scores
 
 ALPHA = 1e-5

@@ -19,7 +19,7 @@ from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
 from tacit.recipe.encoder import VectorEncoder
-from tacit.recipe.model import Boolean, EncoderSpec, Vector
+from tacit.recipe.encoder_specs import Boolean, EncoderSpec, Vector
 from tests.claims import compute_claim
 from tests.kit.audit import Draws, Samples, epsilon_lower_bound
 from tests.kit.methods import randomizer_from

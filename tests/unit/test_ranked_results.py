@@ -53,6 +53,7 @@ def test_a_release_lists_what_was_found_and_bounds_the_rest() -> None:
             {"item": HOSTILE, "estimate": 2040.0, "stderr": 80.0},
         ],
         "rest": {"below": 400.2, "probability": 0.95},
+        "threshold": {"estimate": 0.0, "false_positive_rate": 1.0},
     }
     assert "buckets" not in document
     assert document["response"]["counted"] == 300

@@ -22,7 +22,8 @@ from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
-from tacit.recipe.model import MAX_CELLS, Attributes, Recipe
+from tacit.recipe.encoder_specs import MAX_CELLS, Attributes
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.rules.table import check
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint

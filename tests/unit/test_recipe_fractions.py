@@ -20,7 +20,8 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder
-from tacit.recipe.model import Number, Question, Recipe, Vector
+from tacit.recipe.encoder_specs import Number, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
 from tacit.recipe.rounding import coarse_words, rounding_words
 from tacit.rules.table import check

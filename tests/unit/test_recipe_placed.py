@@ -13,7 +13,8 @@ from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
 from tacit.moments import when
 from tacit.operations.drafting import placed
-from tacit.recipe.survey import Survey, Watched
+from tacit.recipe.encoder_specs import Watched
+from tacit.recipe.survey import Survey
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}

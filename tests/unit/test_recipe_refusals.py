@@ -114,9 +114,9 @@ DESIGN = [
     bad(
         "model-unsupported",
         "model",
-        "local",
-        "model local",
-        "and pan-private-single are",
+        "telepathy",
+        "model telepathy",
+        "and local are",
     ),
     bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "choose one of all"),
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", f"{', '.join(METHODS)} are"),

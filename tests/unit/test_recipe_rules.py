@@ -12,7 +12,8 @@ from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_spec
-from tacit.recipe.model import Boolean, Categories, Question, Recipe
+from tacit.recipe.encoder_specs import Boolean, Categories
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.rules.table import RULES, check, require
 from tacit.tlog.leaves import LeafType, sign_leaf

@@ -24,7 +24,8 @@ from tacit.models.collectors import collector_side
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
-from tacit.recipe.model import Buckets, Question, Recipe, Vector
+from tacit.recipe.encoder_specs import Buckets, Vector
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share

@@ -40,7 +40,8 @@ from infra.tools.staging.running import describe
 from tacit.errors import UsageError
 from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
-from tacit.recipe.model import Buckets, Question, Recipe, TokenSlot
+from tacit.recipe.encoder_specs import Buckets
+from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import load_config
 from tacit.service.secret_files import write_secret

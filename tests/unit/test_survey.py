@@ -23,7 +23,8 @@ from tacit.errors import FieldError, UsageError
 from tacit.operations.design import requirements_of
 from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Question, Recipe
+from tacit.recipe.encoder_specs import Number
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import ImportancePlan, Survey, read_survey
 

@@ -35,7 +35,8 @@ from tacit.operations.calls import call
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
-from tacit.recipe.model import Buckets, Recipe
+from tacit.recipe.encoder_specs import Buckets
+from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 

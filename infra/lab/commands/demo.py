@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
+from infra.lab.commands.demo_local import local
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
 from infra.views.terminal import answers, notes
 from tacit.errors import UsageError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
+LOCAL = "local"
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
@@ -41,12 +43,21 @@ def demo(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Devices that many people use watch an event: pan-private or pan-private-single."),
+        typer.Option(
+            help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
+            "large domain: local."
+        ),
     ] = None,
     statistic: Annotated[
         str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
+    ] = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -57,6 +68,10 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if model == LOCAL:
+        return local(input_file, column, devices, epsilon, top, out, json_output=json_output)
+    if epsilon is not None or top is not None:
+        raise typer.BadParameter("--epsilon and --top go with --model local")
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
@@ -55,7 +55,8 @@ from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, task_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Categories, Recipe
+from tacit.recipe.encoder_specs import Categories
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.survey import Survey
@@ -68,8 +69,6 @@ RATE = Decimal("0.5")
 BATCH_FLOOR = 50
 DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_METRIC = "drill"
-ROBBED_DEVICES = 2
-"""Devices whose tokens are stolen before they are spent."""
 MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 100
 """Up to ``MOST_AGENTS`` devices, each is a complete agent; of more, ``AGENTS_OF_A_CROWD`` are, and the others are
 simulated in batches."""
@@ -86,14 +85,19 @@ CANDIDATES = 20
 class DemoRun(Staging):
     """One run, stage by stage; ``run`` returns everything that there is to show."""
 
-    def __init__(self, dataset: Dataset, state_dir: Path, stages: Stages) -> None:
+    ROBBED_DEVICES: ClassVar[int] = 2
+    """Devices whose tokens are stolen before they are spent."""
+
+    def __init__(
+        self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
+    ) -> None:
         devices = len(dataset.values)
         self._dataset = dataset
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
         options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
         if devices > self._agents:
             options = replace(options, job_size=CROWD_JOB)
-        super().__init__(state_dir, options, stages, "leader", "helper")
+        super().__init__(state_dir, options, stages, *servers)
 
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
@@ -128,9 +132,9 @@ class DemoRun(Staging):
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
         data = [{metric: value} for value in self._dataset.values[: self._agents]]
-        data += [{DRILL_METRIC: "yes"}] * (DRILL_DEVICES - 1) + [{DRILL_METRIC: "neither"}] + [{}] * ROBBED_DEVICES
+        data += [{DRILL_METRIC: "yes"}] * (DRILL_DEVICES - 1) + [{DRILL_METRIC: "neither"}] + [{}] * self.ROBBED_DEVICES
         policies = [self._refusing(drill=True)] * self._agents + [self._refusing(main=True)] * DRILL_DEVICES
-        policies += [self._refusing(drill=True, main=True)] * ROBBED_DEVICES
+        policies += [self._refusing(drill=True, main=True)] * self.ROBBED_DEVICES
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
             fleet = Fleet.make(self._layout, policies, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
@@ -171,10 +175,13 @@ class DemoRun(Staging):
         for number in range(CANDIDATES):
             entry = await fleet.devices[number].entry(recipe.hash)
             if entry is not None and entry.state is State.SCHEDULED:
-                report = UploadRequest.decode(entry.report).reports[0]
-                await self._stack.follow_report(report.report_metadata.report_id.hex())
+                await self._stack.follow_report(self._report_id(entry.report).hex())
                 return number
         return 0
+
+    def _report_id(self, body: bytes) -> bytes:
+        """The id of the report in a submission."""
+        return UploadRequest.decode(body).reports[0].report_metadata.report_id
 
     async def _decide(self, fleet: Fleet) -> None:
         name = "devices: verify, coin, randomise, shard"
@@ -187,7 +194,7 @@ class DemoRun(Staging):
             sending = asyncio.ensure_future(crowd.send(self._clock, tick))
             try:
                 while not sending.done():
-                    await self._settle("leader")
+                    await self._settle(self._servers[0])
                     await asyncio.wait((sending,), timeout=SETTLE_SECONDS)
             finally:
                 sending.cancel()

@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from infra.lab.demo.local_result import LocalResult
 from infra.lab.demo.progress_lines import Lines
 from infra.lab.demo.result import DemoResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
@@ -110,6 +111,17 @@ def show_watched(result: WatchedResult, console: Console, outputs: list[str]) ->
     console.print(_sightings(result))
     console.print(_refusals(result))
     console.print(_next_steps(outputs, f"--model {result.recipe['model']} "))
+
+
+def show_local(result: LocalResult, console: Console, outputs: list[str]) -> None:
+    """The same for texts of a large domain."""
+    console.print()
+    console.print(_chart(result, console.width))
+    console.print(Text(result.found_words + "."))
+    console.print(_price(result))
+    console.print(_sightings(result))
+    console.print(_refusals(result))
+    console.print(_next_steps(outputs, "--model local "))
 
 
 def _intruder(result: WatchedResult, width: int) -> Panel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
 from tacit.models.devices import device_side
 from tacit.models.faces.device import Channel
+from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.faces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
-from tacit.models.pan_private_single.device import AnalyzerChannel
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.embedding import embed
 from tacit.panprivate.ristretto import RISTRETTO255
@@ -144,8 +145,8 @@ class SharedThief:
 
 
 @dataclass(frozen=True)
-class SingleThief:
-    """Makes the attacks on the pan-private model with one server."""
+class OneServerThief(ABC):
+    """Makes the attacks on a model with one server."""
 
     recipe: Recipe
     channel: AnalyzerChannel
@@ -158,30 +159,60 @@ class SingleThief:
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
         """One report for each attack; see ``Thief.attempts``."""
-        stolen, beyond, empty, moved = unspent[:4]
+        stolen, moved, *others = unspent
         guess = Preimages(self.entropy(PREIMAGE_SIZE), self.entropy(PREIMAGE_SIZE))
-        cells = self._payload()
+        payload = self._payload()
         return [
-            Attempt(SPENT, "token-spent", "its nullifier is another report's", self._sealed(spent, cells).encode()),
+            Attempt(SPENT, "token-spent", "its nullifier is another report's", self._sealed(spent, payload).encode()),
             Attempt(
                 "a stolen token without its secrets",
                 "token-binding",
                 "the token's nonce is of other secrets",
-                self._sealed(BoundToken(stolen.token, guess), cells).encode(),
+                self._sealed(BoundToken(stolen.token, guess), payload).encode(),
             ),
-            self._beyond(beyond),
-            Attempt(
-                "a report of ciphertexts without randomness",
-                "state-ciphertext",
-                "its ephemeral element is the identity",
-                self._sealed(empty, bytes(len(cells))).encode(),
-            ),
+            *self._invalid(others),
             Attempt(
                 "a sealed answer moved into another report",
                 "hpke-decrypt",
                 "it is sealed for the report in which it was made",
-                OneServerReport(self.entropy(REPORT_ID_SIZE), self._sealed(moved, cells).sealed).encode(),
+                OneServerReport(self.entropy(REPORT_ID_SIZE), self._sealed(moved, payload).sealed).encode(),
             ),
+        ]
+
+    @abstractmethod
+    def _payload(self) -> bytes:
+        """What an honest device sends."""
+
+    @abstractmethod
+    def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
+        """Reports whose payloads no honest device makes."""
+
+    def _sealed(self, token: BoundToken, payload: bytes) -> OneServerReport:
+        contents = Contents(token.token, token.preimages, payload)
+        return self.channel.task.seal(self.entropy(REPORT_ID_SIZE), contents, self.entropy)
+
+
+class LocalThief(OneServerThief):
+    """Makes the attacks on the local model."""
+
+    def _payload(self) -> bytes:
+        return self.channel.payload(randomizer_of(self.recipe).dummy(self.entropy))
+
+    def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
+        body = self._sealed(tokens[0], bytes([255] * len(self._payload()))).encode()
+        return [Attempt("an answer out of range", "answer-range", "no device can make it", body)]
+
+
+class SingleThief(OneServerThief):
+    """Makes the attacks on the pan-private model with one server."""
+
+    def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
+        beyond, empty = tokens[:2]
+        body = self._sealed(empty, bytes(len(self._payload()))).encode()
+        what = "a report of ciphertexts without randomness"
+        return [
+            self._beyond(beyond),
+            Attempt(what, "state-ciphertext", "its ephemeral element is the identity", body),
         ]
 
     def _beyond(self, token: BoundToken) -> Attempt:
@@ -199,10 +230,6 @@ class SingleThief:
     def _payload(self) -> bytes:
         cells = honest_cells(self.recipe, self.entropy)
         return b"".join(cell.encode() for cell in cells if isinstance(cell, Ciphertext))
-
-    def _sealed(self, token: BoundToken, payload: bytes) -> OneServerReport:
-        contents = Contents(token.token, token.preimages, payload)
-        return self.channel.task.seal(self.entropy(REPORT_ID_SIZE), contents, self.entropy)
 
 
 def thief_of(recipe: Recipe, channel: Channel, entropy: Entropy) -> Thief:

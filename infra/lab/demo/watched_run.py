@@ -54,7 +54,8 @@ from tacit.errors import Refusal
 from tacit.messages import UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.models.devices import device_side
-from tacit.models.pan_private_single.form import ANALYZER, RELEASE, PanPrivateSingle
+from tacit.models.one_server import ANALYZER, RELEASE
+from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.problem import read_problem

@@ -18,6 +18,7 @@ from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
 from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
@@ -58,12 +59,14 @@ class Maker(Protocol):
         ...
 
 
-class WatchedBuilder:
-    """Makes contributions of devices that watched an event, one by one with the model's own code, as an agent does."""
+class SubmissionBuilder:
+    """Makes contributions one by one with the model's own code, as an agent does: of devices that watched an event, and
+    of those that send to one server."""
 
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
         self._channel = device_side(recipe.model).channel(recipe, slot_key)
-        self._cells = len(labels(recipe))
+        self._cells = max(1, len(labels(recipe)))
+        self._adds_up = not STATISTICS[recipe.question.statistic].is_ranked
         self._entropy = entropy
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
@@ -72,10 +75,13 @@ class WatchedBuilder:
 
     def _contribution(self, draft: Draft) -> Contribution:
         answer, held = draft.answer, draft.token
-        body = self._channel.submission(answer.cells, held.token, held.preimages, self._entropy).body
+        body = self._channel.submission(
+            answer.cells or answer.measurement, held.token, held.preimages, self._entropy
+        ).body
         if draft.fault is Fault.TRUNCATED:
             body = body[: len(body) // 2]
-        return Contribution(answer.device, draft.fault, addition_of(answer.measurement, self._cells), body)
+        adds = addition_of(answer.measurement, self._cells) if self._adds_up else (0,)
+        return Contribution(answer.device, draft.fault, adds, body)
 
 
 class Builder:

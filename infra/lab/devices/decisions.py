@@ -161,7 +161,7 @@ def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) 
 
 def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers:
     """Return a measurement in the form in which it is kept in memory."""
-    if isinstance(randomizer, Flips) and not isinstance(measurement, int):
+    if isinstance(randomizer, Flips) and isinstance(measurement, list):
         return array(NUMBER, measurement)
     return measurement
 

@@ -22,7 +22,8 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels
-from tacit.recipe.model import Occurrences, Question, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Question, Recipe
 from tacit.task import Task
 from tacit.vdaf.count_vec import Prio3CountVec
 
@@ -133,7 +134,7 @@ class Opened:
         if self._reading is None:
             return []
         payload = b"".join(cell.encode() for cell in cells if not isinstance(cell, SharedCell))
-        return list(self._reading.numbers(payload))
+        return list(self._reading.read(b"", payload).numbers)
 
     def _recombined(self, vdaf: Prio3CountVec, ctx: bytes, cells: Sequence[SharedCell]) -> list[int]:
         verify_key, nonce = bytes(vdaf.VERIFY_KEY_SIZE), bytes(vdaf.NONCE_SIZE)

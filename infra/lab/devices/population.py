@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
-from tacit.recipe.model import Number, Question, Vector
+from tacit.recipe.encoder_specs import Number, Strings, Vector
+from tacit.recipe.model import Question
 
 Data: TypeAlias = NDArray[Any]
 """An array with one row per device."""
@@ -188,6 +189,8 @@ class ListedAnswers:
 def drawn_population(question: Question, text: str | None) -> Population:
     """Parse ``text`` as a distribution of what ``question`` asks for: of categories (default: zipf), or of numbers
     (default: uniform over the question's range). Raises ``UsageError``."""
+    if isinstance(question.encoder, Strings):
+        raise UsageError("a question about strings needs --population FILE: one row is one device")
     if isinstance(question.encoder, Number | Vector):
         return _numbers(question, question.encoder, "uniform" if text is None else text)
     return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))
@@ -221,7 +224,7 @@ def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAns
     given = [answer for answer in answers if answer is not None]
     if not given:
         raise UsageError(f"{label}: holds no device with a value")
-    known = np.asarray(given, dtype=np.int64)
+    known = np.asarray(given, dtype=np.uint64)
     kind = np.dtype(np.uint16 if known.max() < np.iinfo(np.uint16).max else np.uint64)
     rows = np.full((len(answers), *known.shape[1:]), nothing(kind), dtype=kind)
     rows[[answer is not None for answer in answers]] = known

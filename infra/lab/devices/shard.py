@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from client_agent.wallet import HeldToken
 from infra.lab.devices.arrivals import arrivals
-from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft, Maker, WatchedBuilder
+from infra.lab.devices.contributions import BATCH, Builder, Contribution, Draft, Maker, SubmissionBuilder
 from infra.lab.devices.decisions import Decided, Randomised, decide, kept_cells, randomise, watched, with_dummies
 from infra.lab.devices.destination import Destination
 from infra.lab.devices.events import Opened
@@ -34,6 +35,7 @@ from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
 from tacit.methods.method import Method
+from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey
@@ -92,8 +94,9 @@ class ShardPlan:
 class ShardResult:
     """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
     did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
-    question, if the plan asks for it; ``answered``: the same totals of their answers, rounded and clipped. ``timings``:
-    wall-clock seconds by stage; ``cpu``: CPU seconds of this process by stage."""
+    question, if the plan asks for it; ``answered``: the same totals of their answers, rounded and clipped; ``items``:
+    how many devices have each item of a large domain, which has no labels. ``timings``: wall-clock seconds by stage;
+    ``cpu``: CPU seconds of this process by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -103,6 +106,7 @@ class ShardResult:
     prepared: int = 0
     known: list[float] = field(default_factory=list)
     answered: list[float] = field(default_factory=list)
+    items: Counter[int] = field(default_factory=Counter)
     deliveries: Deliveries = field(default_factory=Deliveries)
     progress: Snapshot = field(default_factory=Snapshot)
     timings: dict[str, float] = field(default_factory=dict)
@@ -194,6 +198,9 @@ class Shard:
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
         """Add up what the devices of a chunk know, and what they answer."""
         result, question = self._result, self._plan.target.recipe.question
+        if STATISTICS[question.statistic].is_ranked:
+            result.items.update(answer for answer in chunk.everybody if isinstance(answer, int))
+            return
         result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
         result.answered = added(result.answered, totals(question, chunk.everybody, missing_adds))
 
@@ -335,8 +342,8 @@ class Shard:
 
 def _maker(target: Destination, entropy: Entropy) -> Maker:
     """Return what makes the recipe's contributions."""
-    if is_watched(target.recipe):
-        return WatchedBuilder(target.recipe, target.token_key_spki, entropy)
+    if target.has_one_server or is_watched(target.recipe):
+        return SubmissionBuilder(target.recipe, target.token_key_spki, entropy)
     return Builder(target.task, entropy)
 
 

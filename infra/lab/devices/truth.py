@@ -17,7 +17,8 @@ from infra.lab.devices.population import Data
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Number, Occurrences, Question, Range, Vector
+from tacit.recipe.encoder_specs import Number, Occurrences, Range, Vector
+from tacit.recipe.model import Question
 
 
 def totals(

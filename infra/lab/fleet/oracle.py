@@ -21,12 +21,15 @@ from infra.lab.devices.faults import FATE, Fault
 from infra.lab.fleet.result import FleetResult
 from infra.stacks.layout import Layout
 from tacit.errors import Abort
+from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
-from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.one_server import ANALYZER
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Recipe
 from tacit.recipe.response import stated, with_response
 
 POLL_SECONDS = 0.5
@@ -178,7 +181,7 @@ class Oracle:
         found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=bearer)
         document = with_response(found["results"][0], recipe, stated(result.devices))
         verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
-        counts = {row["label"]: row["count"] for row in document["buckets"]}
+        counts = {row["label"]: row["count"] for row in document.get("buckets", ())}
         slack = noise_bound(recipe.aggregator_flips)
         if slack:
             verdict.remarks.append(f"aggregators add noise: released sums may differ by {slack:,} from what was sent")
@@ -188,7 +191,7 @@ class Oracle:
         ]
         verdict.findings += _shown(sums)
         verdict.warnings = cautions(document)
-        verdict.answers = estimated(document, result)
+        verdict.answers = ranked(document, recipe, result) if "ranked" in document else estimated(document, result)
 
 
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
@@ -197,7 +200,7 @@ def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimate
     share = 1 / result.devices if STATISTICS[document["statistic"]].is_ratio else 1.0
     answered: list[float | None] = [total * share for total in result.answered]
     answered = answered or [None] * len(result.known)
-    rows = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
+    paired = zip(document["buckets"], result.known, answered, strict=True) if result.known else ()
     return [
         Estimated(
             row["label"],
@@ -208,7 +211,20 @@ def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimate
             row.get("population_low"),
             row.get("population_high"),
         )
-        for row, total, one in rows
+        for row, total, one in paired
+    ]
+
+
+def ranked(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> list[Estimated]:
+    """The answers of a ranking, beside the number of devices that have each item."""
+    if not result.items:
+        return []
+    encoder = encoder_of(recipe.question)
+    found = [(row, encoder.encode(row["item"])) for row in rows(document)]
+    return [
+        Estimated(row["label"], row["estimate"], row["stderr"], float(result.items[item]))
+        for row, item in found
+        if isinstance(item, int)
     ]
 
 

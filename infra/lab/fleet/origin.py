@@ -35,7 +35,8 @@ from tacit.models.pan_private.form import PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Occurrences, Question, Range, Recipe
+from tacit.recipe.encoder_specs import Occurrences, Range
+from tacit.recipe.model import Question, Recipe
 from tacit.service.config import load_config
 from tacit.service.secret_files import read_secret
 from tacit.tokens.software_root import SoftwareRoot

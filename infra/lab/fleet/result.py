@@ -33,6 +33,7 @@ class FleetResult(ShardResult):
             whole.dummies += shard.dummies
             whole.known = added(whole.known, shard.known)
             whole.answered = added(whole.answered, shard.answered)
+            whole.items.update(shard.items)
             whole.beyond += shard.beyond
             whole.without_token += shard.without_token
             whole.prepared += shard.prepared

@@ -21,7 +21,8 @@ from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
 from tacit.models.faces.watched import is_watched
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 
 
 @dataclass(frozen=True)

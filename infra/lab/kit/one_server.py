@@ -20,8 +20,9 @@ from tacit.messages import HpkeConfig
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
+from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.forms import form_of
-from tacit.models.pan_private_single.device import AnalyzerChannel, PanPrivateSingleDevice
+from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.single_server import NonZero, Occurrences
@@ -29,7 +30,7 @@ from tacit.panprivate.state import known
 from tacit.ports import Entropy
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import randomizer_of, shape_of
-from tacit.recipe.model import Occurrences as AskedOccurrences
+from tacit.recipe.encoder_specs import Occurrences as AskedOccurrences
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.signing import generate_signing_key

@@ -17,7 +17,8 @@ from tacit.models.secure_aggregation.form import SecureAggregationParties, aggre
 from tacit.ohttp import generate_key_config
 from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import answer_label, task_id, vdaf_of
-from tacit.recipe.model import Attributes, Buckets, Question, Recipe
+from tacit.recipe.encoder_specs import Attributes, Buckets
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_builder import Shape, propose_series
@@ -300,7 +301,7 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
 def _bad_parties(good: Recipe) -> list[Change]:
     other_key = b64url(bytes(31) + b"\x01")
     return [
-        *(("model-unsupported", "model", model) for model in ("local", "shuffled", "hearsay")),
+        *(("model-unsupported", "model", model) for model in ("telepathy", "shuffled", "hearsay")),
         ("analyst-unknown", "parties.analyst.operator", "someone.example"),
         ("analyst-unknown", "parties.analyst.signing_key", other_key),
         ("issuer-unknown", "parties.issuer.signing_key", other_key),

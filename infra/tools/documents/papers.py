@@ -91,11 +91,20 @@ class RankedRest(Strict):
     probability: float = Field(gt=0, le=1)
 
 
+class RankedThreshold(Strict):
+    """The least estimate of a listed answer, and the largest probability that any answer which no device has is
+    listed."""
+
+    estimate: float
+    false_positive_rate: float = Field(gt=0, le=1)
+
+
 class RankedMember(Strict):
     """The answers that were found among more than can be listed, in falling order of their estimates."""
 
     items: list[RankedItem] = Field(max_length=MOST_ITEMS)
     rest: RankedRest
+    threshold: RankedThreshold
 
 
 class AskedDevices(Strict):

@@ -15,6 +15,7 @@ from tacit.methods.result import rows as rows_of
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
+MOST_RANKED = 40
 MULTIPLES = 12
 """The most answers that are shown over time."""
 WIDTH = 640
@@ -102,8 +103,10 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 
 
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The drawing of a released result: each answer with its 95 % interval on one axis."""
-    rows = [(bucket, *_interval(bucket)) for bucket in rows_of(document)]
+    """The drawing of a released result: each answer (of a ranking the first ``MOST_RANKED``) with its 95 % interval on
+    one axis."""
+    shown = rows_of(document)[: MOST_RANKED if "ranked" in document else None]
+    rows = [(bucket, *_interval(bucket)) for bucket in shown]
     low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
     return {

@@ -21,7 +21,7 @@ from tacit.recipe.survey import MECHANISMS, MISSING, Survey
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-KINDS: Final = ("boolean", "categories", "buckets", "number", "vector", "occurrences", "attributes", "cells")
+KINDS: Final = ("boolean", "categories", "buckets", "strings", "number", "vector", "occurrences", "attributes", "cells")
 
 
 def _text(said: str) -> Any:
@@ -120,7 +120,8 @@ GROUPS: Final = (
             Field("encoder.low", _whole, kinds=_RANGED),
             Field("encoder.high", _whole, kinds=_RANGED),
             Field("encoder.unit", _whole, kinds=_RANGED),
-            Field("encoder.length", _whole, kinds=("vector",)),
+            Field("encoder.length", _whole, kinds=("strings", "vector")),
+            Field("encoder.alphabet", kinds=("strings",)),
             Field("encoder.norm", _whole, kinds=("vector",)),
             Field("encoder.start", _moment, kinds=("occurrences",)),
             Field("encoder.step_seconds", _whole, kinds=("occurrences",)),

@@ -12,7 +12,8 @@ from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Buckets, Categories, EncoderSpec, Number, Occurrences, Recipe, Vector
+from tacit.recipe.encoder_specs import Buckets, Categories, EncoderSpec, Number, Occurrences, Vector
+from tacit.recipe.model import Recipe
 from tacit.recipe.response import biased_by_missing, missing_adds, with_response
 from tacit.roles.collector import AggregateResult
 

@@ -21,7 +21,12 @@ class ServerSide(ABC):
         """The recipe's task; ``slot_key`` is the token key (SPKI) of its slot. Raises refusal ``hpke-key-invalid`` or
         ``task-hpke``."""
 
+    def state_key(self, recipe: Recipe) -> str | None:
+        """The public key (base64url) to which devices encrypt what they keep; None if they keep nothing."""
+        del recipe
+        return None
+
     @abstractmethod
-    def reading(self, recipe: Recipe, key: PrivateKey) -> Reading:
-        """How the payloads of the recipe are read with the server's private state key. Raises refusal
+    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+        """How the payloads of the recipe are read; ``key`` is the private key to ``state_key``. Raises refusal
         ``randomizer-parameters``."""

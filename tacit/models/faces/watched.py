@@ -11,7 +11,8 @@ from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import Ciphertext, PublicKey
 from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.panprivate.two_servers import SharedCell
-from tacit.recipe.model import Occurrences, Recipe
+from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.model import Recipe
 
 S = TypeVar("S", OneServer, TwoServers)
 Stored = OneServer | TwoServers

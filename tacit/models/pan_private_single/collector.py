@@ -2,90 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from tacit.errors import Refusal
-from tacit.hpke import KeyPair
-from tacit.messages import HpkeConfig, Interval
-from tacit.models.faces.collector import CollectorSide
-from tacit.models.pan_private_single.form import ANALYZER
+from tacit.models.faces.one_server_collector import AnalyzerCollector
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.recipe.model import Recipe
-from tacit.roles.collector import AggregateResult
 from tacit.task.one_server import OneServerTask
 
-MAX_NUMBER = (1 << 63) - 1
 
-
-@dataclass(frozen=True)
-class OneServerSource:
-    """The task of a recipe with one server."""
-
-    task: OneServerTask
-
-    @property
-    def party(self) -> str:
-        """See ``Source.party``."""
-        return self.task.role
-
-    @property
-    def once(self) -> bool:
-        """See ``Source.once``."""
-        return True
-
-    @property
-    def yield_url(self) -> str:
-        """See ``Source.yield_url``."""
-        return self.task.url("yield")
-
-    @property
-    def aggregate_url(self) -> str:
-        """The URL of the sum."""
-        return self.task.url("aggregate")
-
-    def request(self, interval: Interval | None) -> bytes:
-        """See ``Source.request``: the sum is asked for by its URL alone."""
-        del interval
-        return b""
-
-    def opened(self, body: bytes) -> AggregateResult:
-        """The aggregate in the server's answer; see ``read_aggregate``."""
-        return read_aggregate(self.task, body)
-
-
-class PanPrivateSingleCollector(CollectorSide):
+class PanPrivateSingleCollector(AnalyzerCollector):
     """The collector side of model ``pan-private-single``."""
 
-    party: ClassVar[str] = ANALYZER
-
-    def sealed_to(self, recipe: Recipe) -> HpkeConfig | None:
-        """None: the analyzer answers with the sum itself."""
-        del recipe
-        return None
-
-    def source(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair | None) -> OneServerSource:
-        """The recipe's task. Raises the refusals of ``one_server_task``."""
-        del key_pair
-        return OneServerSource(one_server_task(recipe, slot_key))
-
-
-def read_aggregate(task: OneServerTask, body: bytes) -> AggregateResult:
-    """The aggregate in an answer's body, with its interval in seconds. Raises ``Refusal``: ``collection-malformed`` if
-    the aggregate does not fit the recipe, ``collection-size`` for fewer than B reports."""
-    try:
-        found: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refusal("collection-malformed", "the aggregate is not JSON") from error
-    if not isinstance(found, dict) or set(found) != {"report_count", "values"} or not isinstance(found["values"], list):
-        raise Refusal("collection-malformed", "the aggregate must have the members report_count and values")
-    count, values = found["report_count"], found["values"]
-    if not all(type(one) is int and 0 <= one <= MAX_NUMBER for one in (count, *values)):
-        raise Refusal("collection-malformed", "the aggregate's numbers must be whole and not negative")
-    if len(values) != task.cells:
-        raise Refusal("collection-malformed", f"the aggregate has {len(values)} values; {task.cells} are expected")
-    if count < task.min_batch_size:
-        raise Refusal("collection-size", f"{count} reports are fewer than {task.min_batch_size}")
-    interval = Interval(task.start_seconds, task.end_seconds - task.start_seconds)
-    return AggregateResult(count, interval, tuple(values))
+    def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
+        """See ``one_server_task``."""
+        return one_server_task(recipe, slot_key)

@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tacit.dp import parameters
 from tacit.dp.claim import RELATION, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
@@ -26,12 +25,20 @@ from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import StatisticName
-from tacit.models.form import Adversary, Cap, Form
+from tacit.models.form import Adversary, Form
+from tacit.models.one_server import (
+    ANALYZER,
+    ANALYZER_ROW,
+    DIFFERENT_OPERATORS,
+    RELEASE,
+    RELEASE_ROW,
+    OneServerParties,
+    require_plain,
+    single_epsilon,
+)
 from tacit.models.pan_private.form import INTRUDER, INTRUDER_ROW
-from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Key, Parties, Relay, Server
+from tacit.models.parties import Key, Parties, Server
 
-ANALYZER = "analyzer"
-RELEASE = "release"
 INTRUDER_WITH_ANALYZER = "intruder_with_analyzer"
 
 
@@ -41,23 +48,10 @@ class Analyzer(Server):
     state_key: Key
 
 
-class PanPrivateSingleParties(Parties):
-    """All parties of the model; there is one server, and no other party to seal a result to."""
+class PanPrivateSingleParties(OneServerParties):
+    """The parties of a model with one server, which also has a key for the devices' state."""
 
-    analyst: Analyst
     analyzer: Analyzer
-    relay: Relay
-    gateway: Gateway
-    attester: Attester
-    issuer: Issuer
-
-
-def analyzer_of(parties: Parties) -> Analyzer:
-    """The analyzer among ``parties`` of this model. Raises refusal ``model-unsupported`` for parties of another
-    model."""
-    if not isinstance(parties, PanPrivateSingleParties):
-        raise Refusal("model-unsupported", "the recipe's model has no analyzer")
-    return parties.analyzer
 
 
 def state_key_of(server: Server) -> str:
@@ -74,24 +68,11 @@ class PanPrivateSingle(Form):
     name: ClassVar[str] = "pan-private-single"
     parties: ClassVar[type[Parties]] = PanPrivateSingleParties
     opts_in: ClassVar[tuple[str, ...]] = ("analyzer",)
-    different_operators: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("relay", "gateway"),
-        ("attester", "issuer"),
-        ("attester", "analyzer"),
-        ("attester", "analyst"),
-        ("issuer", "analyzer"),
-        ("issuer", "analyst"),
-    )
+    different_operators: ClassVar[tuple[tuple[str, str], ...]] = DIFFERENT_OPERATORS
     proves: ClassVar[bool] = False
     adversaries: ClassVar[tuple[Adversary, ...]] = (
-        Adversary(ANALYZER, "the analyzer, which opens single reports", Cap.LOCAL),
-        Adversary(
-            RELEASE,
-            "who sees only the result, if the analyzer is honest",
-            Cap.AGGREGATE,
-            condition="the analyzer is honest",
-            otherwise=ANALYZER,
-        ),
+        ANALYZER_ROW,
+        RELEASE_ROW,
         INTRUDER_ROW,
         Adversary(
             INTRUDER_WITH_ANALYZER,
@@ -112,18 +93,12 @@ class PanPrivateSingle(Form):
         reports one by one, and together with the relay it would know who sent them. Where the coin flips of n devices
         are too many to be summed, fewer are counted: further noise only lowers the true epsilon. ``ValueError`` for
         importance sampling and dummies."""
-        parameters.reports(n)
-        parameters.failure_probability(delta)
-        if sample.is_hidden:
-            raise ValueError("a recipe with one server must have one rate for everybody and no dummies")
-        local = reports.local_epsilon
-        single = local if math.isfinite(local) else reports.aggregate_epsilon(1, delta)
-        if single > parameters.MAX_EPSILON0:
-            raise ValueError(f"the noise of one device gives no epsilon up to {parameters.MAX_EPSILON0:g}")
+        require_plain(sample, n, delta)
+        single = single_epsilon(reports, delta)
         by_adversary = {
             ANALYZER: single,
             RELEASE: min(single, reports.aggregate_epsilon(min(n, reports.most_reports), delta)),
             INTRUDER: 0.0,
             INTRUDER_WITH_ANALYZER: math.inf,
         }
-        return Claim(by_adversary, reports.mechanism, RELATION, n, local, float(delta))
+        return Claim(by_adversary, reports.mechanism, RELATION, n, reports.local_epsilon, float(delta))

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
 from tacit.models.faces.server import ServerSide
+from tacit.models.one_server import analyzer_of
+from tacit.models.pan_private_single.form import state_key_of
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.model import Recipe
-from tacit.roles.analyzer import Reading
+from tacit.roles.analyzer import Counting, Reading
 from tacit.task.one_server import OneServerTask
 
 _CIPHERTEXT = ReportRejected(ReportError.INVALID_MESSAGE, "state-ciphertext")
@@ -20,13 +22,13 @@ _NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
 
 
 @dataclass(frozen=True, slots=True)
-class EncryptedBits:
+class EncryptedBits(Counting):
     """Pan-private counts and histograms: one encrypted bit per cell."""
 
     key: PrivateKey = field(repr=False)
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """See ``Reading.numbers``; causes ``state-ciphertext`` for an ephemeral element that is invalid or the
+        """See ``Counting.numbers``; causes ``state-ciphertext`` for an ephemeral element that is invalid or the
         identity, ``state-no-bit`` for any other content that is not a bit."""
         width, bit = ciphertext_size(self.key.group), self.key.open_bit
         try:
@@ -38,14 +40,14 @@ class EncryptedBits:
 
 
 @dataclass(frozen=True, slots=True)
-class EncryptedNumber:
+class EncryptedNumber(Counting):
     """Pan-private means: one encrypted number in the range of ``logarithm``."""
 
     key: PrivateKey = field(repr=False)
     logarithm: DiscreteLogarithm = field(repr=False)
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """See ``Reading.numbers``; causes ``state-ciphertext`` for an invalid ciphertext, ``state-no-number`` for one
+        """See ``Counting.numbers``; causes ``state-ciphertext`` for an invalid ciphertext, ``state-no-number`` for one
         that does not hold a number in the range."""
         try:
             return (self.logarithm.of(self.key.open(payload)),)
@@ -62,9 +64,15 @@ class PanPrivateSingleServer(ServerSide):
         """See ``one_server_task``."""
         return one_server_task(recipe, slot_key)
 
-    def reading(self, recipe: Recipe, key: PrivateKey) -> Reading:
+    def state_key(self, recipe: Recipe) -> str | None:
+        """The key to which devices encrypt their state."""
+        return state_key_of(analyzer_of(recipe.parties))
+
+    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
         """Bits for counts and histograms; for a mean, whose method is noise shares, one number."""
         method = randomizer_of(recipe)
+        if key is None:
+            raise Refusal("own-state-key", "the recipe's answers are encrypted, and there is no key for them")
         if method.noise_share is None:
             return EncryptedBits(key)
         if len(labels(recipe)) != 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from services.admin.core.calls import Admin
 from services.admin.pages.views.published import listed_of
 from tacit.errors import Abort
-from tacit.recipe.model import Attributes, Occurrences
+from tacit.recipe.encoder_specs import Attributes, Occurrences
 
 MOST = 100
 """How many metrics are suggested, the most recently used ones."""

@@ -1,0 +1,63 @@
+"""``tacit demo --model local``: which texts of a large domain are frequent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from infra.lab.commands.demo_watched import in_a_fresh_folder
+from infra.views.terminal import answers, notes
+
+if TYPE_CHECKING:
+    from infra.lab.demo.local_result import LocalResult
+
+DEFAULT_EPSILON = Decimal(4)
+DEFAULT_TOP = 20
+
+
+def local(
+    input_file: Path | None,
+    column: str | None,
+    devices: int | None,
+    epsilon: str | None,
+    top: int | None,
+    out: Path,
+    *,
+    json_output: bool,
+) -> None:
+    """Run the demo of the local model; print its result as JSON, or show it and write a report to ``out``."""
+    from infra.lab.demo.local_run import LocalRun
+    from infra.lab.demo.report import prepare_report, write_report
+    from infra.lab.demo.view import Stages, show_local
+    from infra.lab.demo.words import load_texts, load_wordfreq
+
+    wanted = _epsilon(epsilon)
+    if input_file is None and column is not None:
+        raise typer.BadParameter("--column goes with --input")
+    texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices)
+    if not json_output:
+        prepare_report(out)
+    stages = Stages(notes())
+    result = cast(
+        "LocalResult",
+        in_a_fresh_folder(stages, lambda folder: LocalRun(texts, wanted, top or DEFAULT_TOP, folder, stages).run()),
+    )
+    if json_output:
+        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        return
+    show_local(result, answers(), write_report(result, out))
+
+
+def _epsilon(text: str | None) -> Decimal:
+    try:
+        found = DEFAULT_EPSILON if text is None else Decimal(text)
+    except InvalidOperation as error:
+        raise typer.BadParameter("--epsilon takes a number such as 2 or 0.5") from error
+    if not Decimal("0.1") <= found <= 8:
+        raise typer.BadParameter("--epsilon takes a number from 0.1 to 8")
+    return found

@@ -1,0 +1,94 @@
+"""What the models with one server have in common on devices: the task, the analyzer's upload resource, and the meaning
+of its answers (P24)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tacit import bhttp, media_types
+from tacit.errors import REFUSAL_PREFIX
+from tacit.messages import REPORT_ID_SIZE
+from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.one_server import ANALYZER, analyzer_of
+from tacit.ports import Entropy
+from tacit.problem import party_of, problem_type
+from tacit.recipe.derive import hpke_config, slot_of
+from tacit.recipe.model import Recipe
+from tacit.task.one_server import INVALID, OVER, REPLAYED, Contents, OneServerTask
+from tacit.tokens.binding import Preimages
+from tacit.tokens.slots import TokenVerifier
+from tacit.tokens.structures import Token
+
+TERMINAL = (INVALID, OVER, REPLAYED)
+"""Refusals of the report itself. After any other answer (for example, the analyzer does not know the recipe yet) a
+retry may succeed."""
+
+
+def task_of_one_server(recipe: Recipe, token_key_spki: bytes, cells: int, payload_size: int) -> OneServerTask:
+    """The recipe's task, in which a report has a payload of ``payload_size`` bytes and an aggregate ``cells`` numbers;
+    ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal ``model-unsupported`` for a
+    model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
+    analyzer = analyzer_of(recipe.parties)
+    return OneServerTask(
+        recipe_hash=recipe.hash,
+        role=ANALYZER,
+        server_url=analyzer.url,
+        hpke_config=hpke_config(analyzer.hpke_config),
+        cells=cells,
+        payload_size=payload_size,
+        start_seconds=recipe.interval.start,
+        end_seconds=recipe.interval.end,
+        min_batch_size=recipe.batch.min_batch_size,
+        expected_contributions=recipe.batch.expected_contributions,
+        slot=slot_of(recipe),
+        token_key_spki=token_key_spki,
+    )
+
+
+@dataclass(frozen=True)
+class AnalyzerChannel(Channel):
+    """The analyzer's upload resource of one recipe."""
+
+    task: OneServerTask
+    verifier: TokenVerifier
+
+    @property
+    def url(self) -> str:
+        """The URL to which reports are sent."""
+        return self.task.url("reports")
+
+    @abstractmethod
+    def payload(self, measurement: Any) -> bytes:
+        """The payload of a report with ``measurement``. ``ValueError`` for one that the recipe does not allow."""
+
+    def report_id(self, _measurement: Any, entropy: Entropy) -> bytes:
+        """The report's id (16 bytes), by default a fresh one."""
+        return entropy(REPORT_ID_SIZE)
+
+    def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
+        """Seal one report to the analyzer. ``ValueError`` for a measurement that the recipe does not allow, or a token
+        for another nonce."""
+        payload = self.payload(measurement)
+        if not self.verifier.takes(token) or Token.decode(token).nonce != preimages.nonce:
+            raise ValueError("the token does not belong to the recipe's slot, or has another nonce")
+        report_id = self.report_id(measurement, entropy)
+        report = self.task.seal(report_id, Contents(token, preimages, payload), entropy)
+        return Submission(self.url, media_types.ONE_SERVER_REPORT, report.encode())
+
+
+class AnalyzerDevice(DeviceSide):
+    """The device side of a model whose reports go to the analyzer."""
+
+    media_type: ClassVar[str] = media_types.ONE_SERVER_REPORT
+
+    def verdict(self, response: bhttp.Response) -> Verdict:
+        """The meaning of the status or of a problem document. Only the known type is kept, not the document's words."""
+        if 200 <= response.status < 300:
+            return Verdict(Fate.STORED, "durably stored")
+        problem = problem_type(response.content)
+        known = next((rule for rule in TERMINAL if problem == REFUSAL_PREFIX + rule), None)
+        party = party_of(response.content, "the analyzer")
+        said = f"{party} answered {response.status}" + (f", {known}" if known else "")
+        return Verdict(Fate.REFUSED if known else Fate.LATER, said)

@@ -1,0 +1,1 @@
+"""Counting supports in C, beside the pure-Python implementation that is its oracle and fallback."""

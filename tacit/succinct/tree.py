@@ -1,0 +1,223 @@
+"""Heavy hitters of a large domain: devices are split over the levels of a prefix tree, and each reports one prefix.
+
+Theory. Items are strings of ``bits`` bits. Level i belongs to the prefixes of ``levels[i]`` bits
+(``tacit.methods.affine``); every device reports its item's prefix of one level, chosen by public randomness, with its
+whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
+supports of all their extensions at the next level, and so on (PEM of T. Wang, N. Li, S. Jha, "Locally Differentially
+Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). Splitting devices costs the error a
+factor of the square root of the number of levels; splitting epsilon would cost the number of levels.
+
+Because a transform counts 2^16 extensions as cheaply as a few, steps are wide: 16 bits each where the domain allows.
+
+Estimates are the last level's, scaled to all reports. They are unbiased for a fixed item and not clipped; those that
+were chosen because they are large are too large on average.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from tacit.dp.binomial import deviation, log_pmf
+from tacit.methods.affine import AffineHashing, level_of, seed_of
+from tacit.methods.design import SampleDesign
+from tacit.succinct.supports import Reports, count_supports
+
+MAX_TOP = 1000
+"""Most items of a ranking."""
+KEEP = 64
+"""How many prefixes are extended at each level."""
+_ROUNDS = 60
+_BEYOND = 1e-9
+"""Share of a tail's mass that lies beyond where its sum begins, at most."""
+
+
+class Collected:
+    """The reports of one recipe, kept by level until the search: nine bytes each."""
+
+    def __init__(self, randomizer: AffineHashing) -> None:
+        self.randomizer = randomizer
+        self.levels = [Reports(randomizer.hash_bits) for _ in randomizer.levels]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.levels))
+
+    def add(self, public: bytes, value: int) -> None:
+        """Keep one report with its 16 public bytes. ``ValueError`` for a value that no report can have."""
+        self.levels[level_of(public, len(self.levels))].add(seed_of(public), value)
+
+
+class Level(NamedTuple):
+    """One level of a search: its reports, how many candidates were compared, and the largest number of supports of a
+    candidate that was not kept (0 if all were)."""
+
+    reports: int
+    candidates: int
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search finds: ``items`` with their ``supports`` at the last level, most supports first, and the levels."""
+
+    items: tuple[int, ...]
+    supports: tuple[int, ...]
+    levels: tuple[Level, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"items": self.items, "supports": self.supports, "levels": self.levels}
+
+    @classmethod
+    def from_document(cls, document: Any) -> Self:
+        """Strict inverse of ``document``. ``ValueError`` for anything else."""
+        if not isinstance(document, dict) or set(document) != {"items", "supports", "levels"}:
+            raise ValueError("a search must have the members items, supports and levels")
+        items, supports, levels = (_rows(document[name]) for name in ("items", "supports", "levels"))
+        if len(items) > MAX_TOP or not all(map(_is_whole, (*items, *supports))):
+            raise ValueError(f"a search must have at most {MAX_TOP} items, and whole numbers")
+        if any(len(level) != len(Level._fields) or not all(map(_is_whole, level)) for level in map(_rows, levels)):
+            raise ValueError("a level must have three whole numbers")
+        return cls(tuple(items), tuple(supports), tuple(Level(*level) for level in levels))
+
+    def first(self, count: int) -> Found:
+        """The first ``count`` items; the next one is then the last level's cut."""
+        if count >= len(self.items):
+            return self
+        last = self.levels[-1]._replace(cut=self.supports[count])
+        return Found(self.items[:count], self.supports[:count], (*self.levels[:-1], last))
+
+    def __post_init__(self) -> None:
+        if not self.levels or any(level.reports < 1 for level in self.levels):
+            raise ValueError("every level must have reports")
+        if len(self.items) != len(self.supports) or len(set(self.items)) != len(self.items):
+            raise ValueError("items must be distinct, and have one number of supports each")
+        if any(not 0 <= level.cut <= level.reports or not level.candidates > 0 for level in self.levels):
+            raise ValueError("a level's cut must lie between 0 and its reports")
+        falling = (self.levels[-1].reports, *self.supports, 0)
+        if any(more < less for more, less in itertools.pairwise(falling)):
+            raise ValueError("supports must fall, from the last level's reports at most")
+
+
+def search(collected: Collected, top: int, keep: int = KEEP) -> Found:
+    """The ``top`` best items, of which ``keep`` prefixes are extended at each level. ``ValueError`` for numbers outside
+    1 to 1000, or a level without reports."""
+    if not 1 <= top <= MAX_TOP or not 1 <= keep <= MAX_TOP:
+        raise ValueError(f"top and keep must be from 1 to {MAX_TOP}")
+    if not all(map(len, collected.levels)):
+        raise ValueError("there is a level without reports")
+    randomizer, prefixes, before = collected.randomizer, [0], 0
+    best: list[tuple[int, int, int]] = []
+    levels = []
+    for bits, reports in zip(randomizer.levels, collected.levels, strict=True):
+        wanted, step = top if bits == randomizer.bits else keep, bits - before
+        *best, beyond = _best(count_supports(reports, prefixes, before, step), wanted + 1)
+        levels.append(Level(len(reports), len(prefixes) << step, beyond[0]))
+        prefixes, before = [(prefixes[at] << step) | last for _, at, last in best], bits
+    return Found(tuple(prefixes), tuple(count for count, _, _ in best), tuple(levels))
+
+
+def expected_threshold(randomizer: AffineHashing, reports: float, design: SampleDesign) -> tuple[float, float]:
+    """The threshold at a false-positive rate of 0.05, and the standard error of a rare item, as expected from this many
+    reports and the usual number of candidates."""
+    *_, before, last = (0, 0, *randomizer.levels)
+    level = Level(max(1, round(reports / len(randomizer.levels))), (KEEP if before else 1) << (last - before), 0)
+    found = Found((), (), (level,) * len(randomizer.levels))
+    return threshold(found, randomizer, design, 0.05), _empty_error(level, randomizer, design)
+
+
+def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, false_positive_rate: float) -> float:
+    """An estimate that items which no device has reach with this probability at most, over all candidates of the last
+    level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
+    last = found.levels[-1]
+    least = _rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
+    none, every = randomizer.estimate([0, last.reports], last.reports, design).values
+    return none + least * (every - none) / last.reports
+
+
+def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, confidence: float) -> float:
+    """A number of devices: with probability ``confidence``, no item with more is missing in ``found``.
+
+    Such an item falls below the cut of some level. An item of a share x of all devices is supported by a report with
+    probability ``1/g + x (p - 1/g)``, and Hoeffding's inequality in the form of Chernoff bounds the chance that no more
+    than the cut of N reports support it; there are at most 1/x such items."""
+
+    def missed(share: float) -> float:
+        chances = (
+            _at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain)
+            for level in found.levels
+        )
+        return sum(chances) / share
+
+    total = sum(level.reports for level in found.levels) / design.rate
+    low, high = 0.0, 1.0
+    for _ in range(_ROUNDS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if missed(middle) <= 1 - confidence else (middle, high)
+    return high * total
+
+
+def _rare(trials: int, p: float, chance: float) -> int:
+    """The least s with ``Pr[Bin(trials, p) >= s] <= chance``, summed upwards from where the terms fall."""
+    tail = chance * _BEYOND
+    first = min(trials, math.ceil(trials * p + deviation(trials * p * (1 - p), tail)))
+    for k in range(first, int(trials * p), -1):
+        tail += math.exp(log_pmf(k, trials, p))
+        if tail > chance:
+            return k + 1
+    return int(trials * p) + 1
+
+
+def _at_most(cut: int, trials: int, mean: float) -> float:
+    """A bound on the probability that at most ``cut`` of ``trials`` independent events happen, of which each happens
+    with probability ``mean`` on average (W. Hoeffding, "Probability Inequalities for Sums of Bounded Random
+    Variables", 1963, theorem 1)."""
+    share = cut / trials
+    if share >= mean:
+        return 1.0
+    near = share * math.log(share / mean) if share else 0.0
+    far = (1 - share) * math.log((1 - share) / (1 - mean)) if mean < 1 else math.inf
+    return math.exp(-trials * (near + far))
+
+
+def _empty_error(level: Level, randomizer: AffineHashing, design: SampleDesign) -> float:
+    """The standard error of the estimate of an item that no device has."""
+    return randomizer.estimate([level.reports // randomizer.values], level.reports, design).stderrs[0]
+
+
+def _best(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, int]]:
+    """The ``wanted`` largest (supports, index of the prefix, last bits), largest first; ties by the candidate. Where
+    there are fewer candidates, (0, 0, 0) comes last, for the one that is not there."""
+    least = _floor(supports, wanted)
+    chosen = [(-count, at, last) for at, last, count in _at_least(supports, least)]
+    best = [(-count, at, last) for count, at, last in sorted(chosen)[:wanted]]
+    return best if len(best) == wanted else [*best, (0, 0, 0)]
+
+
+def _floor(supports: Sequence[array[int]], wanted: int) -> int:
+    """A number of supports that at least ``wanted`` candidates have, if there are so many: the ``wanted``-th largest of
+    the largest of blocks."""
+    size = max(1, sum(map(len, supports)) // (4 * wanted))
+    peaks = sorted((max(row[at : at + size]) for row in supports for at in range(0, len(row), size)), reverse=True)
+    return peaks[wanted - 1] if len(peaks) >= wanted else min(min(row) for row in supports)
+
+
+def _at_least(supports: Sequence[array[int]], least: int) -> Iterator[tuple[int, int, int]]:
+    for at, row in enumerate(supports):
+        for last, count in enumerate(row):
+            if count >= least:
+                yield at, last, count
+
+
+def _rows(value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("a search must have lists")  # noqa: TRY004
+    return list(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
