@@ -26,9 +26,8 @@ from infra.lab.kit.one_server import AnalyzerKit, claimed
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key, token_source
 from tacit.ledger.account import ChargeState
-from tacit.logview.live import LiveLog
+from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.affine import PUBLIC_SIZE, levels_of
-from tacit.operations.ledger import charges_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask
