@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -23,8 +23,7 @@ from tacit.roles.collector import AggregateResult
 from tacit.succinct.tree import MAX_TOP, Collected, search
 from tests.unit.test_local_laws import HASHED
 
-METHOD = randomizer_of(HASHED)
-assert isinstance(METHOD, AffineHashing)
+METHOD = cast(AffineHashing, randomizer_of(HASHED))
 ENCODER = encoder_of(HASHED.question)
 MOST = RATE_FACTOR * HASHED.batch.expected_contributions
 REPORTS = HASHED.batch.expected_contributions
@@ -56,6 +55,7 @@ def test_the_search_of_its_own_reports_fits_a_recipe() -> None:
     assert [one.text for one in result(GOOD).items] == ["ab"]
     collected, entropy = Collected(METHOD), SeededEntropy(b"results")
     item = ENCODER.encode("word")
+    assert isinstance(item, int)
     for _ in range(REPORTS):
         public, value = METHOD.randomise(item, entropy)
         collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
