@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 from tacit.methods.affine import MAX_HASH_BITS, words
 from tacit.methods.statistics import MAX_ITEM_BITS
@@ -22,8 +23,8 @@ from tacit.succinct.native.library import load
 MAX_FREE_BITS = 20
 LANES = 64
 """How many prefixes share one spectrum in the native library."""
-MAX_REPORTS = 1 << 22
-"""In one count, so that no number of a spectrum passes 31 bits: 2^22 reports of 2^8 signs each."""
+MAX_SIGNS = 1 << 30
+"""In one spectrum, so that none of its numbers passes 31 bits. More reports are counted in parts."""
 
 
 @dataclass(slots=True)
@@ -42,13 +43,18 @@ class Reports:
         return len(self.values)
 
     def add(self, seed: int, value: int) -> None:
-        """Keep one report. ``ValueError`` for a value that does not fit, or too many reports."""
+        """Keep one report. ``ValueError`` for a value that does not fit."""
         if not 0 <= value < 1 << self.hash_bits:
             raise ValueError(f"a report must have {self.hash_bits} bits")
-        if len(self.values) == MAX_REPORTS:
-            raise ValueError(f"at most {MAX_REPORTS} reports can be counted together")
         self.seeds.append(seed)
         self.values.append(value)
+
+    def parts(self) -> Iterator[Reports]:
+        """The reports in as few parts as have a spectrum of their own; one of none if there are none."""
+        size = MAX_SIGNS >> self.hash_bits
+        for start in range(0, max(1, len(self)), size):
+            end = start + size
+            yield Reports(self.hash_bits, self.seeds[start:end], self.values[start:end])
 
 
 def count_supports(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:
@@ -58,6 +64,13 @@ def count_supports(reports: Reports, prefixes: Sequence[int], prefix_bits: int, 
         raise ValueError(f"at most {MAX_FREE_BITS} free bits and {MAX_ITEM_BITS} bits in all can be counted")
     if any(not 0 <= prefix < 1 << prefix_bits for prefix in prefixes):
         raise ValueError(f"a prefix must have {prefix_bits} bits")
+    first, *more = (_counted(part, prefixes, prefix_bits, free_bits) for part in reports.parts())
+    for part in more:
+        first = [array("i", map(add, row, other)) for row, other in zip(first, part, strict=True)]
+    return first
+
+
+def _counted(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:
     found: list[array[int]] = []
     for start in range(0, len(prefixes), LANES):
         chosen = prefixes[start : start + LANES]

@@ -109,3 +109,40 @@ async def test_a_look_at_a_count_is_noted_once_and_goes_with_its_task(analyzer: 
         await tx.forget(bytes(32))
     async with analyzer.read() as tx:
         assert await tx.looks(bytes(32)) == []
+
+
+async def test_kept_reports_are_read_apart_and_go_with_the_release(analyzer: AnalyzerStore) -> None:
+    async with analyzer.transaction() as tx:
+        await tx.add(TASK, Aggregate(3, (3,)))
+        await tx.keep_records(TASK, bytes(16), b"one two")
+        await tx.keep_records(TASK, bytes([1] * 16), b"three")
+        await tx.keep_records(OTHER, bytes(16), b"another")
+    async with analyzer.transaction() as tx:
+        assert sorted(await tx.kept_records(TASK)) == [b"one two", b"three"]
+        await tx.keep_released(TASK, Aggregate(3, (3,), b"{}"))
+    async with analyzer.read() as tx:
+        assert await tx.kept_records(TASK) == []
+        assert await tx.kept_records(OTHER) == [b"another"]
+        assert await tx.released(TASK) == Aggregate(3, (3,), b"{}")
+
+
+async def test_a_group_of_reports_is_kept_once(analyzer: AnalyzerStore) -> None:
+    async with analyzer.transaction() as tx:
+        await tx.keep_records(TASK, bytes(16), b"one")
+    with pytest.raises(IntegrityError):
+        async with analyzer.transaction() as tx:
+            await tx.keep_records(TASK, bytes(16), b"one")
+
+
+@pytest.mark.parametrize("end", ["close_unreleased", "forget"])
+async def test_kept_reports_go_when_a_recipe_ends_without_a_release(analyzer: AnalyzerStore, end: str) -> None:
+    async with analyzer.transaction() as tx:
+        await tx.put_task(TaskRow(TASK, TaskState.ACTIVE, b"", task_id=TASK))
+        await tx.add(TASK, Aggregate(1, (1,)))
+        await tx.keep_records(TASK, bytes(16), b"one")
+    async with analyzer.transaction() as tx:
+        if end == "forget":
+            await tx.put_task(TaskRow(TASK, TaskState.ENDED, b"", task_id=TASK))
+        await getattr(tx, end)(TASK)
+    async with analyzer.read() as tx:
+        assert await tx.kept_records(TASK) == []

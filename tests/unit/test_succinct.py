@@ -62,6 +62,15 @@ def test_without_the_kernel_the_counts_are_the_same(monkeypatch: pytest.MonkeyPa
     assert count_supports(reports, [1, 2], 4, 3) == before
 
 
+def test_reports_that_would_overflow_a_spectrum_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = reports_of(2, [(seed * 2**40 + 3, seed) for seed in range(50)])
+    whole = count_supports(reports, [0, 5], 3, 4)
+    monkeypatch.setattr(supports, "MAX_SIGNS", 4 * 16)
+    assert [len(part) for part in reports.parts()] == [16, 16, 16, 2]
+    assert count_supports(reports, [0, 5], 3, 4) == whole
+    assert [len(part) for part in Reports(2).parts()] == [0]
+
+
 @pytest.mark.parametrize(("prefixes", "bits", "free"), [([4], 2, 3), ([0], 60, 5), ([0], 0, 21), ([-1], 2, 2)])
 def test_lengths_and_prefixes_out_of_range_are_refused(prefixes: list[int], bits: int, free: int) -> None:
     with pytest.raises(ValueError, match="bits"):

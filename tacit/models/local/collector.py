@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tacit.errors import Refusal
 from tacit.methods.affine import AffineHashing
 from tacit.methods.result import Item, Ranked, Result
@@ -10,8 +12,9 @@ from tacit.models.local.task import local_task
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import Encoder, StringEncoder, encoder_of
 from tacit.recipe.model import Recipe
+from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.collector import AggregateResult
-from tacit.succinct.tree import Found, others_below, threshold
+from tacit.succinct.tree import MAX_TOP, Found, others_below, threshold
 from tacit.task.one_server import OneServerTask
 
 FALSE_POSITIVE_RATE = 0.05
@@ -39,7 +42,7 @@ def ranked(recipe: Recipe, method: AffineHashing, aggregate: AggregateResult) ->
     from the recipe's reports."""
     encoder, design = encoder_of(recipe.question), design_of(recipe)
     try:
-        found = _checked(method, aggregate)
+        found = _checked(recipe, method, aggregate)
         least = threshold(found, method, design, FALSE_POSITIVE_RATE)
         estimate = method.estimate(found.supports, found.levels[-1].reports, design)
     except ValueError as error:
@@ -52,12 +55,22 @@ def ranked(recipe: Recipe, method: AffineHashing, aggregate: AggregateResult) ->
     return Ranked(items, max(1.0, rest), CONFIDENCE, least, FALSE_POSITIVE_RATE)
 
 
-def _checked(method: AffineHashing, aggregate: AggregateResult) -> Found:
+def _checked(recipe: Recipe, method: AffineHashing, aggregate: AggregateResult) -> Found:
+    """The search, which must be one of this many reports, over this domain. Numbers that no search has would take long,
+    or could not be computed with."""
     found = Found.from_document(aggregate.search)
     if len(found.levels) != len(method.levels):
         raise ValueError(f"the search has {len(found.levels)} levels, the recipe {len(method.levels)}")
     if sum(level.reports for level in found.levels) != aggregate.report_count:
         raise ValueError("the levels of the search must have all reports together")
+    if aggregate.report_count > RATE_FACTOR * recipe.batch.expected_contributions:
+        raise ValueError("there are more reports than are ever released")
+    if any(item >> method.bits for item in found.items):
+        raise ValueError(f"items must have {method.bits} bits")
+    for level, (before, after) in zip(found.levels, itertools.pairwise((0, *method.levels)), strict=True):
+        prefixes, rest = divmod(level.candidates, 1 << (after - before))
+        if rest or not 1 <= prefixes <= (MAX_TOP if before else 1):
+            raise ValueError("candidates must be all extensions of the prefixes that are kept")
     return found
 
 
