@@ -15,6 +15,8 @@ PORT_STRIDE = 997
 HELD_SECONDS = 120.0
 """How long a port that was found is kept from other processes, unless this process ends before: until its server, which
 may start late on a busy machine, listens there."""
+MOST_HELD = 256
+"""So many ports at most, each of which takes one of this process's open files; the oldest are let go first."""
 _candidates = (PORTS[(os.getpid() * PORT_STRIDE + number) % len(PORTS)] for number in itertools.count())
 _held: list[tuple[float, socket.socket]] = []
 
@@ -50,6 +52,8 @@ def _hold(port: int) -> None:
         held.close()
         raise
     _held.append((time.monotonic(), held))
+    if len(_held) > MOST_HELD:
+        _held.pop(0)[1].close()
 
 
 def _let_go(before: float) -> None:

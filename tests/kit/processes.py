@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
+import selectors
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,8 +74,11 @@ class ReadyProcess:
         """The line, once it is there. Raises ``RuntimeError`` with its stderr when there is none."""
         output = self._process.stdout
         line = b""
-        if output is not None and select.select([output], [], [], seconds)[0]:
-            line = output.readline()
+        if output is not None:
+            with selectors.DefaultSelector() as waiting:  # takes any number of open files, as select() does not
+                waiting.register(output, selectors.EVENT_READ)
+                if waiting.select(seconds):
+                    line = output.readline()
         if not line:
             raise RuntimeError(f"no ready line; stderr: {self.stderr[-2000:]}")
         document: dict[str, Any] = json.loads(line)
