@@ -13,8 +13,8 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMS = re.compile(r"tacit\.models\.(form|forms|parties|\w+\.form)")
-"""Forms of models: they lie below recipes, while the other faces in the same folders lie above them."""
+FORMS = re.compile(r"tacit\.models\.(form|forms|parties|one_server|\w+\.form)")
+"""Forms of models and what they share: they lie below recipes, while the other faces in the same folders lie above them."""
 
 
 @pytest.fixture(scope="module")
