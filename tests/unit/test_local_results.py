@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import random
+from decimal import Decimal
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of
 from tacit.methods.result import Ranked
+from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
@@ -143,3 +147,24 @@ def test_an_id_that_favours_many_items_at_once_is_found_quickly() -> None:
     ]
     assert suits
     assert {level_of(public, len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
+
+
+def test_who_knows_which_device_has_which_id_reads_all_values_from_a_search() -> None:
+    """The gateway sees ids and the relay senders; with the analyst, to whom the search goes, they solve for the values
+    of 100 devices: fewer unknown numbers than supports. So the relay's claim is the analyzer's, not the result's."""
+    method, entropy, datum = AffineHashing(Decimal(1), 2, 16), SeededEntropy(b"relay"), random.Random(1)
+    collected, devices = Collected(method), 100
+    reports = [method.randomise(datum.randrange(5), entropy) for _ in range(devices)]
+    seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
+    for public, value in reports:
+        collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+    found = search(collected, MAX_TOP)
+    known = np.zeros((len(found.items) + devices, devices * method.values))
+    for row, item in enumerate(found.items):
+        for device, seed in enumerate(seeds):
+            known[row, device * method.values + hash_of(seed, item, method.hash_bits)] = 1
+    for device in range(devices):
+        known[len(found.items) + device, device * method.values : (device + 1) * method.values] = 1
+    solved = np.linalg.lstsq(known, np.array([*found.supports, *[1] * devices]), rcond=None)[0]
+    assert [int(values.argmax()) for values in solved.reshape(devices, -1)] == [value for _, value in reports]
+    assert form_of("local").charged_with_relay == form_of("local").charged == "analyzer"
