@@ -86,7 +86,7 @@ test test-all test-rotating test-flaky durations: export PYTHONDONTWRITEBYTECODE
 
 # Tests have their own temporary folder, which is removed afterwards. PostgreSQL, which runs as another user, must be
 # able to pass through it. In memory, where there is enough, files are made several times faster than on a disk.
-IN_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-$(1)}/tacit-test-XXXXXX") && chmod 711 "$$folder" && \
+IN_FOLDER = folder=$$(mktemp -d "$${TMPDIR:-$(1)}/tacit-XXXXXX") && chmod 711 "$$folder" && \
     trap 'rm -rf "$$folder"' EXIT && export TMPDIR="$$folder" &&
 ON_DISK = $(call IN_FOLDER,/tmp)
 IN_MEMORY = $(call IN_FOLDER,$(shell test -w /dev/shm \

@@ -12,9 +12,8 @@ transform counts the reports that support each of 2^f items (``tacit.succinct.su
 every candidate for every report.
 
 Devices are split over the levels of a prefix tree (``tacit.succinct.tree``): a report is about the prefix of one
-length. Hash function and level follow from 16 random public bytes, the report's id, so that a report's payload is k
-bits. Privacy rests on the device's own draws alone, whatever those bytes are, as long as they are drawn without looking
-at the item.
+length. Hash function and level follow from 16 random public bytes, which are sent with the k bits. Privacy rests on the
+device's own draws alone, whatever those bytes are, as long as they are drawn without looking at the item.
 """
 
 from __future__ import annotations
@@ -93,8 +92,7 @@ class AffineHashing(LocalMethod):
     DRAWS = Draws(
         "u = 16 bytes; h = hash of the prefix (docs/device.md); d < T(epsilon0, k - 1): h; else the uniform w below "
         "k - 1, plus 1 if w >= h (both are drawn always)",
-        "u = 16 bytes; uniform below k",
-        note="u becomes the report's id.",
+        "u = 16 bytes; 16 bytes that are not used; uniform below k",
     )
 
     hash_bits: int
@@ -143,7 +141,7 @@ class AffineHashing(LocalMethod):
         return levels_of(self.bits)
 
     def randomise(self, item: int, entropy: Entropy, /) -> list[int]:
-        """The 16 public bytes, which become the report's id, as an integer, and the value about ``item``. Draws the
+        """The 16 public bytes as an integer, and the value about ``item``. Draws the
         same number of bytes whether the hash is kept or not. ``ValueError`` for an item that does not have ``bits``
         bits."""
         if not 0 <= item < 1 << self.bits:
@@ -156,8 +154,10 @@ class AffineHashing(LocalMethod):
         return [int.from_bytes(public, "big"), value if keep else other + (other >= value)]
 
     def dummy(self, entropy: Entropy, /) -> list[int]:
-        """A report that supports nothing more than anything else."""
-        return [int.from_bytes(entropy(PUBLIC_SIZE), "big"), uniform_below(self.values, entropy)]
+        """A report that supports nothing more than anything else, from as many random bytes as any other."""
+        public = entropy(PUBLIC_SIZE)
+        bernoulli(self._keep, entropy)
+        return [int.from_bytes(public, "big"), uniform_below(self.values, entropy)]
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities of (the item's hash, each other value), exactly as drawn."""

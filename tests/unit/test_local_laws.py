@@ -65,7 +65,7 @@ KINDS = [(HASHED, TEXTS), (SAMPLED, TEXTS), (CATEGORY, NAMES)]
 
 
 class Draws(Enumerated):
-    """A draw of 16 bytes that is compared with nothing is a report's public bytes, or the id of one that has none."""
+    """A draw of 16 bytes that is compared with nothing is a report's public bytes, or its id."""
 
     def _choices(self, size: int) -> Sequence[Choice]:
         return PUBLICS if size == PUBLIC_SIZE and self._told is None else super()._choices(size)
@@ -163,7 +163,7 @@ async def test_a_message_with_its_id_or_silence_tells_no_more_than_the_claim(
 async def test_what_is_no_value_sends_the_law_that_favours_no_item(monkeypatch: pytest.MonkeyPatch) -> None:
     path = LocalPath(monkeypatch, HASHED)
     laws = [await path.law(value) for value in (None, "", "much too long", "UPPER", b"ab")]
-    uniform = Fraction(1, len(PUBLICS) * randomizer_of(HASHED).cells)
+    uniform = Fraction(1, len(PUBLICS) ** 2 * randomizer_of(HASHED).cells)
     assert all(law == laws[0] for law in laws)
     assert set(laws[0].values()) == {uniform}
 

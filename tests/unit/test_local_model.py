@@ -164,7 +164,7 @@ def test_a_category_comes_back_as_its_cell(cells: int, data: st.DataObject) -> N
         (BitsPacking(3, 2), [1, 1, 1], b"\xe0"),
         (BitsPacking(3, 2), [1, 0], b"\x01"),
         (BitsPacking(3, 2), [2, 0, 0], b"\x90"),
-        (HashPacking(8), [0, 8], b"\x08"),
+        (HashPacking(8), [0, 8], bytes(16) + b"\x08"),
     ],
 )
 def test_what_the_method_cannot_make_is_neither_packed_nor_read(packing: Any, measurement: Any, payload: bytes) -> None:

@@ -149,9 +149,10 @@ def test_an_id_that_favours_many_items_at_once_is_found_quickly() -> None:
     assert {level_of(public, len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
 
 
-def test_who_knows_which_device_has_which_id_reads_all_values_from_a_search() -> None:
-    """The gateway sees ids and the relay senders; with the analyst, to whom the search goes, they solve for the values
-    of 100 devices: fewer unknown numbers than supports. So the relay's claim is the analyzer's, not the result's."""
+def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from_a_search() -> None:
+    """Were the public bytes report ids, then the gateway, the relay and the analyst, to whom the search goes, could
+    solve for the values of 100 devices: fewer unknown numbers than supports. So they are sealed to the analyzer, and
+    the relay's claim is the analyzer's anyway, not the result's."""
     method, entropy, datum = AffineHashing(Decimal(1), 2, 16), SeededEntropy(b"relay"), random.Random(1)
     collected, devices = Collected(method), 100
     reports = [method.randomise(datum.randrange(5), entropy) for _ in range(devices)]

@@ -63,18 +63,13 @@ class AnalyzerChannel(Channel):
     def payload(self, measurement: Any) -> bytes:
         """The payload of a report with ``measurement``. ``ValueError`` for one that the recipe does not allow."""
 
-    def report_id(self, _measurement: Any, entropy: Entropy) -> bytes:
-        """The report's id (16 bytes), by default a fresh one."""
-        return entropy(REPORT_ID_SIZE)
-
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
         """Seal one report to the analyzer. ``ValueError`` for a measurement that the recipe does not allow, or a token
         for another nonce."""
         payload = self.payload(measurement)
         if not self.verifier.takes(token) or Token.decode(token).nonce != preimages.nonce:
             raise ValueError("the token does not belong to the recipe's slot, or has another nonce")
-        report_id = self.report_id(measurement, entropy)
-        report = self.task.seal(report_id, Contents(token, preimages, payload), entropy)
+        report = self.task.seal(entropy(REPORT_ID_SIZE), Contents(token, preimages, payload), entropy)
         return Submission(self.url, media_types.ONE_SERVER_REPORT, report.encode())
 
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.local.form import Local
 from tacit.models.local.task import Packing, local_task, packing_of
-from tacit.ports import Entropy
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.tokens.slots import TokenVerifier
@@ -23,10 +22,6 @@ class LocalChannel(AnalyzerChannel):
     def payload(self, measurement: Any) -> bytes:
         """See ``Packing.pack``."""
         return self.packing.pack(measurement)
-
-    def report_id(self, measurement: Any, entropy: Entropy) -> bytes:
-        """See ``Packing.report_id``; else a fresh id."""
-        return self.packing.report_id(measurement) or super().report_id(measurement, entropy)
 
 
 class LocalDevice(AnalyzerDevice):

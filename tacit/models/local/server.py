@@ -33,15 +33,16 @@ class PackedNumbers(Counting):
 
 @dataclass(frozen=True, slots=True)
 class HashedReports(Reading):
-    """Reports that are kept: the report's id, which is its public randomness, and its value, 17 bytes each."""
+    """Reports that are kept: public bytes and value, 17 bytes each."""
 
     method: AffineHashing
     packing: Packing
     record_size: int = RECORD_SIZE
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
-        """The record of a report."""
-        return Read(self.packing.unpack(payload), report_id + payload)
+        """The payload is the record of a report."""
+        del report_id
+        return Read(self.packing.unpack(payload), payload)
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
         """The most frequent items, and the levels of the search (``tacit.succinct.tree.Found``)."""

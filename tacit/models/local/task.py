@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import ReportError, ReportRejected
-from tacit.messages import REPORT_ID_SIZE
+from tacit.methods.affine import PUBLIC_SIZE
 from tacit.methods.method import Method
 from tacit.models.faces.one_server import task_of_one_server
 from tacit.recipe.derive import randomizer_of
@@ -28,10 +28,6 @@ class Packing(ABC):
     @abstractmethod
     def pack(self, measurement: Any) -> bytes:
         """The payload. ``ValueError`` for a measurement that is out of range."""
-
-    def report_id(self, _measurement: Any) -> bytes | None:
-        """The id (16 bytes) of the report, where the measurement says it."""
-        return None
 
     @abstractmethod
     def unpack(self, payload: bytes) -> tuple[int, ...]:
@@ -89,27 +85,24 @@ class BitsPacking(Packing):
 
 @dataclass(frozen=True)
 class HashPacking(Packing):
-    """A hashed report: its value is the payload, its public bytes are the report's id. The only number that it adds to
+    """A hashed report: its 16 public bytes and its value. They are sealed like every answer: whoever knew the public
+    bytes of each device could solve for its value in what a search releases. The only number that a report adds to
     counts reports."""
 
     values: int
-    size: int = 1
+    size: int = PUBLIC_SIZE + 1
     cells: int = 1
 
-    def report_id(self, measurement: list[int]) -> bytes:
-        """The public bytes, which were drawn before the answer was looked at."""
-        return measurement[0].to_bytes(REPORT_ID_SIZE, "big")
-
     def pack(self, measurement: list[int]) -> bytes:
-        """The value."""
-        _, value = measurement
+        """The public bytes, which were drawn before the answer was looked at, and the value."""
+        public, value = measurement
         if not 0 <= value < self.values:
             raise ValueError(f"an answer must be below {self.values}")
-        return bytes([value])
+        return public.to_bytes(PUBLIC_SIZE, "big") + bytes([value])
 
     def unpack(self, payload: bytes) -> tuple[int, ...]:
         """One report; the value must be in range."""
-        if payload[0] >= self.values:
+        if payload[PUBLIC_SIZE] >= self.values:
             raise _RANGE
         return (1,)
 
