@@ -77,6 +77,7 @@ class Releases:
             return known
         if not self._is_over(party):
             raise self._still_open(party)
+        size, search = await self._search(party)
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             known = await tx.released(task.task_id)
@@ -84,7 +85,9 @@ class Releases:
                 return known
             if await tx.is_closed(task.task_id):
                 raise Refusal(VOID, "the recipe was closed for good without a release")
-            aggregate = await self._searched(tx, party, await self._releasable(tx, party))
+            aggregate = replace(await self._releasable(tx, party), search=search)
+            if size != party.reading.record_size * aggregate.report_count:
+                raise self._still_open(party)  # a report came in between: search again
             await tx.keep_released(task.task_id, aggregate)
         await self._store.checkpoint()
         self._deps.saw("analyzer", recipe=task.task_id_text, report_count=aggregate.report_count)
@@ -105,20 +108,22 @@ class Releases:
             raise Refusal(RATE_BOUND, f"{count} contributions were counted; at most {most} are released")
         return running
 
-    async def _searched(self, tx: ReleaseTx, party: AnalyzerParty, running: Aggregate) -> Aggregate:
-        """The sum with what is found in the reports, in a recipe whose reports are searched. Raises ``Refusal`` where
+    async def _search(self, party: AnalyzerParty) -> tuple[int, bytes]:
+        """What is found in the kept reports, as JSON, and their bytes, in a recipe whose reports are searched; found
+        before the release's transaction, which would keep uploads of other recipes waiting. Raises ``Refusal`` where
         there is nothing to find."""
-        records = await tx.kept_records(party.task.task_id)
-        size = party.reading.record_size
-        if sum(map(len, records)) != size * running.report_count:
-            raise Fatal("a recipe's sum and its kept reports are of different reports")
-        if not size:
-            return running
+        if not party.reading.record_size:
+            return 0, b""
+        async with self._store.read() as tx:
+            records = await tx.kept_records(party.task.task_id)
+        size = sum(map(len, records))
+        if size < party.task.min_batch_size * party.reading.record_size:
+            return size, b""  # it will be refused for that
         try:
             found = await asyncio.to_thread(party.reading.search, records)
         except ValueError as error:
             raise Refusal(UNSEARCHABLE, str(error)) from error
-        return replace(running, search=json.dumps(found).encode())
+        return size, json.dumps(found).encode()
 
     def _still_open(self, party: AnalyzerParty) -> Abort:
         left = party.task.end_seconds + self._grace - self._deps.clock.now()
