@@ -12,10 +12,9 @@ import json
 from dataclasses import replace
 
 from services.analyzer.config import AnalyzerConfig
-from services.analyzer.ports import AnalyzerTx, ReleaseTx
 from services.analyzer.records import Aggregate
+from services.analyzer.store import AnalyzerStore, AnalyzerTx
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.records import recipe_status
 from tacit.errors import Abort, Fatal, Refusal
 from tacit.roles.analyzer import AnalyzerParty
@@ -34,7 +33,7 @@ class Releases:
 
     def __init__(
         self,
-        store: SharedStore[AnalyzerTx],
+        store: AnalyzerStore,
         parties: PartyTable[AnalyzerParty],
         deps: Deps,
         config: AnalyzerConfig,
@@ -94,7 +93,7 @@ class Releases:
         self._log.info("released", recipe=task.task_id_text, report_count=aggregate.report_count)
         return aggregate
 
-    async def _releasable(self, tx: ReleaseTx, party: AnalyzerParty) -> Aggregate:
+    async def _releasable(self, tx: AnalyzerTx, party: AnalyzerParty) -> Aggregate:
         task = party.task
         count = await tx.accepted_count(task.task_id)
         running = await tx.running(task.task_id)

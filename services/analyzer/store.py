@@ -21,8 +21,8 @@ _RELEASED = b"released"
 _OF_DAP = {"checksum": b"", "first_time": 0, "last_time": 0}
 
 
-class SqlAnalyzerTx(CommonTx, LooksTx):
-    """``services.analyzer.ports.AnalyzerTx`` over a database."""
+class AnalyzerTx(CommonTx, LooksTx):
+    """One transaction of the analyzer: those of ``CommonTx`` and ``LooksTx``, and what it counts and releases."""
 
     LOOKS = LOOKS
 
@@ -30,11 +30,13 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
         super().__init__(connection, dialect, COMMON)
 
     async def is_closed(self, task_id: bytes) -> bool:
+        """Whether a recipe's sum was released, or the recipe closed for good without a release."""
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id)
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def add(self, task_id: bytes, counted: Aggregate) -> None:
+        """Add reports to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
         self.spends = True
         table = self.common.buckets
         key = {"task_id": task_id, "bucket": _BUCKET, "shard": self.shard}
@@ -52,12 +54,14 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
         await self.connection.execute(update(table).where(where).values(**changed))
 
     async def running(self, task_id: bytes) -> Aggregate | None:
+        """The running sum, or ``None`` if nothing was counted."""
         table = self.common.buckets
         query = select(table.c["count"], table.c.agg_share).where(table.c.task_id == task_id)
         parts = [Aggregate(row[0], unpacked(row[1])) for row in await self.connection.execute(query)]
         return reduce(Aggregate.plus, parts) if parts else None
 
     async def released(self, task_id: bytes) -> Aggregate | None:
+        """The released sum, or ``None``."""
         query = select(AGGREGATES.c.report_count, AGGREGATES.c.numbers, AGGREGATES.c.search).where(
             AGGREGATES.c.task_id == task_id
         )
@@ -65,17 +69,22 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
         return None if row is None else Aggregate(row.report_count, unpacked(row.numbers), row.search)
 
     async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:
+        """Keep the records of a group of reports until the release; ``first`` is the id of one of them."""
         await self.connection.execute(insert(KEPT).values(task_id=task_id, first=first, records=records))
 
     async def kept_records(self, task_id: bytes) -> list[bytes]:
+        """The records that were kept, those of a group in one entry; the order of entries says nothing."""
         query = select(KEPT.c.records).where(KEPT.c.task_id == task_id)
         return list((await self.connection.execute(query)).scalars())
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
+        """As in ``CommonTx``, and forget the records that were kept."""
         await super().scrub_buckets(task_id, batch)
         await self.connection.execute(delete(KEPT).where(KEPT.c.task_id == task_id))
 
     async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
+        """Release a sum: store it for the collector, close the recipe for good, and delete the running sum. Raises
+        ``IntegrityError`` for a second release."""
         await self.release(task_id, _RELEASED)
         values = {"report_count": aggregate.report_count, "numbers": packed(aggregate.numbers)}
         values["search"] = aggregate.search
@@ -83,8 +92,8 @@ class SqlAnalyzerTx(CommonTx, LooksTx):
         await self.scrub_buckets(task_id)
 
 
-class AnalyzerStore(SqlStore[SqlAnalyzerTx]):
+class AnalyzerStore(SqlStore[AnalyzerTx]):
     """The analyzer's state in an SQL database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
-        super().__init__(url, METADATA, MIGRATIONS, SqlAnalyzerTx, mark)
+        super().__init__(url, METADATA, MIGRATIONS, AnalyzerTx, mark)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.analyzer.config import AnalyzerConfig
-from services.analyzer.ports import UploadTx
 from services.analyzer.records import Aggregate
+from services.analyzer.store import AnalyzerStore, AnalyzerTx
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow
 from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
 from tacit.messages.one_server import OneServerReport
@@ -22,7 +22,6 @@ from tacit.roles.aggregator import Rejection
 from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
-from tacit.service.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED, OneServerTask, digest_of
 
 ENOUGH = 32
@@ -60,7 +59,7 @@ class Upload:
 class Uploads:
     """Counts reports in groups. What was answered is durable."""
 
-    def __init__(self, store: Transactions[UploadTx], deps: Deps, config: AnalyzerConfig) -> None:
+    def __init__(self, store: AnalyzerStore, deps: Deps, config: AnalyzerConfig) -> None:
         self._store = store
         self._deps = deps
         self._clock = deps.clock
@@ -146,7 +145,7 @@ class Uploads:
         return answers | {one: pairs[one][0].refused(outcome) for one, outcome in known.items()}
 
 
-async def _add(tx: UploadTx, task: OneServerTask, counted: Mapping[bytes, Counted]) -> None:
+async def _add(tx: AnalyzerTx, task: OneServerTask, counted: Mapping[bytes, Counted]) -> None:
     """Add new reports, by their ids, to the recipe's sum, and keep their records, if it has any."""
     if not counted:
         return
