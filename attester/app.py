@@ -17,7 +17,7 @@ from attester.handlers import (
 )
 from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots, spki_hash
-from attester.store import SqlAttesterStore
+from attester.store import AttesterStore
 from attester.verification import AttestationVerifier
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
@@ -49,7 +49,7 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
         HeldKey("device root", spki_hash(root).hex(), int(root.not_valid_after_utc.timestamp())) for root in roots
     ]
     own = SoftwareRootVerifier(roots, revoked, secret)
-    store = SqlAttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = AttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app[TROUBLES].append(attester.credential.trouble)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from attester.challenges import Challenges
 from attester.config import AttesterConfig
 from attester.directory import KeyDirectory, SlotWindow
-from attester.ports import AttesterStore, Debit, DebitResult, Issued
+from attester.store import AttesterStore, Debit, DebitResult, Issued
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError

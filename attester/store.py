@@ -6,14 +6,14 @@ goes to the issuer. Writes are grouped; inside a group the order of arrival deci
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from attester.ports import Debit, DebitResult, Issued
 from attester.schema import (
     CHALLENGE_FLOOR,
     ISSUANCE,
@@ -29,14 +29,64 @@ from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
 
 
-class SqlAttesterStore(DatabaseStore):
-    """``attester.ports.AttesterStore`` over a database."""
+@dataclass(frozen=True, slots=True)
+class Debit:
+    """A device's request for its token of one slot, with a challenge that it answered in time.
+
+    ``challenge_expires`` is the POSIX second in which the challenge expires; ``expires`` is the POSIX second after
+    which the quota's row may be deleted.
+    """
+
+    challenge: bytes = field(repr=False)
+    challenge_expires: int
+    stable_id: bytes = field(repr=False)
+    epoch: int
+    slot: int
+    request_hash: bytes = field(repr=False)
+    expires: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The epoch and the slot of the token."""
+        return (self.epoch, self.slot)
+
+    @property
+    def quota(self) -> tuple[bytes, int, int]:
+        """(stable id, epoch, slot): the key for which there is one token."""
+        return (self.stable_id, self.epoch, self.slot)
+
+
+class DebitResult(enum.Enum):
+    """The outcome of a debit against a device's quota."""
+
+    GRANTED = "granted"  # granted, now or before, for this very request: forward it
+    EXHAUSTED = "exhausted"  # the device already sent another request for this slot
+    FORGOTTEN = "forgotten"  # the slot is closed: the record of which devices had its tokens may have been deleted
+    CHALLENGE_USED = (
+        "challenge-used"  # the challenge was used before, or expired so long ago that its record may have been deleted
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Totals of one slot (P15), which never decrease. ``devices`` counts the devices whose token was debited,
+    ``requested`` the requests that were released to the issuer (a repeated request counts again), ``answered`` the
+    tokens that the issuer returned and that were passed on."""
+
+    devices: int = 0
+    requested: int = 0
+    answered: int = 0
+
+
+class AttesterStore(DatabaseStore):
+    """Used challenges, quotas and counts. Every method is one transaction, durable when it returns."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def debit(self, debits: Sequence[Debit]) -> list[DebitResult]:
-        """As in ``AttesterStore``. Challenges come first, then quotas, then counts."""
+        """Burn each challenge, take each quota, and count what is granted, in this order and in one transaction. The
+        results are in the order of ``debits``."""
         async with self._database.transaction() as connection:
             burnt = await self._burn(connection, debits)
             floor = await _floor(connection, OF_QUOTAS)
@@ -96,7 +146,7 @@ class SqlAttesterStore(DatabaseStore):
         return fresh, {(stable, epoch, slot): request_hash for stable, epoch, slot, request_hash in held}
 
     async def add_answered(self, answered: Mapping[tuple[int, int], int]) -> None:
-        """As in ``AttesterStore``, by INSERT ... ON CONFLICT."""
+        """Add the numbers of tokens, by (epoch, slot), that the issuer returned."""
         async with self._database.transaction() as connection:
             await self._add(connection, {place: Issued(answered=count) for place, count in answered.items()})
 
@@ -111,7 +161,9 @@ class SqlAttesterStore(DatabaseStore):
         )
 
     async def forget(self, now: float) -> int:
-        """As in ``AttesterStore``. Challenges and quotas have separate floors."""
+        """Delete the rows that ended by ``now``. Returns the floor in POSIX seconds, at or below which no challenge is
+        accepted any more: the latest end among all rows that were ever deleted, stored together with the deletion.
+        Quotas have a floor of their own."""
         dialect = self._database.dialect
         async with self._database.transaction() as connection:
             floor = await _forget(connection, dialect, USED_CHALLENGES, OF_CHALLENGES, now)
@@ -119,7 +171,7 @@ class SqlAttesterStore(DatabaseStore):
         return floor
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
-        """See ``AttesterStore.issuance``; reads one snapshot."""
+        """Totals so far, by (epoch, slot)."""
         columns = ISSUANCE.c
         statement = sa.select(columns.epoch, columns.slot, columns.devices, columns.requested, columns.answered)
         async with self._database.read() as connection:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from recipe_server.ports import AdmissionTx
 from recipe_server.room import census_room, recipe_room
+from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
@@ -45,7 +45,7 @@ from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
 
-Register = Callable[[AdmissionTx, int], Awaitable[None]]
+Register = Callable[[RecipeTx, int], Awaitable[None]]
 """Records what an admitted leaf says, once its index is known, in the transaction that stores the leaf."""
 
 MAX_CENSUS_CELLS = 2048  # of all censuses that count, together: every device fetches their shares
@@ -66,7 +66,7 @@ class Admission:
     ended_seconds: int
     accountant: Accountant = conservative
 
-    async def admit(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def admit(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
         register = await self._admitted(leaf, tx, now)
         if leaf.type not in _RESERVED:
@@ -77,7 +77,7 @@ class Admission:
                 raise Refusal("log-room", detail)
         return register
 
-    async def _admitted(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _admitted(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
@@ -92,7 +92,7 @@ class Admission:
             return await self._directory(leaf, tx, now)
         return await self._ohttp_config(leaf, tx, now)
 
-    async def _recipe(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _recipe(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
         token, series = recipe.token, await _series_of(tx, recipe)
@@ -117,21 +117,21 @@ class Admission:
         if recipe.is_census:
             await self._check_room(recipe, tx, now)
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_recipe(recipe, index)
             if recipe.is_census:
                 await tx.add_census(recipe)
 
         return register
 
-    async def _censuses(self, tx: AdmissionTx, now: float) -> tuple[Census, ...]:
+    async def _censuses(self, tx: RecipeTx, now: float) -> tuple[Census, ...]:
         """The censuses that still count and have both shares in the log, assembled as a reader assembles them."""
         logged = await tx.census_shares(ending_after=int(now) - self.policy.census_max_age_seconds)
         indices = {index for census in logged for index in (census.index, *census.shares.values())}
         leaves = await tx.leaves(indices)
         return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items()).censuses
 
-    async def _check_room(self, recipe: Recipe, tx: AdmissionTx, now: float) -> None:
+    async def _check_room(self, recipe: Recipe, tx: RecipeTx, now: float) -> None:
         """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""
         taken = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
         left = MAX_CENSUS_CELLS - taken
@@ -142,7 +142,7 @@ class Admission:
                 f"one of at most {left} still fits, this one has {recipe.randomizer.categories}",
             )
 
-    async def _series(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _series(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         series = _decoded(lambda: Series.from_body(leaf.body))
         probe = series.probe
         rules.require(probe, self.policy, Context(Stage.DRAFT, now), only=("analyst-unknown",))
@@ -155,19 +155,19 @@ class Admission:
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.add(series, index)
 
         return register
 
-    async def _charges(self, name: str, start: int, tx: AdmissionTx, now: float) -> tuple[Charge, ...] | None:
+    async def _charges(self, name: str, start: int, tx: RecipeTx, now: float) -> tuple[Charge, ...] | None:
         """The charges to an account that an interval from ``start`` on can meet, as this transaction sees the log."""
         account = self.policy.account(name)
         if account is None:
             return None
         return await tx.charges(account.name, now, ending_after=start - account.window_seconds)
 
-    async def _opt_in(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _opt_in(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
         recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
         recipe_hash, proves = recipe.hash, form_of(recipe.model).proves
@@ -178,12 +178,12 @@ class Admission:
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
             raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_opt_in(recipe_hash, opt_in, index)
 
         return register
 
-    async def _void(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _void(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         void = _body(leaf, Void)
         recipe = await _aggregators_recipe("void", leaf, void, tx)
         if await tx.opt_in_index(recipe.hash, void.role) is None:
@@ -195,12 +195,12 @@ class Admission:
         if void.role in await tx.void_roles(recipe.hash):
             raise Refusal("void-exists", f"the log holds another void leaf of the {void.role}")
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_void(recipe.hash, void, index, int(now))
 
         return register
 
-    async def _census_share(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _census_share(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         share = _body(leaf, CensusShare)
         recipe = await _aggregators_recipe("census-share", leaf, share, tx)
         if not recipe.is_census:
@@ -215,12 +215,12 @@ class Admission:
             raise Refusal("census-share-exists", f"the log holds another share of the {share.role}")
         _decoded(lambda: vdaf_of(recipe).decode_agg_share(unb64url(share.aggregate_share)))
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_census_share(recipe.hash, share.role, index)
 
         return register
 
-    async def _directory(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _directory(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         directory = _body(leaf, IssuerDirectory)
         key = self.policy.issuer_key(directory.issuer)
         if key is None or leaf.signer != directory.issuer:
@@ -238,7 +238,7 @@ class Admission:
                 raise Refusal("directory-epoch-seconds", f"epochs of this issuer have {other.epoch_seconds} seconds")
         self._check_time(directory, now)
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_directory(directory, index)
 
         return register
@@ -252,7 +252,7 @@ class Admission:
                 "directory-late", f"the directory of epoch {directory.epoch} was due before {moment(deadline)}"
             )
 
-    async def _ohttp_config(self, leaf: SignedLeaf, tx: AdmissionTx, now: float) -> Register:
+    async def _ohttp_config(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         config = _body(leaf, OhttpConfig)
         key = self.policy.gateway_key(config.gateway)
         if key is None or leaf.signer != config.gateway:
@@ -265,13 +265,13 @@ class Admission:
                 raise Refusal("ohttp-key-invalid", str(error)) from error
         await _check_period(config, tx, now)
 
-        async def register(tx: AdmissionTx, index: int) -> None:
+        async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_key_set(config, index)
 
         return register
 
 
-async def _check_period(config: OhttpConfig, tx: AdmissionTx, now: float) -> None:
+async def _check_period(config: OhttpConfig, tx: RecipeTx, now: float) -> None:
     """Check that there is one key set per period, known well before it is used, so that all devices change keys at one
     moment. A gateway without a key set of the previous period may publish one for a period that has begun, because no
     device has to change keys. Raises ``Refusal``."""
@@ -310,7 +310,7 @@ def _room_of(leaf: SignedLeaf) -> int:
     return recipe_room(size) + (census_room(recipe.randomizer.categories) if recipe.is_census else 0)
 
 
-async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: AdmissionTx) -> Recipe:
+async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: RecipeTx) -> Recipe:
     """The recipe that an aggregator's leaf is about. Raises ``Refusal`` unless the leaf is signed by that aggregator's
     key in the recipe and names the recipe's task."""
     index = await tx.recipe_index(unb64url(body.recipe_hash))
@@ -328,7 +328,7 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     return recipe
 
 
-async def _series_of(tx: AdmissionTx, recipe: Recipe) -> Series | None:
+async def _series_of(tx: RecipeTx, recipe: Recipe) -> Series | None:
     """The series that a recipe names, if the log holds it."""
     logged = None if recipe.series is None else await tx.series.find(unb64url(recipe.series.hash))
     if logged is None:
@@ -336,7 +336,7 @@ async def _series_of(tx: AdmissionTx, recipe: Recipe) -> Series | None:
     return stored_series((await tx.leaves([logged.index]))[logged.index])
 
 
-async def _directory_of(tx: AdmissionTx, issuer: str, epoch: int) -> IssuerDirectory | None:
+async def _directory_of(tx: RecipeTx, issuer: str, epoch: int) -> IssuerDirectory | None:
     for logged in await tx.directories(issuer):
         if logged.epoch == epoch:
             leaf = SignedLeaf.decode((await tx.leaves([logged.index]))[logged.index])

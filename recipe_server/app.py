@@ -12,7 +12,7 @@ from recipe_server.handlers import MAX_AGE, RECIPES
 from recipe_server.metrics import LedgerGauge, add_log_metrics
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
@@ -42,7 +42,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
         app.cleanup_ctx.append(_announcing(announcer))
     if deps.recovery is Recovery.ACCEPT:
         raise UsageError(FORGOTTEN)
-    store = SqlRecipeStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = RecipeStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
     app[MAX_AGE] = config.max_age
     app[OPERATED].held = lambda: [HeldKey("log", app[RECIPES].note_key.encode())]
@@ -66,7 +66,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
 
 
 def _show_log(
-    app: web.Application, config: RecipeServerConfig, store: SqlRecipeStore, witnesses: Sequence[WitnessDriver]
+    app: web.Application, config: RecipeServerConfig, store: RecipeStore, witnesses: Sequence[WitnessDriver]
 ) -> None:
     """Add the metrics of the log and of its privacy accounts."""
     names = sorted(config.policy.accounts or {})

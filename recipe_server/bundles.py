@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from recipe_server.live import live_entries, live_key_sets
-from recipe_server.ports import PagesTx
+from recipe_server.store import RecipeStore, RecipeTx
 from tacit.ports import Clock
-from tacit.service.store import Transactions
 from tacit.tlog.merkle import NodeReader
 from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
@@ -27,7 +26,7 @@ SMALL = 512
 REST_SECONDS = 0.005
 """Seconds for which a set is shown at least, for each entry beyond ``SMALL``: some ten times the time to build it."""
 
-Shown = Callable[[PagesTx], Awaitable[tuple[int, bytes]]]
+Shown = Callable[[RecipeTx], Awaitable[tuple[int, bytes]]]
 """Returns (size, note) of the checkpoint that readers are to see."""
 
 
@@ -53,7 +52,7 @@ class _PageSet:
 class Answers:
     """The answers to readers, from one store."""
 
-    def __init__(self, store: Transactions[PagesTx], shown: Shown, clock: Clock, ended: int, census: int) -> None:
+    def __init__(self, store: RecipeStore, shown: Shown, clock: Clock, ended: int, census: int) -> None:
         """``ended``: seconds for which an ended recipe stays live; ``census``: seconds for which a census counts."""
         self._store = store
         self._shown = shown

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recipe_server.admission import stored_recipe
-from recipe_server.ports import PagesTx
+from recipe_server.store import RecipeTx
 from tacit.tlog.merkle import NodeReader, prove_inclusion
 from tacit.tlog.pages import BundleEntry
 
@@ -29,7 +29,7 @@ class LiveEntries:
     entries: tuple[BundleEntry, ...]
 
 
-async def live_key_sets(tx: PagesTx, size: int, now: float) -> tuple[BundleEntry, ...]:
+async def live_key_sets(tx: RecipeTx, size: int, now: float) -> tuple[BundleEntry, ...]:
     """The key sets that may be used at ``now`` or later, with proofs in the tree of ``size`` entries."""
     indices = sorted(one.index for one in await tx.key_sets() if now < one.end and one.index < size)
     leaves = await tx.leaves(indices)
@@ -37,7 +37,7 @@ async def live_key_sets(tx: PagesTx, size: int, now: float) -> tuple[BundleEntry
     return tuple(BundleEntry(index, leaves[index], proof) for index, proof in zip(indices, proofs, strict=True))
 
 
-async def live_entries(tx: PagesTx, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
+async def live_entries(tx: RecipeTx, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
     """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
     for ``census_seconds`` after its end. Entries of the log beyond ``size`` are left out."""
     moment = int(now)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from recipe_server.ports import LedgerTx
 from recipe_server.service import RecipeService
+from recipe_server.store import RecipeStore
 from recipe_server.witnessing import WitnessDriver
 from tacit.accounting.budgets import accountant_of_record
 from tacit.ledger.account import Account
@@ -16,7 +16,6 @@ from tacit.ledger.balance import balance
 from tacit.ports import Clock
 from tacit.service.app import METRICS
 from tacit.service.metrics import Reading, number_of
-from tacit.service.store import Transactions
 
 FRESH_SECONDS = 3600.0
 """Seconds for which the spending of the accounts is not computed again, unless the log has grown."""
@@ -26,7 +25,7 @@ class LedgerGauge:
     """How much of each account is spent. The accountant may work for seconds. So it runs in a thread, once per size of
     the log and hour, and a page shows its last result."""
 
-    def __init__(self, store: Transactions[LedgerTx], accounts: Sequence[Account], clock: Clock) -> None:
+    def __init__(self, store: RecipeStore, accounts: Sequence[Account], clock: Clock) -> None:
         self._store = store
         self._accounts = accounts
         self._clock = clock

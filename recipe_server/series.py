@@ -23,6 +23,7 @@ class SeriesRows:
         self._connection = connection
 
     async def add(self, series: Series, index: int) -> None:
+        """Record a series that is in the log; it is charged from now on."""
         charge = series_charge(series, ChargeState.PENDING)
         await self._connection.execute(
             sa.insert(SERIES).values(
@@ -44,15 +45,18 @@ class SeriesRows:
         await self._connection.execute(sa.insert(SERIES_ROUNDS).values(**values))
 
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
+        """The series with this hash, or None."""
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.hash == series_hash)
         row = (await self._connection.execute(statement)).first()
         return None if row is None else LoggedSeries(*row)
 
     async def ending_after(self, moment: int) -> list[LoggedSeries]:
+        """The series that end after ``moment``, in the order of the log."""
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
         return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
+        """Hash of the recipe that is round ``number``, or None."""
         at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)
         found: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
         return found

@@ -15,9 +15,9 @@ from typing import Any
 from recipe_server.admission import Admission, decode_leaf, operator_policy, stored_recipe
 from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.ports import PagesTx, RecipeStore, RecipeTx
 from recipe_server.records import LoggedRecipe, PublishedResult
 from recipe_server.results import Result
+from recipe_server.store import RecipeStore, RecipeTx
 from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
@@ -114,7 +114,7 @@ class RecipeService:
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
 
-    async def _shown(self, tx: PagesTx) -> tuple[int, bytes]:
+    async def _shown(self, tx: RecipeTx) -> tuple[int, bytes]:
         """(size, note) of the checkpoint that readers see: if there are witnesses, the newest that they have cosigned;
         the newest one of the log if they have cosigned none yet."""
         shown = await tx.shown() if self._config.witnesses else None
@@ -273,7 +273,7 @@ class RecipeService:
             return await tx.results(recipe_hash)
 
 
-async def _checkpoint(tx: PagesTx) -> tuple[int, bytes]:
+async def _checkpoint(tx: RecipeTx) -> tuple[int, bytes]:
     stored = await tx.checkpoint()
     if stored is None:
         raise Fatal("the store has no checkpoint")

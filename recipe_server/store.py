@@ -46,9 +46,9 @@ T = TypeVar("T")
 _FETCH = 400
 
 
-class SqlRecipeTx:
-    """``recipe_server.ports.RecipeTx``: everything that it reads is of one moment, everything that it writes commits
-    together."""
+class RecipeTx:
+    """One transaction: everything that it reads is of one moment, everything that it writes commits together. All times
+    are POSIX seconds."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -59,23 +59,27 @@ class SqlRecipeTx:
         self.room = Room(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint; None before the first."""
         row = (await self._connection.execute(sa.select(CHECKPOINT.c.size, CHECKPOINT.c.note))).first()
         return None if row is None else (row.size, row.note)
 
     async def put_checkpoint(self, size: int, note: bytes) -> None:
+        """Replace the newest checkpoint."""
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
 
     async def shown(self) -> tuple[int, bytes] | None:
+        """(size, note) of the newest checkpoint that witnesses have cosigned; None before the first."""
         row = (await self._connection.execute(sa.select(SHOWN.c.size, SHOWN.c.note))).first()
         return None if row is None else (row.size, row.note)
 
     async def put_shown(self, size: int, note: bytes) -> None:
+        """Replace the checkpoint that readers see."""
         await self._connection.execute(sa.delete(SHOWN))
         await self._connection.execute(sa.insert(SHOWN).values(only=1, size=size, note=note))
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
-        """Fetches the hashes in as few statements as needed."""
+        """The result of ``compute``, which reads the stored hashes; they are fetched in as few statements as needed."""
         found: dict[tuple[int, int], bytes] = {}
         wanted = sorted(reads_of(compute))
         for start in range(0, len(wanted), _FETCH):
@@ -86,10 +90,12 @@ class SqlRecipeTx:
         return compute(lambda level, index: found[level, index])
 
     async def edge(self, size: int) -> dict[tuple[int, int], bytes]:
+        """The hashes that an append to a tree of ``size`` entries needs."""
         keys = nodes_for_append(size)
         return await self.with_nodes(lambda read: {key: read(*key) for key in keys})
 
     async def add_entry(self, index: int, leaf: SignedLeaf, data: bytes, nodes: Iterable[Node]) -> None:
+        """Store an entry and the hashes that it adds to the tree."""
         self.spends = True
         digest = hashlib.sha256(data).digest()
         values = {"position": index, "type": leaf.type.value, "leaf": data, "digest": digest}
@@ -98,10 +104,12 @@ class SqlRecipeTx:
         await self._connection.execute(sa.insert(NODES), rows)
 
     async def index_of(self, data: bytes) -> int | None:
+        """Index of the entry with exactly these bytes, or None."""
         statement = sa.select(ENTRIES.c.position).where(ENTRIES.c.digest == hashlib.sha256(data).digest())
         return await self._scalar(statement)
 
     async def leaves(self, indices: Collection[int]) -> dict[int, bytes]:
+        """The encoded entries at ``indices``, by index."""
         wanted, found = sorted(indices), {}
         for start in range(0, len(wanted), _FETCH):
             inside = ENTRIES.c.position.in_(wanted[start : start + _FETCH])
@@ -110,11 +118,14 @@ class SqlRecipeTx:
         return found
 
     async def leaf_range(self, start: int, count: int) -> list[bytes]:
+        """``count`` entries from ``start`` on, in order."""
         inside = sa.and_(ENTRIES.c.position >= start, ENTRIES.c.position < start + count)
         statement = sa.select(ENTRIES.c.leaf).where(inside).order_by(ENTRIES.c.position)
         return list((await self._connection.execute(statement)).scalars())
 
     async def add_recipe(self, recipe: Recipe, index: int) -> None:
+        """Record a recipe that is in the log; from now on its slot is taken. A round of a series is charged nothing in
+        addition."""
         token = recipe.token
         await self._connection.execute(
             sa.insert(RECIPES).values(
@@ -146,18 +157,24 @@ class SqlRecipeTx:
         )
 
     async def add_census(self, recipe: Recipe) -> None:
+        """Record that the recipe, which is in the log, is a census; its cells take room in every bundle for as long as
+        it counts."""
         cells = recipe.randomizer.categories
         await self._connection.execute(sa.insert(CENSUSES).values(recipe_hash=recipe.hash, cells=cells))
 
     async def census_cells(self, ending_after: int) -> int:
+        """Number of cells of all censuses that end after ``ending_after``."""
         joined = sa.select(sa.func.sum(CENSUSES.c.cells)).join(RECIPES, RECIPES.c.hash == CENSUSES.c.recipe_hash)
         return int(await self._scalar(joined.where(RECIPES.c.ends_at > ending_after)) or 0)
 
     async def add_census_share(self, recipe_hash: bytes, role: str, index: int) -> None:
+        """Record the aggregator's share of a census, which is in the log."""
         values = {"recipe_hash": recipe_hash, "role": role, "position": index}
         await self._connection.execute(sa.insert(CENSUS_SHARES).values(**values))
 
     async def census_shares(self, ending_after: int = -1, recipe_hash: bytes | None = None) -> list[LoggedCensus]:
+        """The censuses with a published share that end after ``ending_after``, or the one with this hash, in the order
+        of the log."""
         columns = (RECIPES.c.hash, RECIPES.c.position, RECIPES.c.ends_at, CENSUS_SHARES.c.role)
         statement = sa.select(*columns, CENSUS_SHARES.c.position.label("share"))
         statement = statement.join(RECIPES, RECIPES.c.hash == CENSUS_SHARES.c.recipe_hash)
@@ -171,15 +188,19 @@ class SqlRecipeTx:
         return list(found.values())
 
     async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
+        """Hash of the recipe that has the slot, or None."""
         at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch == epoch, RECIPES.c.slot == slot)
         return await self._scalar(sa.select(RECIPES.c.hash).where(*at))
 
     async def recipe_index(self, recipe_hash: bytes) -> int | None:
+        """Index of the recipe's leaf, or None."""
         return await self._scalar(sa.select(RECIPES.c.position).where(RECIPES.c.hash == recipe_hash))
 
     async def recipes(
         self, *, ending_after: int = -1, recipe_hash: bytes | None = None, after: int = -1, limit: int | None = None
     ) -> list[LoggedRecipe]:
+        """Recipes in the order of the log, each with its opt-ins: those that end after ``ending_after`` and have an
+        index above ``after``, or the one with this hash; at most ``limit``."""
         statement = sa.select(RECIPES).where(RECIPES.c.ends_at > ending_after, RECIPES.c.position > after)
         if recipe_hash is not None:
             statement = statement.where(RECIPES.c.hash == recipe_hash)
@@ -193,26 +214,33 @@ class SqlRecipeTx:
         return [LoggedRecipe(row.hash, row.position, row.ends_at, opt_ins[row.hash]) for row in rows]
 
     async def add_opt_in(self, recipe_hash: bytes, opt_in: OptIn, index: int) -> None:
+        """Record the aggregator's opt-in, which is in the log."""
         values = {"recipe_hash": recipe_hash, "role": opt_in.role, "position": index}
         await self._connection.execute(sa.insert(OPT_INS).values(**values))
 
     async def opt_in_index(self, recipe_hash: bytes, role: str) -> int | None:
+        """Index of the opt-in of ``role``, or None."""
         at = (OPT_INS.c.recipe_hash == recipe_hash, OPT_INS.c.role == role)
         return await self._scalar(sa.select(OPT_INS.c.position).where(*at))
 
     async def add_void(self, recipe_hash: bytes, void: Void, index: int, now: int) -> None:
+        """Record the aggregator's void leaf, which is in the log."""
         values = {"recipe_hash": recipe_hash, "role": void.role, "position": index, "published_at": now}
         await self._connection.execute(sa.insert(VOIDS).values(**values))
 
     async def void_roles(self, recipe_hash: bytes) -> frozenset[str]:
+        """The roles that have declared that nothing of the recipe will ever be released."""
         statement = sa.select(VOIDS.c.role).where(VOIDS.c.recipe_hash == recipe_hash)
         return frozenset((await self._connection.execute(statement)).scalars())
 
     async def is_void(self, recipe_hash: bytes) -> bool:
+        """Whether every party that the recipe's model asks has declared that nothing of the recipe will ever be
+        released."""
         model = await self._scalar(sa.select(RECIPES.c.model).where(RECIPES.c.hash == recipe_hash))
         return model is not None and await self.void_roles(recipe_hash) >= set(form_of(model).opts_in)
 
     async def voids(self, published_after: int) -> list[tuple[int, int]]:
+        """(index, published_at) of the void leaves that were published after ``published_after``."""
         statement = sa.select(VOIDS.c.position, VOIDS.c.published_at).where(VOIDS.c.published_at > published_after)
         rows = await self._connection.execute(statement.order_by(VOIDS.c.position))
         return [(row.position, row.published_at) for row in rows]
@@ -245,6 +273,7 @@ class SqlRecipeTx:
         return (*map(charge, rows), *await self.series.charges(account, now, ending_after=ending_after))
 
     async def add_directory(self, directory: IssuerDirectory, index: int) -> None:
+        """Record the issuer's directory of an epoch, which is in the log."""
         values = {
             "issuer": directory.issuer,
             "epoch": directory.epoch,
@@ -254,6 +283,7 @@ class SqlRecipeTx:
         await self._connection.execute(sa.insert(DIRECTORIES).values(**values))
 
     async def directories(self, issuer: str | None = None) -> list[LoggedDirectory]:
+        """All directories, or those of one issuer."""
         columns = (DIRECTORIES.c.issuer, DIRECTORIES.c.epoch, DIRECTORIES.c.epoch_seconds, DIRECTORIES.c.position)
         statement = sa.select(*columns).order_by(DIRECTORIES.c.position)
         if issuer is not None:
@@ -261,6 +291,7 @@ class SqlRecipeTx:
         return [LoggedDirectory(*row) for row in await self._connection.execute(statement)]
 
     async def add_key_set(self, config: OhttpConfig, index: int) -> None:
+        """Record the gateway's key set of a period, which is in the log."""
         values = {
             "gateway": config.gateway,
             "period": config.period,
@@ -270,6 +301,7 @@ class SqlRecipeTx:
         await self._connection.execute(sa.insert(KEY_SETS).values(**values))
 
     async def key_sets(self, gateway: str | None = None) -> list[LoggedKeySet]:
+        """All key sets, or those of one gateway, in the order of their periods."""
         columns = (KEY_SETS.c.gateway, KEY_SETS.c.period, KEY_SETS.c.rotation_seconds, KEY_SETS.c.position)
         statement = sa.select(*columns).order_by(KEY_SETS.c.gateway, KEY_SETS.c.period)
         if gateway is not None:
@@ -277,6 +309,7 @@ class SqlRecipeTx:
         return [LoggedKeySet(*row) for row in await self._connection.execute(statement)]
 
     async def add_result(self, result: PublishedResult) -> None:
+        """Store a result that was released."""
         self.spends = True
         values = {
             "recipe_hash": result.recipe_hash,
@@ -287,6 +320,7 @@ class SqlRecipeTx:
         await self._connection.execute(sa.insert(RESULTS).values(**values))
 
     async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
+        """Released results, oldest first: all, or those of one recipe."""
         columns = (RESULTS.c.recipe_hash, RESULTS.c.batch_id, RESULTS.c.body, RESULTS.c.published_at)
         statement = sa.select(*columns).order_by(RESULTS.c.published_at, RESULTS.c.recipe_hash, RESULTS.c.batch_id)
         if recipe_hash is not None:
@@ -297,21 +331,23 @@ class SqlRecipeTx:
         return (await self._connection.execute(statement)).scalar()
 
 
-class SqlRecipeStore(DatabaseStore):
-    """``recipe_server.ports.RecipeStore`` over a database."""
+class RecipeStore(DatabaseStore):
+    """The recipe server's database. Transactions that may write run one after another."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[SqlRecipeTx]:
+    async def transaction(self) -> AsyncIterator[RecipeTx]:
+        """Commit everything in the block, or nothing; it runs alone."""
         database = self._database
         async with database.transaction() as connection:
-            yield (tx := SqlRecipeTx(connection))
+            yield (tx := RecipeTx(connection))
             if tx.spends:
                 await database.spend(connection)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[SqlRecipeTx]:
+    async def read(self) -> AsyncIterator[RecipeTx]:
+        """Read from one consistent view."""
         async with self._database.read() as connection:
-            yield SqlRecipeTx(connection)
+            yield RecipeTx(connection)

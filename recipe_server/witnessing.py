@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Protocol
 
 from recipe_server.config import WitnessConfig
+from recipe_server.service import RecipeService
 from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, TransportError
@@ -32,30 +32,10 @@ _MAX_ANSWER = 4096
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n?")
 
 
-class Tree(Protocol):
-    """The log's tree, as its service holds it."""
-
-    async def newest(self) -> int:
-        """How many entries the newest tree has."""
-        ...
-
-    async def signed(self, size: int) -> bytes:
-        """The checkpoint of the tree's first ``size`` entries, signed by the log alone."""
-        ...
-
-    async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
-        """Proof that the tree of ``size`` entries extends that of ``old``."""
-        ...
-
-    async def show(self, size: int, note: bytes) -> None:
-        """Show readers ``note``, a checkpoint of ``size`` entries, from now on."""
-        ...
-
-
 class Cosignatures:
     """The cosignatures of all witnesses under the candidate."""
 
-    def __init__(self, tree: Tree, quorum: int) -> None:
+    def __init__(self, tree: RecipeService, quorum: int) -> None:
         self._tree = tree
         self._quorum = quorum
         self._lines: dict[str, NoteSignature] = {}
@@ -92,7 +72,7 @@ class WitnessDriver:
     def __init__(
         self,
         config: WitnessConfig,
-        tree: Tree,
+        tree: RecipeService,
         cosignatures: Cosignatures,
         deps: Deps,
         fresh_seconds: float,
@@ -206,7 +186,7 @@ def answer_in_words(answer: HttpResponse) -> str:
 def drivers_of(
     configs: Sequence[WitnessConfig],
     quorum: int,
-    tree: Tree,
+    tree: RecipeService,
     deps: Deps,
     fresh_seconds: float,
 ) -> list[WitnessDriver]:

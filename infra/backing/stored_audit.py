@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.admin.core.audit import PAGE, follows
 from services.admin.core.config import AdminConfig
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from tacit.client import AuditChain
 from tacit.codec import b64url
 from tacit.operations.audit_chain import Chain
@@ -17,7 +17,7 @@ async def stored_chain(config: Path, holds: str | None) -> AuditChain:
     """Recompute the chain in the database of a stopped service, and look for the hash ``holds`` in it, unless that is
     None. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
-    store = SqlAdminStore(loaded.database_url("admin"))
+    store = AdminStore(loaded.database_url("admin"))
     chain, found = Chain(), False
     await store.open()
     try:

@@ -11,7 +11,7 @@ from services.admin.core.consent import Consent, Kind, Rule
 from services.admin.core.empowering import require_unknown
 from services.admin.core.people import People, Role, new_id
 from services.admin.core.records import Act, ApiKey, Person
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy
@@ -25,7 +25,7 @@ async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy
     all other ways to sign in stop working. The act is in the audit log and on the overview, and counts after the
     rule's delay. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
-    store = SqlAdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))
+    store = AdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))
     consent, people = Consent(Rule(loaded.persons, loaded.approver_delay_seconds), clock, entropy), People(entropy)
     now, words = int(clock.now()), f"let in by the operator of the host, with the key of SHA-256 {key_sha256}"
     await store.open()

@@ -22,7 +22,6 @@ from services.admin.core.passkeys import Passkeys
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import People, first_people
 from services.admin.core.planning import Planner
-from services.admin.core.ports import AdminTx
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
 from services.admin.core.records import Act
@@ -31,7 +30,7 @@ from services.admin.core.restored import close_restored
 from services.admin.core.routing import endpoint
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from services.admin.core.turns import Turns
 from services.admin.core.whole import Whole
 from services.admin.handlers.openid import RETURN_PATH
@@ -54,7 +53,6 @@ from tacit.service.live_tokens import ShownToken
 from tacit.service.log import REQUEST, RequestId
 from tacit.service.openapi import add_described
 from tacit.service.secret_files import read_secret
-from tacit.service.store import Transactions
 from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 
@@ -75,7 +73,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app = make_app(
         NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, {}), middlewares=[_remember_id]
     )
-    store = SqlAdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = AdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     token = ShownToken(None if config.collector is None else config.collector.token)
     app[ADMIN] = admin = make_admin(config, deps, store, token)
     app[TROUBLES].append(token.trouble)
@@ -114,7 +112,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_admin(config: AdminConfig, deps: Deps, store: Transactions[AdminTx], token: ShownToken) -> Admin:
+def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownToken) -> Admin:
     """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
     ``UsageError``."""
     consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.collector.ports import MetricsTx
+from services.collector.store import CollectorStore
 from tacit.service.app import METRICS
 from tacit.service.metrics import Reading, by_label
-from tacit.service.store import Transactions
 
 
-def add_collector_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
+def add_collector_metrics(app: web.Application, store: CollectorStore) -> None:
     """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def states() -> Reading:

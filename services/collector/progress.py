@@ -10,8 +10,8 @@ import json
 from dataclasses import replace
 from typing import Any, Protocol
 
-from services.collector.ports import CollectionsTx
 from services.collector.records import Collection, CollectionState, Result
+from services.collector.store import CollectorStore
 from tacit.models.faces.collector import Source
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse
@@ -19,7 +19,6 @@ from tacit.problem import read_problem
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
-from tacit.service.store import Transactions
 
 MAX_DETAIL = 500
 
@@ -63,7 +62,7 @@ class Subject(Protocol):
 class Progress:
     """Moves rows of collections."""
 
-    def __init__(self, store: Transactions[CollectionsTx], pace: Pace, deps: Deps) -> None:
+    def __init__(self, store: CollectorStore, pace: Pace, deps: Deps) -> None:
         self._store = store
         self._config = pace
         self._backoff = Backoff(pace.retry_delay, LONGEST_PAUSE)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from services.collector.ports import ResultsTx
-from tacit.service.store import Transactions
+from services.collector.store import CollectorStore
 
 PAGE_BYTES: Final = 1 << 20
 """Bytes of documents at which a page ends."""
@@ -15,7 +14,7 @@ PAGE_BYTES: Final = 1 << 20
 class Releases:
     """The result documents in ``store``."""
 
-    def __init__(self, store: Transactions[ResultsTx]) -> None:
+    def __init__(self, store: CollectorStore) -> None:
         self._store = store
 
     async def all(self, recipe_hash: bytes | None = None) -> list[dict[str, Any]]:

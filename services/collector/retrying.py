@@ -7,11 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from services.collector.ports import CollectionsTx
 from services.collector.records import UNFINISHED, Collection, CollectionState
+from services.collector.store import CollectorStore
 from tacit.codec import b64url
 from tacit.service.operated import Job
-from tacit.service.store import Transactions
 
 KIND = "collection"
 
@@ -19,7 +18,7 @@ KIND = "collection"
 class CollectionJobs:
     """``waking`` returns the event that wakes the collector."""
 
-    def __init__(self, store: Transactions[CollectionsTx], waking: Callable[[], asyncio.Event]) -> None:
+    def __init__(self, store: CollectorStore, waking: Callable[[], asyncio.Event]) -> None:
         self._store = store
         self._waking = waking
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from services.collector.leader_exchange import LeaderExchange
 from services.collector.one_server_exchange import OneServerExchange
-from services.collector.ports import CollectionsTx
 from services.collector.progress import Pace, Progress, Subject
 from services.collector.records import Collection, CollectionState
+from services.collector.store import CollectorStore
 from tacit.codec import b64url
 from tacit.errors import Abort, Refusal
 from tacit.messages import Interval
@@ -28,7 +28,6 @@ from tacit.ports import TransportError
 from tacit.service.app import Deps
 from tacit.service.live_tokens import NO_TOKEN, ShownToken
 from tacit.service.log import get_logger
-from tacit.service.store import Transactions
 
 STEP_LIMIT = 64
 _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
@@ -61,7 +60,7 @@ class Collector:
 
     def __init__(
         self,
-        store: Transactions[CollectionsTx],
+        store: CollectorStore,
         recipes: Subjects,
         config: Pace,
         deps: Deps,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tacit.service.store import MarkedStore
+from tacit.service.readiness import Durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,27 @@ class SeenRequest:
     date: int
 
 
-class ReplayWindow(MarkedStore, Protocol):
-    """Remembers requests. Some requests dated before ``closed_until`` may have passed without being remembered."""
+class ReplayWindow(Protocol):
+    """Remembers requests: ``open`` before use, ``close`` after."""
+
+    @property
+    def durable(self) -> Durable | None:
+        """Where the requests are kept, while the window is open."""
+        ...
+
+    @property
+    def closed_until(self) -> int:
+        """The POSIX second before which some requests may have passed without being remembered (P32); 0 where nothing
+        is in doubt."""
+        ...
+
+    async def open(self) -> None:
+        """Prepare for use. Raises ``UsageError`` or ``Fatal``."""
+        ...
+
+    async def close(self) -> None:
+        """Close the window's connections."""
+        ...
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Remember ``requests``; returns for each whether it is new. Raises ``Unavailable`` if that cannot be known."""

@@ -16,7 +16,7 @@ from services.issuer.handlers import (
     post_token_request,
 )
 from services.issuer.service import Issuer
-from services.issuer.store import SqlIssuerStore
+from services.issuer.store import IssuerStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.errors import UsageError
@@ -33,7 +33,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
-    store = SqlIssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = IssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
     app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)

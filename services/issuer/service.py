@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import gmpy2
 
 from services.issuer.config import IssuerConfig
-from services.issuer.ports import IssuerStore, StoredKey
+from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal

@@ -10,7 +10,7 @@ from aiohttp import web
 from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS, get_key, post_add_checkpoint
 from services.witness.service import COUNTED, Witness
-from services.witness.store import SqlWitnessStore
+from services.witness.store import WitnessStore
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
@@ -29,7 +29,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     for log in config.logs:
         require_secure_url(log.url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
-    store = SqlWitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = WitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[WITNESS] = witness = Witness(config, deps, store)
     app[TROUBLES].append(witness.trouble)
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 
 from services.witness.config import WitnessConfig, WitnessedLog
-from services.witness.ports import Moved, Twice, Witnessed, WitnessStore
+from services.witness.store import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at

@@ -8,34 +8,63 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.witness.ports import Moved, Twice, Witnessed
 from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
 from tacit.adapters.stored import DatabaseStore
 from tacit.adapters.watermark import Watermark
+from tacit.tlog.merkle import EMPTY_ROOT
 
 _FETCH = 400
 
 
-class SqlWitnessStore(DatabaseStore):
-    """``services.witness.ports.WitnessStore`` over a database."""
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """The tree that was cosigned last; ``frontier`` holds the hashes of its right edge."""
+
+    size: int = 0
+    root: bytes = EMPTY_ROOT
+    frontier: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Another request advanced the log first, to ``size``."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """The leaf at ``index`` makes a ``claim`` that the leaf at ``holder`` already made."""
+
+    claim: str
+    index: int
+    holder: int
+
+
+class WitnessStore(DatabaseStore):
+    """The tree of each log that was cosigned last, and every claim in it."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     async def witnessed(self, origin: str) -> Witnessed:
-        """See ``WitnessStore.witnessed``; reads one snapshot."""
+        """The tree of a log that was cosigned last; the empty tree if there is none."""
         async with self._database.read() as connection:
             return await _witnessed(connection, origin)
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
     ) -> Moved | Twice | None:
-        """As in ``WitnessStore``: compares, looks for the claims and writes in one transaction that must not be
-        lost."""
+        """Go from ``known`` to ``new``, whose additional leaves make ``claims`` (claim to index of the leaf), in one
+        transaction that runs alone and must not be lost.
+
+        Returns None if it was written and is durable. Otherwise nothing is written.
+        """
         digests = {_digest(claim): claim for claim in claims}
         async with self._database.transaction() as connection:
             current = await _witnessed(connection, origin)

@@ -23,10 +23,11 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tacit.adapters.files import read_bounded, sync_folder
 from tacit.errors import Fatal, RolledBack, UsageError
+from tacit.ports import Clock
 
 if TYPE_CHECKING:  # services without a database import this module, so it must not import a driver
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -77,14 +78,6 @@ class Recovery(enum.StrEnum):
     """The database is complete and only the mark is missing: create one."""
 
 
-class Time(Protocol):
-    """The part of a clock that is needed here."""
-
-    def now(self) -> float:
-        """Return the POSIX time, in seconds."""
-        ...
-
-
 @dataclass(frozen=True)
 class Kept:
     """The content of the file. ``slots``: per shard, the count and the POSIX second in which it was written."""
@@ -108,7 +101,7 @@ class Watermark:
     """The mark in the file ``path``, created where there is none. Call ``check`` and ``settle`` at start, then
     ``advance`` in each transaction that spends and ``note`` after its commit."""
 
-    def __init__(self, path: Path, clock: Time, recovery: Recovery = Recovery.REFUSE) -> None:
+    def __init__(self, path: Path, clock: Clock, recovery: Recovery = Recovery.REFUSE) -> None:
         self._path = path
         self._clock = clock
         self._recovery = recovery

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from services.admin.core.audit import chained, follows, record, verify
 from services.admin.core.records import Act, Answer, ApiKey, Failures, Person, Question, QuestionState, Session
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from tacit.errors import Fatal
 from tacit.operations.audit_chain import FIRST, Chain
 from tests.contract.conftest import Opening
@@ -25,12 +25,12 @@ ACTS = st.builds(Act, TEXT, TEXT, TEXT, st.integers(0, 2**53 - 1), TEXT, TEXT, T
 
 
 @pytest.fixture
-async def store(opening: Opening[SqlAdminStore]) -> AsyncIterator[SqlAdminStore]:
-    async with opening(SqlAdminStore) as found:
+async def store(opening: Opening[AdminStore]) -> AsyncIterator[AdminStore]:
+    async with opening(AdminStore) as found:
         yield found
 
 
-async def test_a_question_moves_as_its_table_says_and_from_what_was_read(store: SqlAdminStore) -> None:
+async def test_a_question_moves_as_its_table_says_and_from_what_was_read(store: AdminStore) -> None:
     async with store.transaction() as tx:
         await tx.add_question(DRAFT)
         await tx.add_question(replace(DRAFT, id="two"))
@@ -64,7 +64,7 @@ async def test_a_question_moves_as_its_table_says_and_from_what_was_read(store: 
         assert await tx.questions(first.number, 9) == []
 
 
-async def test_people_keys_sessions_and_failures_are_kept_and_forgotten(store: SqlAdminStore) -> None:
+async def test_people_keys_sessions_and_failures_are_kept_and_forgotten(store: AdminStore) -> None:
     key, session = ApiKey("k", "p", "", 1, LATE, b"d" * 32), Session("p", 10, 10, b"s" * 32)
     async with store.transaction() as tx:
         await tx.add_person(PERSON)
@@ -95,7 +95,7 @@ async def test_people_keys_sessions_and_failures_are_kept_and_forgotten(store: S
         assert [await tx.drop_key("q", "k"), await tx.drop_key("p", "k"), await tx.drop_key("p", "k")] == [0, 1, 0]
 
 
-async def test_an_answer_is_given_once_and_acts_are_a_chain(store: SqlAdminStore) -> None:
+async def test_an_answer_is_given_once_and_acts_are_a_chain(store: AdminStore) -> None:
     answer = Answer(b"k" * 32, b"r" * 32, 5, 201, "{}", None)
     async with store.transaction() as tx:
         await tx.add_answer(answer)

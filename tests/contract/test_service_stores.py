@@ -10,19 +10,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from attester.ports import Debit, DebitResult, Issued
-from attester.store import SqlAttesterStore
+from attester.store import AttesterStore, Debit, DebitResult, Issued
 from infra.lab.kit.recipes import KEY_ROTATION, RecipeKit
 from recipe_server.records import LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.releases import Releases
 from services.collector.store import CollectorStore
 from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
-from services.issuer.ports import StoredKey
-from services.issuer.store import SqlIssuerStore
-from tacit.service.store import Store
+from services.issuer.store import IssuerStore, StoredKey
+from tacit.adapters.stored import DatabaseStore
 from tacit.tlog.leaves import OhttpConfig
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import leaf_hash
@@ -40,7 +38,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncIterator[None]:
+async def opened(store: DatabaseStore) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -58,7 +56,7 @@ async def test_replay_window_forgets_what_is_out_of_date(url: str) -> None:
 
 
 async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
-    store = SqlIssuerStore(url)
+    store = IssuerStore(url)
     await store.open()
     async with opened(store):
         await store.add_epoch(LATE, [StoredKey(LATE, 0, b"zero"), StoredKey(LATE, 1, b"one")], b"leaf")
@@ -76,7 +74,7 @@ async def test_issuer_keeps_an_epoch_once_and_adds_counts_up(url: str) -> None:
 
 
 async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
-    store = SqlAttesterStore(url)
+    store = AttesterStore(url)
     await store.open()
     async with opened(store):
         challenges = [bytes([number]) * 32 for number in range(5)]
@@ -96,7 +94,7 @@ async def test_attester_gives_one_device_one_token_per_slot(url: str) -> None:
 
 
 async def test_attester_takes_no_challenge_that_ended_before_one_it_forgot(url: str) -> None:
-    store = SqlAttesterStore(url)
+    store = AttesterStore(url)
     await store.open()
     async with opened(store):
         debit = Debit(b"a" * 32, 100, b"device", LATE, 0, b"request", LATE)
@@ -158,7 +156,7 @@ async def test_collector_shows_releases_in_their_order_a_page_at_a_time(url: str
 
 
 async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) -> None:
-    store = SqlRecipeStore(url)
+    store = RecipeStore(url)
     await store.open()
     recipe, directory = KIT.recipe(), KIT.directory()
     leaf = KIT.recipe_leaf(recipe)

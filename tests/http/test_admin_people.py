@@ -21,7 +21,7 @@ from services.admin.core import audit
 from services.admin.core.calls import ADMIN
 from services.admin.core.events import MOST_LISTENING, MOST_STREAMS
 from services.admin.core.people import first_people
-from services.admin.core.store import SqlAdminTx
+from services.admin.core.store import AdminTx
 from services.admin.handlers.routes import ROUTES
 from tacit.errors import UsageError
 from tacit.service.app import Deps
@@ -223,13 +223,13 @@ async def test_who_listens_hears_of_every_change_and_of_nothing_else(stage: Stag
 
 
 async def test_text_that_a_database_refuses_is_in_no_query(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = SqlAdminTx._one
+    inner = AdminTx._one
 
-    async def strict(self: SqlAdminTx, query: Any) -> Any:
+    async def strict(self: AdminTx, query: Any) -> Any:
         assert not any("\0" in str(value) for value in query.compile().params.values())
         return await inner(self, query)
 
-    monkeypatch.setattr(SqlAdminTx, "_one", strict)
+    monkeypatch.setattr(AdminTx, "_one", strict)
     for method, path in (("GET", "/v1/questions/%00"), ("POST", "/v1/questions/a%00/submit")):
         assert await stage.refused(method, path) == (404, "problem:not-found")
     assert (await stage.call("GET", "/v1/audit"))[1]["acts"][-1]["target"] == "a"

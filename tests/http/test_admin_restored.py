@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 
 from infra.lab.kit.network import Fault, FaultKind, matching
 from services.admin.core import audit
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.service.secret_files import write_secret
@@ -133,7 +133,7 @@ async def test_a_person_gets_the_role_of_the_file_and_a_signed_recipe_is_not_sen
 async def test_a_running_service_whose_database_was_replaced_takes_nothing_more(stage: Stage) -> None:
     await stage.draft()
     store = stage.admin.store
-    assert isinstance(store, SqlAdminStore)
+    assert isinstance(store, AdminStore)
     assert store.durable is not None
     async with store.durable.transaction() as connection:
         await connection.exec_driver_sql("update tacit_marks set number = 0 where shard = 0")

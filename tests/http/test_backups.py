@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from attester.store import SqlAttesterStore
+from attester.store import AttesterStore
 from infra.backing.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
 from infra.backing.postgres_backup import dump_database, put_dump
 from infra.backing.sqlite_backup import put_database
@@ -240,7 +240,7 @@ def test_a_service_that_starts_while_a_restore_has_its_database_ends_and_writes_
     place, copy = tmp_path / "attester.sqlite3", tmp_path / "copy.sqlite3"
 
     async def opened() -> None:
-        store = SqlAttesterStore(f"sqlite+aiosqlite:///{place}")
+        store = AttesterStore(f"sqlite+aiosqlite:///{place}")
         await store.open()
         await store.close()
 

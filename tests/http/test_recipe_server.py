@@ -30,7 +30,7 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.live import LiveEntries, live_entries
 from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from tacit import __version__, media_types
 from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
@@ -364,7 +364,7 @@ async def test_a_log_key_that_is_not_this_logs_stops_the_start(server: Server) -
 
 async def test_a_service_that_is_not_open_says_so(server: Server) -> None:
     with pytest.raises(Fatal, match="not open"):
-        await RecipeService(server.config(), server.clock, SqlRecipeStore("sqlite+aiosqlite:///:memory:")).checkpoint()
+        await RecipeService(server.config(), server.clock, RecipeStore("sqlite+aiosqlite:///:memory:")).checkpoint()
 
 
 async def test_concurrent_publishes_make_one_log_without_gaps(server: Server) -> None:
@@ -580,7 +580,7 @@ def test_the_migrations_make_the_tables_of_the_schema() -> None:
 async def test_an_answer_overtaken_by_a_publication_is_not_kept(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqlRecipeStore(f"sqlite+aiosqlite:///{server.folder / 'other.sqlite3'}")
+    store = RecipeStore(f"sqlite+aiosqlite:///{server.folder / 'other.sqlite3'}")
     service = RecipeService(server.config(), server.clock, store)
     await service.open()
     try:

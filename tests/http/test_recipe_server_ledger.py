@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
 from recipe_server.schema import METADATA, MIGRATIONS
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from tacit.accounting.budgets import compose
 from tacit.adapters.migrate import migration_config
 from tacit.codec import b64url
@@ -228,7 +228,7 @@ async def test_recipes_of_an_older_database_are_charged_too(server: Server) -> N
         command.downgrade(config, "0001")
         assert "charges" not in sa.inspect(connection).get_table_names()
     engine.dispose()
-    store = SqlRecipeStore(f"sqlite+aiosqlite:///{path}")
+    store = RecipeStore(f"sqlite+aiosqlite:///{path}")
     await store.open()
     async with store.read() as tx:
         (charge,) = await tx.charges("default", NOW)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import charges_of
@@ -108,7 +108,7 @@ async def test_a_series_is_charged_once_and_its_rounds_fit_into_what_it_was_give
     assert await server.refused(KIT.recipe_leaf(alone)) == "budget-spent"
     second = KIT.series(name="second")
     assert await server.refused(KIT.series_leaf(second)) == "budget-spent"
-    store = SqlRecipeStore(server.config(policy=policy(TOTAL)).database_url("recipe_server"))
+    store = RecipeStore(server.config(policy=policy(TOTAL)).database_url("recipe_server"))
     await store.open()
     async with store.read() as tx:
         charges = await tx.charges("default", server.clock.now())

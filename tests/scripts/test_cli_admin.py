@@ -12,7 +12,7 @@ import pytest
 from infra.cli import FAILED, OK, USAGE, run
 from services.admin.core.audit import record
 from services.admin.core.records import Act
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def config(tmp_path: Path) -> Path:
     """Of an admin service that has done five things."""
 
     async def act() -> None:
-        store = SqlAdminStore(f"sqlite+aiosqlite:///{tmp_path / 'admin.sqlite3'}")
+        store = AdminStore(f"sqlite+aiosqlite:///{tmp_path / 'admin.sqlite3'}")
         await store.open()
         async with store.transaction() as tx:
             for number in range(5):

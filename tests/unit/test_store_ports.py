@@ -1,4 +1,4 @@
-"""Services depend on ports of their stores: whatever satisfies one may stand in for a database."""
+"""Publishing depends on a port of its store: whatever satisfies it may stand in for a database."""
 
 from __future__ import annotations
 

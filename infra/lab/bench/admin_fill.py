@@ -21,12 +21,12 @@ from infra.lab.bench.bulk import Bulk, filling
 from infra.lab.kit.recipes import RecipeKit
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import CHARGES, CHECKPOINT, DIRECTORIES, ENTRIES, NODES, OPT_INS, RECIPES
-from recipe_server.store import SqlRecipeStore
+from recipe_server.store import RecipeStore
 from services.admin.core.config import AdminConfig
 from services.admin.core.questions import text_of
 from services.admin.core.records import QuestionState
 from services.admin.core.schema import AUDIT, QUESTIONS
-from services.admin.core.store import SqlAdminStore
+from services.admin.core.store import AdminStore
 from tacit.codec import b64url
 from tacit.errors import Fatal
 from tacit.ledger.account import ChargeState
@@ -120,10 +120,10 @@ class Filler:
 
     async def _fill(self, recipes: int, rows: int) -> None:
         url = RecipeServerConfig.model_validate(self._server).database_url(RECIPE_SERVER)
-        async with filling(SqlRecipeStore(url), url) as bulk:
+        async with filling(RecipeStore(url), url) as bulk:
             await self._fill_log(bulk, recipes, rows)
         url = AdminConfig.model_validate(self._admin).database_url(ADMIN)
-        async with filling(SqlAdminStore(url), url) as bulk:
+        async with filling(AdminStore(url), url) as bulk:
             await self._fill_acts(bulk, rows)
             for recipe in self._recipes:
                 await bulk.put(QUESTIONS, self._question(recipe))

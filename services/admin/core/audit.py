@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from services.admin.core.ports import AuditTx
 from services.admin.core.records import Act, AuditRow
+from services.admin.core.store import AdminStore, AdminTx
 from tacit.operations.audit_chain import FIRST, Chain, row_hash
-from tacit.service.store import Transactions
 
 PAGE = 500
 
@@ -19,7 +18,7 @@ def chained(number: int, previous: bytes, act: Act) -> AuditRow:
     return AuditRow(number, previous, act, row_hash(number, previous, asdict(act)))
 
 
-async def record(tx: AuditTx, act: Act) -> AuditRow:
+async def record(tx: AdminTx, act: Act) -> AuditRow:
     """Append ``act`` to the audit log in the transaction that does it. Returns the new row."""
     last = await tx.last_act()
     row = chained(1, FIRST, act) if last is None else chained(last.number + 1, last.hash, act)
@@ -37,7 +36,7 @@ def follows(chain: Chain, rows: Sequence[AuditRow]) -> Chain:
     return Chain(count, newest)
 
 
-async def verify(store: Transactions[AuditTx]) -> Chain:
+async def verify(store: AdminStore) -> Chain:
     """Read every row, in pages, and recompute the chain. Returns its state, with the first broken row if there is
     one."""
     chain = Chain()

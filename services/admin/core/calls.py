@@ -20,20 +20,19 @@ from services.admin.core.passkeys import Passkeys
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import PERMISSIONS, People, Permission, Principal
 from services.admin.core.planning import Planner
-from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
 from services.admin.core.releases import Releases
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
+from services.admin.core.store import AdminStore, AdminTx
 from services.admin.core.turns import Turns
 from services.admin.core.whole import Whole
 from tacit import media_types
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps
 from tacit.service.openapi import page_of
-from tacit.service.store import Transactions
 
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -53,7 +52,7 @@ class Admin:
 
     config: AdminConfig
     deps: Deps
-    store: Transactions[AdminTx]
+    store: AdminStore
     sign_in: SignIn
     openid: OpenIdClient | None
     passkeys: Passkeys

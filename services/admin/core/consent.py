@@ -14,12 +14,13 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from services.admin.core.consent_store import ConsentTx
 from services.admin.core.people import POWERFUL, Principal, Role, new_id
-from services.admin.core.ports import ConsentTx, PasskeysTx, PeopleTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import Change, KeptRule, Person
+from services.admin.core.store import AdminTx
 from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.moments import when
@@ -47,10 +48,6 @@ class Kind(enum.StrEnum):
     """A passkey was registered by an invitation, or revoked: only noted."""
     OPERATOR = "operator"
     """The operator of the service's host let the person in: only noted."""
-
-
-class StoredTx(PeopleTx, PasskeysTx, ConsentTx, Protocol):
-    """The part of a transaction that consent uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def holds_from(kept: KeptRule) -> int:
     return kept.since + (kept.before_delay if weaker and kept.before_persons > 1 else 0)
 
 
-async def ways_in(tx: StoredTx, person: Person) -> bytes:
+async def ways_in(tx: AdminTx, person: Person) -> bytes:
     """A digest (32 bytes) of a person's role and of everything with which they can sign in."""
     body: dict[str, Any] = {
         "person": person.id,
@@ -142,7 +139,7 @@ class Consent:
             )
 
     async def ask(
-        self, tx: StoredTx, who: Principal, kind: Kind, person: Person, words: str, payload: Mapping[str, Any]
+        self, tx: AdminTx, who: Principal, kind: Kind, person: Person, words: str, payload: Mapping[str, Any]
     ) -> Change:
         """Store a change that waits for consent; ``person`` is as they will be after it. Raises ``Abort``: 403 for an
         administrator whose consents do not count yet, 409 if another change of the person, or too many changes, wait
@@ -163,7 +160,7 @@ class Consent:
         await tx.put_change(asked)
         return asked
 
-    async def consented(self, tx: StoredTx, who: Principal, change_id: str, digest: bytes) -> Change:
+    async def consented(self, tx: AdminTx, who: Principal, change_id: str, digest: bytes) -> Change:
         """Record the consent of ``who`` and return the change, which the caller carries out in the same transaction.
         Raises ``Abort``: 403 for the person who asked for it and for an administrator whose consents do not count yet,
         404, 409 if the changed person or the one who asked is no longer as then, and 412 if ``digest`` is not the
@@ -212,7 +209,7 @@ class Consent:
             raise not_found("waiting change")
         return found
 
-    async def _digest(self, tx: StoredTx, change: Change) -> bytes:
+    async def _digest(self, tx: AdminTx, change: Change) -> bytes:
         """The digest over what will be done, who asked for it, and the person as they are now."""
         person = await tx.person(change.person)
         body: dict[str, Any] = {

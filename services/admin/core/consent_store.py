@@ -12,8 +12,8 @@ from services.admin.core.rows import Rows
 from services.admin.core.schema import CHANGES, CONSENT_RULE
 
 
-class SqlConsent(Rows):
-    """``services.admin.core.ports.ConsentTx``."""
+class ConsentTx(Rows):
+    """The part of a transaction that changes which need consent use."""
 
     async def changes(self) -> Sequence[Change]:
         """All changes, in the order in which they were asked for."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.admin.core import flow
-from services.admin.core.consent import Consent, Kind, StoredTx, stale
+from services.admin.core.consent import Consent, Kind, stale
 from services.admin.core.people import POWERFUL, People, Principal, Role, existing, new_id
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import ApiKey, Change, Invitation, Person
+from services.admin.core.store import AdminTx
 from tacit.errors import Abort, FieldError
 from tacit.ports import Clock, Entropy
 
@@ -50,7 +51,7 @@ class Empowering:
         return int(self._clock.now())
 
     async def add(
-        self, tx: StoredTx, who: Principal, name: str, role: Role, password: str, key: str | None
+        self, tx: AdminTx, who: Principal, name: str, role: Role, password: str, key: str | None
     ) -> Person | Change:
         """Add a person, with the key whose SHA-256 is ``key`` (hexadecimal) if that is given. Returns the person, or
         the change that waits for consent. Raises ``Abort`` (409) and ``FieldError``."""
@@ -67,7 +68,7 @@ class Empowering:
         words = f"added as {role.value}" + ("" if key is None else f", with the key of SHA-256 {key}")
         return await self._consent.ask(tx, who, Kind.ADD, person, words, {} if key is None else {"key": key})
 
-    async def change(self, tx: StoredTx, who: Principal, person_id: str, wanted: Wanted) -> Person | Change:
+    async def change(self, tx: AdminTx, who: Principal, person_id: str, wanted: Wanted) -> Person | Change:
         """Change a person. Returns the changed person, or the change that waits for consent. Raises ``Abort`` (404,
         409) and ``FieldError``."""
         before = await existing(tx, person_id)
@@ -84,7 +85,7 @@ class Empowering:
         return await self._consent.ask(tx, who, Kind.CHANGE, person, ", ".join(words), payload)
 
     async def give_key(
-        self, tx: StoredTx, who: Principal, person_id: str, label: str, expires: int | None, digest: str | None
+        self, tx: AdminTx, who: Principal, person_id: str, label: str, expires: int | None, digest: str | None
     ) -> tuple[ApiKey, str] | Change:
         """Give a person a key: one made here if ``digest`` is None, otherwise the one with this SHA-256 (hexadecimal).
         Returns the key and its text (empty if it was not made here), or the change that waits for consent. Raises
@@ -106,7 +107,7 @@ class Empowering:
         payload = {"label": label, "key": digest} | ({} if expires is None else {"expires": str(expires)})
         return await self._consent.ask(tx, who, Kind.KEY, person, words, payload)
 
-    async def invite(self, tx: StoredTx, who: Principal, person_id: str) -> tuple[Invitation, str] | tuple[Change, str]:
+    async def invite(self, tx: AdminTx, who: Principal, person_id: str) -> tuple[Invitation, str] | tuple[Change, str]:
         """Invite a person. Returns the invitation, or the change that waits for consent, and the invitation's text,
         which becomes valid with the consent. Raises ``Abort`` (404, 409)."""
         person = await existing(tx, person_id)
@@ -117,7 +118,7 @@ class Empowering:
         asked = await self._consent.ask(tx, who, Kind.INVITATION, person, words, {"invitation": digest.hex()})
         return asked, text
 
-    async def consent(self, tx: StoredTx, who: Principal, change_id: str, digest: bytes) -> Change:
+    async def consent(self, tx: AdminTx, who: Principal, change_id: str, digest: bytes) -> Change:
         """Consent to a waiting change and carry it out. Raises as ``Consent.consented``, and ``Abort`` (409) if it can
         no longer be done."""
         change = await self._consent.consented(tx, who, change_id, digest)
@@ -128,7 +129,7 @@ class Empowering:
         await tx.put_person(replace(person, counts_from=max(person.counts_from, change.counts_from)))
         return change
 
-    async def _done(self, tx: StoredTx, change: Change, payload: dict[str, Any]) -> Person:
+    async def _done(self, tx: AdminTx, change: Change, payload: dict[str, Any]) -> Person:
         if "key" in payload:
             await require_unknown(tx, payload["key"])
         if change.kind == Kind.ADD:
@@ -145,7 +146,7 @@ class Empowering:
             await flow.put_invitation(tx, change.person, bytes.fromhex(payload["invitation"]), self._now)
         return await existing(tx, change.person)
 
-    async def _changed(self, tx: StoredTx, change: Change, payload: dict[str, Any]) -> None:
+    async def _changed(self, tx: AdminTx, change: Change, payload: dict[str, Any]) -> None:
         before = await existing(tx, change.person)
         if before.role not in POWERFUL:
             await tx.drop_ways_in(before.id)
@@ -155,7 +156,7 @@ class Empowering:
         return ApiKey(new_id(self._entropy), person_id, label, self._now, expires, bytes.fromhex(digest))
 
 
-async def require_unknown(tx: StoredTx, digest: str) -> None:
+async def require_unknown(tx: AdminTx, digest: str) -> None:
     """Raises ``Abort`` (409) if somebody already has the key with this SHA-256."""
     if await tx.key_holder(bytes.fromhex(digest)) is not None:
         raise refuse(Problem.KEY_TAKEN, "make another one")

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from services.admin.core.log import Log, told
-from services.admin.core.ports import QuestionsTx
 from services.admin.core.records import QuestionState
+from services.admin.core.store import AdminStore
 from tacit.errors import Abort
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import yield_at
 from tacit.ports import Clock
-from tacit.service.store import Transactions
 
 MOST_WAITING: Final = 64
 """The most events that may wait for one listener."""
@@ -94,7 +93,7 @@ class YieldWatch:
 
     def __init__(
         self,
-        store: Transactions[QuestionsTx],
+        store: AdminStore,
         events: Events,
         log: Log,
         collector: CollectorAccess | None,

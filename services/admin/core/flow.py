@@ -19,9 +19,9 @@ from services.admin.core import audit
 from services.admin.core.consent import Consent, Kind
 from services.admin.core.openid import Proof
 from services.admin.core.people import existing
-from services.admin.core.ports import AdminTx, PeopleTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import Act, Invitation, Person
+from services.admin.core.store import AdminTx, PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.ports import Entropy

@@ -12,11 +12,10 @@ import hmac
 from typing import Final
 
 from services.admin.core.config import SignInConfig
-from services.admin.core.ports import PeopleTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import Failures
+from services.admin.core.store import AdminStore
 from tacit.ports import Clock, Entropy
-from tacit.service.store import Transactions
 
 PLACES: Final = 1 << 16
 OF_NAMES: Final = "sign-in names"
@@ -26,7 +25,7 @@ OF_NAMES: Final = "sign-in names"
 class Lockout:
     """Counts failed sign-ins by name, in a store. Call ``open`` before use."""
 
-    def __init__(self, store: Transactions[PeopleTx], config: SignInConfig, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, store: AdminStore, config: SignInConfig, clock: Clock, entropy: Entropy) -> None:
         self._store = store
         self._config = config
         self._clock = clock

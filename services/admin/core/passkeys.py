@@ -30,10 +30,10 @@ from fido2.webauthn import (
 
 from services.admin.core.config import PasskeyMode
 from services.admin.core.people import Principal
-from services.admin.core.ports import PasskeysTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import Challenge, Passkey, Person
 from services.admin.core.sign_in import BY_SESSION
+from services.admin.core.store import PasskeysTx
 from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.ports import Clock, Entropy

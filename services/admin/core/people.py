@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from services.admin.core.ports import PeopleTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import ApiKey, Person
+from services.admin.core.store import PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError, FieldError, UsageError
 from tacit.ports import Entropy

@@ -21,10 +21,10 @@ from weakref import WeakValueDictionary
 from services.admin.core import audit
 from services.admin.core.events import Event, question_event
 from services.admin.core.log import Log, told
-from services.admin.core.ports import PublishingTx
 from services.admin.core.problems import Problem, away, refuse
 from services.admin.core.questions import Questions, survey_of
 from services.admin.core.records import Act, Question, QuestionState
+from services.admin.core.store import AdminStore
 from services.admin.core.turns import Turns
 from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
@@ -41,7 +41,6 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 from tacit.service.app import refused
-from tacit.service.store import Transactions
 from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
@@ -60,7 +59,7 @@ class Publishing:
 
     def __init__(
         self,
-        store: Transactions[PublishingTx],
+        store: AdminStore,
         questions: Questions,
         log: Log,
         policy: Policy,

@@ -15,9 +15,9 @@ from typing import Any
 
 from services.admin.core.consent import Consent
 from services.admin.core.people import Permission, Principal, forbidden, new_id
-from services.admin.core.ports import QuestionsTx
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import QUESTION_STATES, Question, QuestionState
+from services.admin.core.store import QuestionsTx
 from tacit.errors import Abort, FieldError, UsageError
 from tacit.models.parties import Parties
 from tacit.ports import Clock, Entropy

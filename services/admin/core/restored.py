@@ -14,8 +14,8 @@ from services.admin.core import audit
 from services.admin.core.calls import Admin
 from services.admin.core.consent import Kind
 from services.admin.core.people import first_people
-from services.admin.core.ports import AdminTx
 from services.admin.core.records import Act, AuditRow, QuestionState
+from services.admin.core.store import AdminTx
 from tacit.errors import UsageError
 
 ACCEPTED: Final = "store.accept-rollback"

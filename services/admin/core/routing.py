@@ -20,10 +20,10 @@ from services.admin.core.access_documents import ActBody
 from services.admin.core.calls import ADMIN, Admin, Call, Reply, Route, Storing
 from services.admin.core.documents import Nothing
 from services.admin.core.people import Principal, forbidden
-from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.questions import field_problem
 from services.admin.core.records import Act, Answer
+from services.admin.core.store import AdminTx
 from tacit import media_types
 from tacit.adapters.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError

@@ -18,14 +18,13 @@ from services.admin.core.config import SignInConfig
 from services.admin.core.lockout import Lockout
 from services.admin.core.passwords import Passwords
 from services.admin.core.people import Principal
-from services.admin.core.ports import PeopleTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import ApiKey, Person, Session
+from services.admin.core.store import AdminStore, PeopleTx
 from tacit.codec import b64url
 from tacit.ports import Clock, Entropy
 from tacit.service.auth import token_digest, unauthorized
 from tacit.service.connection import vouch
-from tacit.service.store import Transactions
 
 COOKIE: Final = "tacit_session"
 SECURE_PREFIX: Final = "__Host-"
@@ -67,7 +66,7 @@ class SignIn:
 
     def __init__(
         self,
-        store: Transactions[PeopleTx],
+        store: AdminStore,
         config: SignInConfig,
         clock: Clock,
         entropy: Entropy,

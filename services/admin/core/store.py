@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.admin.core.consent_store import SqlConsent
+from services.admin.core.consent_store import ConsentTx
 from services.admin.core.records import (
     QUESTION_STATES,
     Act,
@@ -65,8 +65,8 @@ _WAYS_IN = (KEYS, SESSIONS, INVITATIONS, PASSKEYS, CHALLENGES)
 _KEYED, _BEGUN = _with_person(KEYS), _with_person(SESSIONS)
 
 
-class SqlQuestions(Rows):
-    """``services.admin.core.ports.QuestionsTx``."""
+class QuestionsTx(Rows):
+    """The part of a transaction that questions use."""
 
     async def question(self, question_id: str) -> Question | None:
         """The question with this id, or None."""
@@ -124,8 +124,8 @@ class SqlQuestions(Rows):
         return await self._run(sa.delete(QUESTIONS).where(same)) == 1
 
 
-class SqlPeople(Rows):
-    """``services.admin.core.ports.PeopleTx``."""
+class PeopleTx(Rows):
+    """The part of a transaction that people, their keys and their sessions use."""
 
     async def person(self, person_id: str) -> Person | None:
         """The person with this id, or None."""
@@ -269,8 +269,8 @@ class SqlPeople(Rows):
         await self._run(sa.delete(FAILURES).where((FAILURES.c.account == account) | (FAILURES.c.last < last_before)))
 
 
-class SqlPasskeys(Rows):
-    """``services.admin.core.ports.PasskeysTx``."""
+class PasskeysTx(Rows):
+    """The part of a transaction that passkeys use."""
 
     async def passkeys(self, person_id: str) -> Sequence[Passkey]:
         """The person's passkeys, the oldest first."""
@@ -310,8 +310,8 @@ class SqlPasskeys(Rows):
         return await self._run(sa.delete(CHALLENGES).where(over)) > 0
 
 
-class SqlAdminTx(SqlQuestions, SqlPeople, SqlPasskeys, SqlConsent):
-    """``services.admin.core.ports.AdminTx``."""
+class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx):
+    """A transaction: the parts above, the answers that repeated requests use, and the audit log."""
 
     async def answer(self, key: bytes) -> Answer | None:
         """The answer stored under this key, or None."""
@@ -376,22 +376,22 @@ def _audit_row(row: Sequence[Any]) -> AuditRow:
     return AuditRow(number, previous, Act(*act), own)
 
 
-class SqlAdminStore(DatabaseStore):
+class AdminStore(DatabaseStore):
     """The admin service's database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[SqlAdminTx]:
+    async def transaction(self) -> AsyncIterator[AdminTx]:
         """A transaction that commits everything in the block, or nothing. Every transaction is durable, because nothing
         here may be lost."""
         async with self._database.transaction() as connection:
-            yield SqlAdminTx(connection)
+            yield AdminTx(connection)
             await self._database.spend(connection)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[SqlAdminTx]:
+    async def read(self) -> AsyncIterator[AdminTx]:
         """A read transaction: one consistent view of the database."""
         async with self._database.read() as connection:
-            yield SqlAdminTx(connection)
+            yield AdminTx(connection)

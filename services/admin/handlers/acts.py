@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from services.admin.core.calls import Call, Reply
 from services.admin.core.documents import ActDocument, AuditPage
-from services.admin.core.ports import AdminTx
 from services.admin.core.records import AuditRow
+from services.admin.core.store import AdminTx
 from tacit.codec import b64url
 
 

@@ -6,9 +6,9 @@ from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.consent import Kind, holds_from
 from services.admin.core.consent_documents import ChangeDocument, ChangeList, RuleDocument
 from services.admin.core.people import Role
-from services.admin.core.ports import AdminTx
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import Change
+from services.admin.core.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 

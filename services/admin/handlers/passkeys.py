@@ -10,9 +10,9 @@ from services.admin.core.calls import Call, Reply
 from services.admin.core.consent import Kind
 from services.admin.core.passkeys import purpose_of
 from services.admin.core.people import existing
-from services.admin.core.ports import AdminTx
 from services.admin.core.problems import not_found
 from services.admin.core.records import Passkey, Question
+from services.admin.core.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 

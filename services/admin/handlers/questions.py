@@ -10,10 +10,10 @@ from services.admin.core.calls import Call, Reply
 from services.admin.core.consent import ways_in
 from services.admin.core.documents import CheckDocument, DesignDocument, QuestionDocument, QuestionPage
 from services.admin.core.events import question_event
-from services.admin.core.ports import PeopleTx
 from services.admin.core.publishing import recipe_document
 from services.admin.core.questions import etag_of, survey_of
 from services.admin.core.records import Question, QuestionState
+from services.admin.core.store import PeopleTx
 from services.admin.handlers import passkeys
 from tacit.codec import b64url
 from tacit.errors import DecodeError
