@@ -10,22 +10,15 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from sqlalchemy import create_engine
 
 from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
-from recipe_server.schema import METADATA, MIGRATIONS
-from recipe_server.store import RecipeStore
 from tacit.accounting.budgets import compose
-from tacit.adapters.migrate import migration_config
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState, Cost
 from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
-from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.app import METRICS
@@ -214,23 +207,3 @@ async def test_void_leaves_come_from_the_recipes_aggregators_in_their_time(serve
     await server.publish(KIT.void_leaf(recipe, "leader"))
     again = await server.post(KIT.void_leaf(recipe, "leader"))
     assert again.status == 200
-
-
-async def test_recipes_of_an_older_database_are_charged_too(server: Server) -> None:
-    await start(server, "2")
-    await activate(server, RECIPES[0])
-    await server.network.close()
-    path = server.folder / "recipe_server.sqlite3"
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config = migration_config(MIGRATIONS)
-        config.attributes.update(connection=connection, metadata=METADATA)
-        command.downgrade(config, "0001")
-        assert "charges" not in sa.inspect(connection).get_table_names()
-    engine.dispose()
-    store = RecipeStore(f"sqlite+aiosqlite:///{path}")
-    await store.open()
-    async with store.read() as tx:
-        (charge,) = await tx.charges("default", NOW)
-    await store.close()
-    assert charge == charge_of(RECIPES[0], ChargeState.ACTIVE)

@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 _REFUNDING = ("secure-aggregation", "pan-private")
 
@@ -28,13 +26,3 @@ def upgrade() -> None:
         if row.model in _REFUNDING and "importance" not in json.loads(bytes(row.leaf))["body"]["sampling"]:
             connection.execute(given_back, {"yes": True, "hash": bytes(row.hash)})
     op.drop_column("charges", "refundable")
-
-
-def downgrade() -> None:
-    """Restore the column of charges."""
-    op.add_column("charges", sa.Column("refundable", sa.Boolean(), nullable=False, server_default=sa.true()))
-    kept = sa.text(
-        "UPDATE charges SET refundable = :no WHERE recipe_hash IN (SELECT hash FROM recipes WHERE refundable = :no)"
-    ).bindparams(sa.bindparam("no", type_=sa.Boolean()))
-    op.get_bind().execute(kept, {"no": False})
-    op.drop_column("recipes", "refundable")

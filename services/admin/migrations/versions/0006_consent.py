@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -42,10 +40,3 @@ def upgrade() -> None:
         sa.Column("before_persons", sa.BigInteger(), nullable=False),
         sa.Column("before_delay", sa.BigInteger(), nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop both tables and the column."""
-    op.drop_table("consent_rule")
-    op.drop_table("changes")
-    op.drop_column("people", "counts_from")

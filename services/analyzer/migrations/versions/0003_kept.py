@@ -7,12 +7,10 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
-    """Sums that were released before have no search."""
+    """Create the table and the column. Sums that were released before have no search."""
     op.create_table(
         "kept",
         sa.Column("task_id", sa.LargeBinary(), nullable=False),
@@ -22,10 +20,5 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("aggregates") as table:
         table.add_column(sa.Column("search", sa.LargeBinary(), nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Drop both again."""
-    with op.batch_alter_table("aggregates") as table:
-        table.drop_column("search")
-    op.drop_table("kept")
+    search = sa.table("aggregates", sa.column("search", sa.LargeBinary()))
+    op.execute(sa.update(search).values(search=b""))  # the default is no BLOB on SQLite

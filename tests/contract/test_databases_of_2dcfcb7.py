@@ -1,0 +1,125 @@
+"""Databases of commit 2dcfcb7 are opened, and become the same as new ones. Each is in ``databases_of_2dcfcb7`` as that
+commit made it, with all migrations of its time and a row in every table."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import secrets
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tacit.adapters.migrate import MARKER_TABLE, PROBE_TABLE, SLICE_NAME
+from tacit.adapters.sql import engine_of, open_database
+from tests.unit.test_adapters_migrations import SCHEMAS
+
+FOLDER = Path(__file__).with_name("databases_of_2dcfcb7")
+OWN = {MARKER_TABLE, PROBE_TABLE, "alembic_version"}
+ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
+    ("admin", "people"): [{"counts_from": 0}],
+    ("analyzer", "aggregates"): [{"search": b""}],
+    ("recipe_server", "recipes"): [{"refundable": refunded} for refunded in (True, False, False)],
+}
+"""The columns that were added since, by service and table, and their values in the rows that were there: everybody's
+approvals count already, nothing was searched, and a void leaf refunds the pan-private recipe, but neither one whose
+single reports are read nor one with importance sampling."""
+FUNCTIONS = """
+    SELECT proname, prosrc, proconfig::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
+"""
+STORED = """
+    SELECT relname, attname, attstorage::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped
+    ORDER BY relname, attname
+"""
+
+
+def service_of(schema: str) -> str:
+    return schema.removeprefix("services.").split(".")[0]
+
+
+CASES = [(schema, kind) for schema in SCHEMAS for kind in ("sqlite", "postgresql")]
+CASES.remove(("client_agent.store", "postgresql"))  # a device's database is a file
+
+
+@pytest.fixture
+def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], Awaitable[str]]:
+    """Makes a database of a kind, runs a script in it, and returns its URL."""
+
+    async def make(kind: str, script: str) -> str:
+        if kind == "sqlite":
+            path = tmp_path / f"{secrets.token_hex(4)}.sqlite3"
+            path.touch(0o600)
+            with contextlib.closing(sqlite3.connect(path)) as found:
+                found.executescript(script)
+            return f"sqlite+aiosqlite:///{path}"
+        url: str = request.getfixturevalue("make_postgres_url")()
+        engine = engine_of(url)
+        async with engine.begin() as connection:
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            await raw.execute(script or "SELECT")
+        await engine.dispose()
+        return url
+
+    return make
+
+
+def described(connection: sa.Connection) -> dict[str, Any]:
+    """The whole schema: tables with columns in order, keys, indexes; and what only PostgreSQL has."""
+    found = sa.inspect(connection)
+    tables = {
+        name: (
+            [(column["name"], repr(column["type"]), column["nullable"], column["default"]) for column in columns],
+            found.get_pk_constraint(name)["constrained_columns"],
+            sorted(tuple(one["column_names"]) for one in found.get_unique_constraints(name)),
+            sorted((str(one["name"]), one["column_names"], one["unique"]) for one in found.get_indexes(name)),
+            sorted((one["constrained_columns"], one["referred_table"]) for one in found.get_foreign_keys(name)),
+        )
+        for name in found.get_table_names()
+        if not SLICE_NAME.fullmatch(name) and (columns := found.get_columns(name))
+    }
+    if connection.dialect.name == "sqlite":
+        return tables
+    stored = [tuple(row) for row in connection.execute(sa.text(STORED)) if not SLICE_NAME.fullmatch(row.relname)]
+    functions = [tuple(row) for row in connection.execute(sa.text(FUNCTIONS))]
+    return tables | {"sequences": sorted(found.get_sequence_names()), "stored": stored, "functions": functions}
+
+
+def contents(connection: sa.Connection) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every table, by column, in the order of their values."""
+    found = {}
+    for name in set(sa.inspect(connection).get_table_names()) - OWN:
+        rows = connection.execute(sa.text(f'SELECT * FROM "{name}"')).mappings()  # noqa: S608 - its own name
+        found[name] = sorted((dict(row) for row in rows), key=lambda row: [*map(repr, row.values())])
+    return found
+
+
+@pytest.mark.parametrize(("schema", "kind"), CASES)
+async def test_a_database_of_2dcfcb7_is_opened_with_its_rows_and_becomes_like_a_new_one(
+    make_database: Callable[[str, str], Awaitable[str]], schema: str, kind: str
+) -> None:
+    module, service = importlib.import_module(schema), service_of(schema)
+    url = await make_database(kind, (FOLDER / f"{service}.{kind}.sql").read_text())
+    engine = engine_of(url)
+    async with engine.connect() as connection:
+        before = await connection.run_sync(contents)
+    await engine.dispose()
+    assert [name for name in module.METADATA.tables if before.get(name) == []] == [], "a row in each"
+    for (owner, table), columns in ADDED.items():
+        if owner == service:
+            before[table] = [row | new for row, new in zip(before[table], columns, strict=True)]
+    for row in before.get("charges", []):
+        del row["refundable"]
+    schemas, rows = [], []
+    for one in (url, await make_database(kind, "")):
+        database = await open_database(one, module.METADATA, module.MIGRATIONS)
+        async with database.read() as connection:
+            schemas.append(await connection.run_sync(described))
+            rows.append(await connection.run_sync(contents))
+        await database.close()
+    assert schemas[0] == schemas[1]
+    assert {name: rows[0][name] for name in before} == before
