@@ -1,4 +1,4 @@
-"""The attester's tables as revision 3 had them; no earlier revision was released."""
+"""The attester's tables at revision 3, the oldest whose databases are opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's tables as revision 6 had them; no earlier revision was released."""
+"""The agent's tables at revision 6, the oldest whose databases are opened."""
 
 from __future__ import annotations
 

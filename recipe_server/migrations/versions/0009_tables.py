@@ -1,4 +1,4 @@
-"""The recipe server's tables as revision 9 had them; no earlier revision was released."""
+"""The recipe server's tables at revision 9, the oldest whose databases are opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The admin service's tables as revision 5 had them; no earlier revision was released."""
+"""The admin service's tables at revision 5, the oldest whose databases are opened."""
 
 from __future__ import annotations
 

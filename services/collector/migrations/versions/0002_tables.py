@@ -1,4 +1,4 @@
-"""The collector's tables as revision 2 had them; no earlier revision was released."""
+"""The collector's tables at revision 2, the oldest whose databases are opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's tables as revision 5 had them; no earlier revision was released."""
+"""The leader's tables at revision 5, the oldest whose databases are opened."""
 
 from __future__ import annotations
 
