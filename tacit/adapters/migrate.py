@@ -1,11 +1,5 @@
-"""Alembic without its command line: upgrade at open, and the drift check that tests use.
-
-A service's migrations are a package folder holding ``env.py`` and ``versions/``; its ``env.py`` is only
-
-    from tacit.adapters.migrate import run_environment
-
-    run_environment()
-"""
+"""Alembic without its command line: upgrade at open, and the drift check that tests use. A service's migrations are the
+modules in the folder ``versions`` of a package."""
 
 from __future__ import annotations
 
@@ -17,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import command, context
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
+from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -38,68 +32,53 @@ PROBE_TABLE = "tacit_probe"
 SLICE_NAME = re.compile(r"[a-z_]+_slice_[0-9]+")
 """The name of a partition of a declared table; partitions are created and dropped without migrations."""
 
-_CONNECTION = "connection"
-_METADATA = "metadata"
-# Alembic keeps the running environment in module globals, and an upgrade yields to the event loop between
+# Alembic keeps the running migration in module globals, and an upgrade yields to the event loop between
 # statements, so only one upgrade runs at a time per loop, and only one loop per process opens databases.
 _LOCKS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
 
-def migration_config(migrations: str) -> Config:
-    """Alembic configuration of the migrations package ``migrations`` (for example
-    "services.leader.migrations").
-    """
-    spec = importlib.util.find_spec(migrations)
+def migrations_of(package: str) -> ScriptDirectory:
+    """The migrations in ``package`` (for example "services.leader.migrations"). Raises ``Fatal`` if there is none."""
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise Fatal(f"there is no migrations package {migrations}")
-    config = Config()
-    config.set_main_option("script_location", next(iter(spec.submodule_search_locations)).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
+        raise Fatal(f"there is no migrations package {package}")
+    return ScriptDirectory(next(iter(spec.submodule_search_locations)))
 
 
-def upgrade(connection: Connection, migrations: str, metadata: sa.MetaData) -> None:
+def migrate(connection: Connection, migrations: ScriptDirectory, metadata: sa.MetaData) -> None:
+    """Run those of ``migrations`` that the schema behind ``connection`` has not had, inside the connection's
+    transaction. Raises ``CommandError`` for a schema from which none leads on."""
+
+    def steps(revisions: Any, _context: MigrationContext) -> Any:
+        return migrations._upgrade_revs("head", revisions)
+
+    options = {"fn": steps, "target_metadata": metadata, "transactional_ddl": True}
+    context = MigrationContext.configure(connection, opts=options)
+    with Operations.context(context), context.begin_transaction():
+        context.run_migrations()
+
+
+def upgrade(connection: Connection, package: str, metadata: sa.MetaData) -> None:
     """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction. Raises
     ``UsageError`` for a schema from which no migration here leads on: a newer version made it."""
-    config = migration_config(migrations)
-    config.attributes[_METADATA] = metadata
+    migrations = migrations_of(package)
 
     def run(connection: Connection) -> None:
-        config.attributes[_CONNECTION] = connection
         try:
-            command.upgrade(config, "head")
+            migrate(connection, migrations, metadata)
         except CommandError as error:
             raise UsageError(
                 f"the database was made by a newer version of Tacit ({error}); start that version"
             ) from error
 
-    if connection.dialect.name == "sqlite":
-        location = Path(str(config.get_main_option("script_location")))
-        if brought_up(connection, location, run):
-            return
-    run(connection)
+    if connection.dialect.name != "sqlite" or not brought_up(connection, Path(migrations.dir), run):
+        run(connection)
 
 
 async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: sa.MetaData) -> None:
     """``upgrade`` on an async connection, one at a time."""
     async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await connection.run_sync(upgrade, migrations, metadata)
-
-
-def run_environment() -> None:
-    """Run the migrations on the connection handed over by ``upgrade``; called by every ``env.py``.
-
-    Leaves the logging configuration alone.
-    """
-    attributes: dict[str, Any] = context.config.attributes
-    context.configure(
-        connection=attributes[_CONNECTION],
-        target_metadata=attributes[_METADATA],
-        render_as_batch=True,
-        transactional_ddl=True,
-    )
-    with context.begin_transaction():
-        context.run_migrations()
 
 
 def keep_out_of_line(connection: Connection, table: str, *columns: str) -> None:

@@ -50,5 +50,5 @@ async def test_an_older_version_does_not_start_on_the_database_of_a_newer_one(tm
 
 def test_no_migrations_are_left_out() -> None:
     packages = [path.parent for path in ROOT.glob("*/__init__.py")]
-    found = {path.parent.relative_to(ROOT) for package in packages for path in package.rglob("migrations/env.py")}
+    found = {path.parent.relative_to(ROOT) for package in packages for path in package.rglob("migrations/versions")}
     assert found == {Path(*importlib.import_module(schema).MIGRATIONS.split(".")) for schema in SCHEMAS}

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
+from alembic.script import ScriptDirectory
 
+from tacit.adapters import migrate
 from tacit.adapters.database import Database
-from tacit.adapters.migrate import assert_migrations_match, migration_config, upgrade
+from tacit.adapters.migrate import assert_migrations_match, upgrade
 from tacit.adapters.sql import open_database
 from tacit.adapters.sqlite import PAGE_SIZE
 from tacit.errors import Fatal, Unavailable, UsageError
@@ -34,7 +34,6 @@ NOTES = sa.Table(
 )
 _NAMES = itertools.count()
 
-ENV = "from tacit.adapters.migrate import run_environment\n\nrun_environment()\n"
 INITIAL = """
 import sqlalchemy as sa
 from alembic import op
@@ -70,7 +69,6 @@ def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     versions = tmp_path / "packages" / package / "migrations" / "versions"
     versions.mkdir(parents=True)
     (versions.parents[1] / "__init__.py").write_text("")
-    (versions.parent / "env.py").write_text(ENV)
     (versions / "0001_initial.py").write_text(INITIAL)
     monkeypatch.syspath_prepend(tmp_path / "packages")
     return f"{package}.migrations"
@@ -311,22 +309,20 @@ def _upgrade(connection: sa.Connection, package: str) -> None:
 
 
 def _migrate(connection: sa.Connection, package: str) -> None:
-    config = migration_config(f"{package}.migrations")
-    config.attributes |= {"connection": connection, "metadata": METADATA}
-    command.upgrade(config, "head")
+    migrate.migrate(connection, migrate.migrations_of(f"{package}.migrations"), METADATA)
 
 
 async def test_migrations_run_once_for_any_number_of_new_files_and_again_for_an_old_one(
     migrations: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []
-    original = command.upgrade
+    original = migrate.migrate
 
-    def counted(config: Config, to: str) -> None:
-        runs.append(to)
-        original(config, to)
+    def counted(connection: sa.Connection, found: ScriptDirectory, metadata: sa.MetaData) -> None:
+        runs.append(found.dir)
+        original(connection, found, metadata)
 
-    monkeypatch.setattr(command, "upgrade", counted)
+    monkeypatch.setattr(migrate, "migrate", counted)
     for name in ("a", "b", "a"):
         await (await open_database(_file_url(tmp_path / f"{name}.sqlite3"), METADATA, migrations)).close()
     assert len(runs) == 1

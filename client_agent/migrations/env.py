@@ -1,3 +1,0 @@
-from tacit.adapters.migrate import run_environment
-
-run_environment()

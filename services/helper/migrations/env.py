@@ -1,7 +1,0 @@
-"""Alembic environment of the Helper's database."""
-
-from __future__ import annotations
-
-from tacit.adapters.migrate import run_environment
-
-run_environment()
