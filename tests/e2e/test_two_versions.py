@@ -55,7 +55,8 @@ class Deployment:
         self._stack = stack
 
     def command(self, code: Path, *arguments: str) -> list[str]:
-        return ["env", f"PYTHONPATH={code}", sys.executable, "-P", "-m", "infra.cli", *arguments]
+        temporary = [f"TMPDIR={self._older.parent}"] if code == self._older else []  # it leaves libraries there
+        return ["env", f"PYTHONPATH={code}", *temporary, sys.executable, "-P", "-m", "infra.cli", *arguments]
 
     def given(self, *arguments: str) -> dict[str, Any]:
         """What a command of the older version prints."""
