@@ -141,6 +141,7 @@ while its recipe is open, and a service is started alone when the stack is down.
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),
     "weights.txt": "0.5,0.25\n",
+    "randomizer.json": '[["3/4", "1/4"], [0.25, 0.75]]',
 }
 """The files of their own that people have."""
 
