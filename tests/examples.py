@@ -91,6 +91,7 @@ LONG = {
     "tacit recipe design --population 1000000 --cells 16 --accuracy 0.001": "tests/scripts/test_cli_recipe.py",
     "tacit figures --out figures --population 100000 --measure": "tests/simulation/test_measure.py",
     "tacit figures pan-privacy --out figures": "tests/simulation/test_pan_private_figure.py",
+    "tacit figures shuffled --out figures": "tests/unit/test_shuffled_theory_figures.py",
     "tacit up --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit fleet run --state-dir .tacit-load --recipe watched --model pan-private-single --devices 1000 "
