@@ -82,9 +82,8 @@ class FiniteRandomizer:
         ``ValueError`` where the enumeration would take more than ``MAX_STEPS``.
         """
         parameters.reports(users, "n")
-        steps = self._steps(users)
-        if steps > MAX_STEPS:
-            raise ValueError(f"{users} users are too many to enumerate: {steps:.0e} steps, at most {MAX_STEPS:.0e}")
+        if self._steps(users) > MAX_STEPS:
+            raise ValueError(f"{users} users are too many to enumerate: it would take over {MAX_STEPS:,} steps")
         own = [self._counted(law) for law in self.laws]
         factors = (
             _worst([_sum(others, one) for one in own], delta * self.denominator**users)

@@ -180,6 +180,8 @@ def test_randomizers_that_are_none_and_enumerations_that_would_never_end_are_ref
             FiniteRandomizer.single_message(matrix)
     with pytest.raises(ValueError, match="too many to enumerate"):
         FiniteRandomizer.single_message([[half, half]] * 2).shuffled_factor(10**6)
+    with pytest.raises(ValueError, match="too many to enumerate"):
+        FiniteRandomizer.single_message([[Fraction(1, 256)] * 256] * 64).shuffled_factor(1000)
 
 
 def written(folder: Path, text: str) -> str:
