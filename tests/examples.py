@@ -91,6 +91,7 @@ LONG = {
     "tacit recipe design --population 1000000 --cells 16 --accuracy 0.001": "tests/scripts/test_cli_recipe.py",
     "tacit figures --out figures --population 100000 --measure": "tests/simulation/test_measure.py",
     "tacit figures pan-privacy --out figures": "tests/simulation/test_pan_private_figure.py",
+    "tacit figures shuffled --out figures": "tests/unit/test_shuffled_theory_figures.py",
     "tacit up --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit up --state-dir .tacit-load --agents 0 --epoch-seconds 7200": "tests/e2e/test_up.py",
     "tacit fleet run --state-dir .tacit-load --recipe watched --model pan-private-single --devices 1000 "
@@ -141,6 +142,7 @@ while its recipe is open, and a service is started alone when the stack is down.
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),
     "weights.txt": "0.5,0.25\n",
+    "randomizer.json": '[["3/4", "1/4"], [0.25, 0.75]]',
 }
 """The files of their own that people have."""
 

@@ -10,6 +10,7 @@ import typer
 from infra.commands import privacy_parameters as given_by
 from infra.commands.privacy_budget import ledger, plan_command
 from infra.commands.privacy_parameters import flag
+from infra.commands.shuffle_check import shuffle_check
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
@@ -41,6 +42,7 @@ def _nothing_in_common() -> None:
 
 app.command("ledger")(ledger)
 app.command("plan")(plan_command)
+app.command("shuffle-check")(shuffle_check)
 
 
 @app.command("examples")

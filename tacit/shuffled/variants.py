@@ -1,0 +1,95 @@
+"""Histograms of one population by several protocols, and the largest error of each over all categories.
+
+All but the last have the same messages: n users each withhold a noise message of a cell with probability lambda / n.
+They differ in what the analyzer makes of a total of ``x + n - Bin(n, lambda / n)``:
+
+* ``ZSUM`` (Balcer and Cheu, 2020): nothing up to n, else the unbiased estimate. What it erases is about lambda, and no
+  empty cell is ever reported;
+* ``UNBIASED``: the estimate ``total - n + lambda`` of every cell, empty or not;
+* ``THRESHOLD``: that, or 0 below ``sqrt(2 lambda ln(2 d / beta))``, which noise exceeds in no cell, except with
+  probability beta = 1/20 or so (a normal tail for the binomial one);
+* ``PUBLISHED``: zsum with the paper's lambda;
+* ``CENTRAL``: the central model's stability-based histogram: Laplace noise and a threshold for counts that are not 0.
+
+With the least lambda, zsum is not the one with the smallest error: plain noise grows as sqrt(lambda ln d), but stays
+below lambda for every practical d. What zsum gives is that nothing is reported which nobody has.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from tacit.ports import Entropy
+from tacit.shuffled.identification import stability_threshold
+from tacit.shuffled.protocols import Hist
+from tacit.shuffled.simulation import Lost, words
+
+PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL = "published", "zsum", "unbiased", "threshold", "central"
+VARIANTS = (PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL)
+BETA = 0.05
+_WORD = float(1 << 64)
+
+
+def noise_threshold(noise: float, categories: int) -> float:
+    """``sqrt(2 lambda ln(2 d / beta))``: the count from which on ``THRESHOLD`` reports."""
+    return math.sqrt(2 * noise * math.log(2 * categories / BETA))
+
+
+def largest_errors(counts: Sequence[int], epsilon: float, delta: float, entropy: Entropy) -> dict[str, float]:
+    """The largest error of a count, for each variant, in one run with these true counts of all categories.
+    ``ValueError`` where the counts sum to fewer users than the paper's protocol needs."""
+    users, categories = sum(counts), len(counts)
+    published = Hist.published(epsilon, delta, users, categories)
+    exact = Hist.exact(epsilon, delta, users, categories)
+    noise = exact.cell.noise
+    threshold = noise_threshold(noise, categories)
+    lost = Lost(exact.cell).draw(categories, entropy)
+    errors = {
+        PUBLISHED: _largest(counts, Lost(published.cell).draw(categories, entropy), published.cell.noise, _zsum),
+        ZSUM: _largest(counts, lost, noise, _zsum),
+        UNBIASED: _largest(counts, lost, noise, _unbiased),
+        THRESHOLD: _largest(counts, lost, noise, lambda count, missing, mean: _above(count, missing, mean, threshold)),
+    }
+    return {**errors, CENTRAL: _central(counts, epsilon, delta, entropy)}
+
+
+def zipf_counts(users: int, categories: int, exponent: float, entropy: Entropy) -> list[int]:
+    """How many of ``users`` have each category, which are drawn with probabilities that fall as ``rank^-exponent``."""
+    below = list(accumulate(rank**-exponent for rank in range(1, categories + 1)))
+    counts = [0] * categories
+    for word in words(users, entropy):
+        counts[min(bisect_right(below, word / _WORD * below[-1]), categories - 1)] += 1
+    return counts
+
+
+def _largest(
+    counts: Sequence[int], lost: Sequence[int], noise: float, error: Callable[[int, int, float], float]
+) -> float:
+    return max(error(count, missing, noise) for count, missing in zip(counts, lost, strict=True))
+
+
+def _unbiased(_: int, missing: int, noise: float) -> float:
+    return abs(noise - missing)
+
+
+def _zsum(count: int, missing: int, noise: float) -> float:
+    return abs(noise - missing) if count > missing else float(count)
+
+
+def _above(count: int, missing: int, noise: float, threshold: float) -> float:
+    return abs(noise - missing) if count + noise - missing >= threshold else float(count)
+
+
+def _central(counts: Sequence[int], epsilon: float, delta: float, entropy: Entropy) -> float:
+    """The largest error of the stability-based histogram. Counts of 0 are exact."""
+    threshold, scale = stability_threshold(epsilon, delta), 2 / epsilon
+    some = [count for count in counts if count]
+    largest = 0.0
+    for count, word in zip(some, words(len(some), entropy), strict=True):
+        size, negative = -math.log((1 + (word >> 1)) * 2.0**-63) * scale, word & 1
+        noise = -size if negative else size
+        largest = max(largest, abs(noise) if count + noise >= threshold else float(count))
+    return largest
