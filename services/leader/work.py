@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import WorkTx
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
+from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
-from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
@@ -52,7 +51,7 @@ class JobWork:
 
     def __init__(
         self,
-        store: SharedStore[WorkTx],
+        store: LeaderStore,
         deps: Deps,
         limits: LeaderLimits,
         helper_token: ShownToken,
@@ -119,7 +118,7 @@ class JobWork:
 
     async def _record(
         self,
-        tx: WorkTx,
+        tx: LeaderTx,
         party: Party,
         job: JobRow,
         state: LeaderJob,
@@ -297,7 +296,7 @@ class JobWork:
             self.batch_filled.set()
         return len(job.seqs)
 
-    async def _fill_batch(self, tx: WorkTx, party: Party, batch_id: bytes | None) -> bool:
+    async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:
         """Whether a collection may have waited for this job: its batch is full, or the task's interval is over."""
         if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
             is_over = self._deps.clock.now() >= party.task.end_seconds

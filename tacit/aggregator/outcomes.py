@@ -58,6 +58,7 @@ class OutcomesTx:
         return refused | ({row.report_id for row in fresh} - set(inserted))
 
     async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
+        """Reject reports that already have an outcome: (code, cause) per report id. Their tokens stay spent."""
         table = self.common.outcomes
         groups: dict[tuple[int, str], list[bytes]] = {}
         for report_id, verdict in rejections.items():
