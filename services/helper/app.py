@@ -66,7 +66,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     )
 
     def follow(app: web.Application) -> None:
-        follow_log(app, app[STORE], app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
+        store = app[STORE]
+        follow_log(app, store, app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
         app[TROUBLES].append(credentials.hpke_keys.trouble)
 
     app = assemble(parts, deps, follow)

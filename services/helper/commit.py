@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tacit.aggregator.ports import DecidingTx
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
+from tacit.aggregator.store import CommonTx
 from tacit.errors import ReportError
 from tacit.roles.aggregator import Party, Rejection, Tally
 from tacit.roles.jobs import HelperJob
@@ -23,7 +23,7 @@ class PreparedJob:
     tallies: dict[bytes, Tally] = field(repr=False)
 
 
-async def commit(tx: DecidingTx, party: Party, prepared: PreparedJob) -> bytes:
+async def commit(tx: CommonTx, party: Party, prepared: PreparedJob) -> bytes:
     """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared transaction:
     the database's constraints decide whether a report id or a token is free."""
     task, job = party.task, prepared.job

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from services.helper.commit import PreparedJob, commit
-from services.helper.ports import HelperTx
-from tacit.aggregator.ports import SharedStore
+from services.helper.store import HelperStore, HelperTx
 from tacit.aggregator.records import recipe_status
 from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
@@ -34,7 +33,7 @@ class Helper:
     """One Helper over its store."""
 
     def __init__(
-        self, store: SharedStore[HelperTx], deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
+        self, store: HelperStore, deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
     ) -> None:
         """``budget`` bounds the bytes that all jobs in progress may hold."""
         self._store = store

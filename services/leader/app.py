@@ -108,9 +108,10 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     )
 
     def follow(app: web.Application) -> None:
+        store = app[STORE]
         follow_log(
             app,
-            app[STORE],
+            store,
             app[PARTIES],
             AggregatorSeat(credentials.identity),
             config,

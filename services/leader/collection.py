@@ -12,12 +12,11 @@ import json
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import CollectionsTx
 from services.leader.records import BatchState, CollectionRow, CollectionState
+from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.records import Batch
 from tacit.aggregator.work import creation, resource_id
 from tacit.errors import (
@@ -61,7 +60,7 @@ class Collections:
 
     def __init__(
         self,
-        store: SharedStore[CollectionsTx],
+        store: LeaderStore,
         parties: Parties,
         deps: Deps,
         limits: LeaderLimits,
@@ -102,7 +101,7 @@ class Collections:
             return row
 
     async def _known(
-        self, tx: CollectionsTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
+        self, tx: LeaderTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
     ) -> CollectionRow | None:
         """The existing job that a repeated request names, or None. Raises ``DapAbort`` if the chosen id belongs to
         another job."""
@@ -115,7 +114,7 @@ class Collections:
             raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of another collection job")
         return row
 
-    async def _is_taken(self, tx: CollectionsTx, task: Task, request: CollectionJobReq) -> bool:
+    async def _is_taken(self, tx: LeaderTx, task: Task, request: CollectionJobReq) -> bool:
         """Whether the batch that a request asks for was released, or another job is asking for it."""
         batch = batches.batch_of(task, request.query, None)
         live = await tx.live_collections(task.task_id)
@@ -123,7 +122,7 @@ class Collections:
             live = [row for row in live if CollectionJobReq.decode(row.request).query.interval.overlaps(batch)]
         return bool(live) or await tx.is_released(task, batch)
 
-    async def _again(self, tx: CollectionsTx, row: CollectionRow) -> CollectionRow:
+    async def _again(self, tx: LeaderTx, row: CollectionRow) -> CollectionRow:
         """Reset a job whose batch was too small, since it was asked for again."""
         if row.state is not CollectionState.FAILED or row.share_request:
             return row
@@ -131,7 +130,7 @@ class Collections:
         await tx.put_collection(row)
         return row
 
-    async def _claim(self, tx: CollectionsTx, party: Party) -> bytes | None:
+    async def _claim(self, tx: LeaderTx, party: Party) -> bytes | None:
         """A full batch that no collection job has, if there is one."""
         batch_id = await tx.full_batch(party.task.task_id)
         if batch_id is not None:
@@ -236,11 +235,11 @@ class Collections:
             await tx.put_collection(row)
             return row
 
-    async def _is_over(self, tx: CollectionsTx, party: Party) -> bool:
+    async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
         """Whether the interval has ended and every report that was acknowledged so far has been processed."""
         return self._deps.clock.now() >= party.task.end_seconds and await self._is_settled(tx, party)
 
-    async def _is_enough(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> bool:
+    async def _is_enough(self, tx: LeaderTx, party: Party, row: CollectionRow) -> bool:
         """Whether the queried batch holds B reports, or can get no more, and every acknowledged report has been
         processed."""
         if not await self._is_settled(tx, party):
@@ -248,12 +247,12 @@ class Collections:
         count = await tx.accepted_count(party.task.task_id, _batch(party.task, row))
         return count >= party.task.min_batch_size or self._deps.clock.now() >= party.task.end_seconds
 
-    async def _is_settled(self, tx: CollectionsTx, party: Party) -> bool:
+    async def _is_settled(self, tx: LeaderTx, party: Party) -> bool:
         if await tx.has_pending(party.task.task_id):
             return False
         return not await tx.unfinished_jobs(party.task.task_id)
 
-    async def _checked(self, tx: CollectionsTx, party: Party, row: CollectionRow) -> CollectionRow:
+    async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
         """Check that the batch may be released, and close it; returns the job's new row. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL

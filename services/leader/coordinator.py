@@ -11,10 +11,9 @@ import asyncio
 from collections.abc import Sequence
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import CoordinatorTx
 from services.leader.records import JobRow, JobState
+from services.leader.store import LeaderStore, LeaderTx
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import shuffled
 from tacit.errors import ReportError
@@ -49,9 +48,7 @@ ROOM_SECONDS = 1.0
 class Coordinator:
     """The driver of the process that leads; idle in every other process."""
 
-    def __init__(
-        self, store: SharedStore[CoordinatorTx], parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue
-    ) -> None:
+    def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
@@ -82,7 +79,7 @@ class Coordinator:
             await self._queue.put(job_ids)
         return len(job_ids)
 
-    async def _lacks_room(self, tx: CoordinatorTx) -> bool:
+    async def _lacks_room(self, tx: LeaderTx) -> bool:
         now = self._deps.clock.now()
         if 0 <= now - self._room_seen_at < ROOM_SECONDS:
             return False
@@ -110,7 +107,7 @@ class Coordinator:
     def _job(self, task_id: bytes, batch_id: bytes | None, seqs: Sequence[int], expired: int = 0) -> JobRow:
         return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(seqs), expired=expired)
 
-    async def _ready_sizes(self, tx: CoordinatorTx, party: Party) -> list[int]:
+    async def _ready_sizes(self, tx: LeaderTx, party: Party) -> list[int]:
         """The sizes of the jobs that may be formed now: full ones, and one with the remaining reports if waiting for
         more would serve nothing."""
         task, now = party.task, self._deps.clock.now()
@@ -139,7 +136,7 @@ class Coordinator:
             return True
         return unfinished == 0 and pending >= min(self._limits.min_job_size, room)
 
-    async def _room(self, tx: CoordinatorTx, party: Party) -> int:
+    async def _room(self, tx: LeaderTx, party: Party) -> int:
         """How many reports new jobs may hold, since a leader-selected batch closes at exactly B (P13)."""
         task = party.task
         if task.batch_mode is BatchMode.TIME_INTERVAL:
@@ -150,7 +147,7 @@ class Coordinator:
         counted = await tx.counted(task.task_id, batch_id)
         return max(0, task.min_batch_size - counted - await tx.in_flight(task.task_id, batch_id))
 
-    async def _batch(self, tx: CoordinatorTx, party: Party) -> bytes | None:
+    async def _batch(self, tx: LeaderTx, party: Party) -> bytes | None:
         if party.task.batch_mode is BatchMode.TIME_INTERVAL:
             return None
         batch_id = await tx.open_batch(party.task.task_id)
@@ -177,7 +174,7 @@ class Coordinator:
             self._log.error("job_split", size=len(job.seqs))
         return [job.job_id for job in formed]
 
-    async def _reject_poison(self, tx: CoordinatorTx, job: JobRow) -> None:
+    async def _reject_poison(self, tx: LeaderTx, job: JobRow) -> None:
         """Reject the job's report. Its token is not known to be good, so it is not spent."""
         stored = await tx.stored(job.seqs)
         code = int(ReportError.REPORT_DROPPED)

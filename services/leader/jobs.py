@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 class JobsTx(CommonTx):
-    """One transaction on aggregation jobs; its methods are documented in ``services.leader.ports``."""
+    """One transaction on aggregation jobs."""
 
     def counts(self) -> sa.ColumnElement[bool]:
         """SQL condition: an accepted report counts once its job is done. It excludes the jobs that are not done,
@@ -53,6 +53,7 @@ class JobsTx(CommonTx):
         return super().counts() & self.common.outcomes.c.job_id.not_in(unfinished)
 
     async def add_jobs(self, jobs: Sequence[JobRow]) -> None:
+        """Store formed jobs, free for any worker."""
         rows = [
             {
                 "job_id": job.job_id,
@@ -76,12 +77,15 @@ class JobsTx(CommonTx):
             await self.connection.execute(sa.insert(JOBS), rows)
 
     async def due_jobs(self, now: float, limit: int, other_than: Collection[bytes] = ()) -> list[tuple[bytes, bytes]]:
+        """(job id, task id) of jobs that a worker may take, longest due first, leaving out the tasks in
+        ``other_than``."""
         query = sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_due(now)).order_by(JOBS.c.next_attempt).limit(limit)
         if other_than:
             query = query.where(JOBS.c.task_id.not_in(sorted(other_than)))
         return [(row[0], row[1]) for row in await self.connection.execute(query)]
 
     async def claim_jobs(self, job_ids: Collection[bytes], now: float, holder: int, until: float) -> list[JobRow]:
+        """Take those of ``job_ids`` that are still due and that no other process is taking at this moment."""
         wanted = (
             sa.select(JOBS.c.job_id)
             .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
@@ -103,12 +107,14 @@ class JobsTx(CommonTx):
         return [_job(row) for row in await self.connection.execute(taken)]
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
+        """Extend the leases of those of ``job_ids`` that ``holder`` still has."""
         mine = self.dialect.among(JOBS.c.job_id, sorted(job_ids))
         await self.connection.execute(
             sa.update(JOBS).where(mine, JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED)).values(lease_until=until)
         )
 
     async def free_leases(self, holder: int) -> None:
+        """Give back every job of ``holder``, in the state before it was taken."""
         await self.connection.execute(
             sa.update(JOBS)
             .where(JOBS.c.holder == holder, JOBS.c.state.in_(UNFINISHED))
@@ -116,9 +122,11 @@ class JobsTx(CommonTx):
         )
 
     async def expire_lease(self, job: JobRow, now: float, cause: str) -> None:
+        """Treat a formed job that could not be prepared as if its worker had died."""
         await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
 
     async def job_to_send(self, job: JobRow, request: bytes, seqs: Sequence[int]) -> bool:
+        """Store the exact request of the job, made of these reports. False if another worker has the lease by now."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job), _may_become(JobState.SENT))
@@ -134,10 +142,13 @@ class JobsTx(CommonTx):
         return bool(result.rowcount)
 
     async def drop_job(self, job: JobRow) -> bool:
+        """Delete a formed job of which no report is to be sent. False if another worker has the lease by now."""
         result = await self.connection.execute(sa.delete(JOBS).where(_held(job), _may_become(None)))
         return bool(result.rowcount)
 
     async def postpone_job(self, job: JobRow, next_attempt: float, location: str, cause: str) -> None:
+        """Record a failed attempt, its cause, and the URL at which to ask a Helper that works asynchronously; give the
+        lease back."""
         await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job))
@@ -152,12 +163,14 @@ class JobsTx(CommonTx):
         )
 
     async def retry_jobs(self, task_id: bytes, now: float) -> None:
+        """Make the unfinished jobs of a task that no worker has due at once."""
         waiting = JOBS.c.state.in_(UNFINISHED) & (JOBS.c.lease_until <= now) & (JOBS.c.next_attempt > now)
         await self.connection.execute(
             sa.update(JOBS).where(JOBS.c.task_id == task_id, waiting).values(next_attempt=0.0)
         )
 
     async def end_job(self, job_id: bytes, state: JobState) -> bool:
+        """End a sent job and overwrite its request; False if it had ended before."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(JOBS.c.job_id == job_id, _may_become(state))
@@ -166,24 +179,30 @@ class JobsTx(CommonTx):
         return bool(result.rowcount)
 
     async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
+        """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
         poisonous = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _expired(now)
         return [_job(row) for row in await self.connection.execute(sa.select(*_COLUMNS).where(poisonous).limit(limit))]
 
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
+        """Delete formed jobs whose reports go into other jobs. Raises ``Fatal`` if one of them is not in the state
+        formed."""
         wanted = self.dialect.among(JOBS.c.job_id, [job.job_id for job in jobs])
         gone = await self.connection.execute(sa.delete(JOBS).where(wanted, _may_become(None)))
         if gone.rowcount != len(jobs):
             raise Fatal("a job that is to be split is not formed any more")
 
     async def unfinished_jobs(self, task_id: bytes) -> int:
+        """How many jobs of a task are formed or sent."""
         query = sa.select(sa.func.count()).where(JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED))
         return int((await self.connection.execute(query)).scalar_one())
 
     async def seqs_in_jobs(self) -> set[int]:
+        """The sequence numbers of all reports in unfinished jobs, over all tasks."""
         rows = await self.connection.execute(sa.select(JOBS.c.members).where(JOBS.c.state.in_(UNFINISHED)))
         return {seq for packed in rows.scalars() for seq in unpack_seqs(packed)}
 
     async def in_flight(self, task_id: bytes, batch_id: bytes | None = None) -> int:
+        """Number of reports in the unfinished jobs of a task, or of one of its batches."""
         query = sa.select(sa.func.coalesce(sa.func.sum(JOBS.c.size), 0)).where(
             JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED)
         )
@@ -192,28 +211,33 @@ class JobsTx(CommonTx):
         return int((await self.connection.execute(query)).scalar_one())
 
     async def job_counts(self, task_id: bytes) -> dict[str, int]:
+        """Aggregation jobs by state."""
         rows = await self.connection.execute(
             sa.select(JOBS.c.state, sa.func.count()).where(JOBS.c.task_id == task_id).group_by(JOBS.c.state)
         )
         return {row[0]: row[1] for row in rows}
 
     async def leased_jobs(self, task_id: bytes, now: float) -> int:
+        """Number of unfinished jobs of a task that a worker has."""
         query = sa.select(sa.func.count()).where(
             JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED), JOBS.c.lease_until > now
         )
         return int((await self.connection.execute(query)).scalar_one())
 
     async def failing_jobs(self, task_id: bytes, limit: int) -> list[FailingJob]:
+        """Unfinished jobs of a task whose last attempt failed, those with most attempts first."""
         columns = (JOBS.c.job_id, JOBS.c.state, JOBS.c.size, JOBS.c.attempts, JOBS.c.expired, JOBS.c.cause)
         query = sa.select(*columns).where(JOBS.c.task_id == task_id, _failing())
         rows = await self.connection.execute(query.order_by(JOBS.c.attempts.desc(), JOBS.c.job_id).limit(limit))
         return [FailingJob(*row) for row in rows]
 
     async def all_jobs(self) -> dict[str, int]:
+        """Aggregation jobs by state."""
         rows = await self.connection.execute(sa.select(JOBS.c.state, sa.func.count()).group_by(JOBS.c.state))
         return {row[0]: row[1] for row in rows}
 
     async def all_failing_jobs(self) -> int:
+        """Number of unfinished jobs whose last attempt failed."""
         query = sa.select(sa.func.count()).select_from(JOBS).where(_failing())
         return int((await self.connection.execute(query)).scalar_one())
 

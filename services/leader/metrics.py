@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.leader.ports import LeaderMetricsTx
+from services.leader.store import LeaderStore
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.service.app import METRICS
 from tacit.service.metrics import Reading, by_label
-from tacit.service.store import Transactions
 
 
-def add_leader_metrics(app: web.Application, store: Transactions[LeaderMetricsTx]) -> None:
+def add_leader_metrics(app: web.Application, store: LeaderStore) -> None:
     """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def waiting() -> Reading:

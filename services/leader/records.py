@@ -1,4 +1,22 @@
-"""The Leader's rows, and the states that they go through."""
+"""The Leader's rows, and the states that they go through.
+
+The forms of a report between its upload and the aggregate. Each differs from the one before in what it holds:
+
+====================  =======================  ===========================================  =========================
+form                  made in                  what it has that the one before has not      who sees it
+====================  =======================  ===========================================  =========================
+encoded ``Report``    the device               two sealed shares                            gateway, Leader
+``UploadSlices``      ``tacit.messages``       where its parts are, and their sizes         the request that brings it
+``StoredReport``      ``Leader.upload``        task, digest; its number once it is stored   the Leader's database
+``ReportSlices``      ``prepare_leader``       the Leader's sealed share, cut out           the thread that prepares
+row of ``LeaderJob``  ``prepare_leader``       nullifier, out share, encoded VerifyInit     the worker, until it commits
+``VerifyInit``        ``encode_request``       only the part for the Helper, stored         ``JobRow.request``, Helper
+``OutcomeRow``        ``JobWork``              verdict and cause; no share any more         the Leader's database
+row of ``Rows``       ``finish_leader``        the Helper's consent                         the worker, until it commits
+====================  =======================  ===========================================  =========================
+
+A ``Tally`` sums the last of these. In the queue and in a job's row a report is only its number (``seq``).
+"""
 
 from __future__ import annotations
 

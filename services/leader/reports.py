@@ -23,7 +23,7 @@ _SEQUENCE = "report_seqs"
 
 
 class ReportsTx(CommonTx):
-    """One transaction on uploads, as specified in ``services.leader.ports``.
+    """One transaction on uploads.
 
     ``numbered``: the table of the reports' bytes, in which there must be room.
     """
@@ -34,6 +34,8 @@ class ReportsTx(CommonTx):
         return self.dialect.numbered(self.connection, REPORTS, _SEQUENCE)
 
     async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], bool]:
+        """SHA-256 of the reports among ``report_ids`` that are stored or were processed, and whether any batch of the
+        task was released or the task was closed without a release."""
         releases = self.common.releases
         kept = (
             Rows((table.c.report_id, table.c.digest), table.c.report_id, {table.c.task_id: task_id})
@@ -45,6 +47,7 @@ class ReportsTx(CommonTx):
         return {report_id: digest for report_id, digest in found}, released.first() is not None  # noqa: C416
 
     async def add_reports(self, uploads: Sequence[StoredReport], now: float) -> None:
+        """Store new reports, pending since ``now``. Raises ``IntegrityError`` if a partition is missing."""
         if not uploads:
             return
         seqs = await self.numbered.take(len(uploads))
@@ -56,6 +59,8 @@ class ReportsTx(CommonTx):
         await self.add_pending([(seq, upload.task_id) for seq, upload in zip(seqs, uploads, strict=True)], now)
 
     async def add_pending(self, rows: Sequence[tuple[int, bytes]], since: float) -> None:
+        """Add (sequence number, task id) of reports that wait for a job since ``since`` or, if that is in the future,
+        from then on."""
         groups: dict[bytes, list[int]] = {}
         for seq, task_id in rows:
             groups.setdefault(task_id, []).append(seq)
@@ -67,6 +72,8 @@ class ReportsTx(CommonTx):
             await self.connection.execute(sa.insert(PENDING), values)
 
     async def take_pending(self, task_id: bytes, seqs: Sequence[int]) -> None:
+        """Remove these reports of a task from the pending ones, because jobs have them now; the rest of their groups
+        becomes one group. The transaction runs alone."""
         taken = set(seqs)
         columns = (PENDING.c.seq, PENDING.c.since, PENDING.c.members)
         query = sa.select(*columns).where(PENDING.c.task_id == task_id, PENDING.c.seq <= max(seqs, default=-1))
@@ -86,34 +93,42 @@ class ReportsTx(CommonTx):
             await self.add_pending([(seq, task_id) for seq in left], min(oldest))
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
+        """Sequence numbers of up to ``limit`` reports that wait by ``now``, oldest first."""
         groups = await self.connection.execute(_waiting(PENDING.c.members, task_id, now, limit))
         return [seq for packed in groups.scalars() for seq in unpack_seqs(packed)][:limit]
 
     async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
+        """How many reports ``pending`` would return, and since when the oldest has waited (POSIX seconds)."""
         groups = (await self.connection.execute(_waiting(PENDING.c.since, task_id, now, limit))).all()
         return min(limit, sum(row.size for row in groups)), min((row.since for row in groups), default=now)
 
     async def pending_summary(self, task_id: bytes) -> tuple[int, float | None]:
+        """How many reports of a task have no job, and since when the oldest has waited (POSIX seconds; None if there is
+        none)."""
         size = sa.func.coalesce(sa.func.sum(PENDING.c.size), 0)
         query = sa.select(size, sa.func.min(PENDING.c.since)).where(PENDING.c.task_id == task_id)
         count, since = (await self.connection.execute(query)).one()
         return int(count), since
 
     async def all_pending(self) -> int:
+        """Number of reports without a job."""
         query = sa.select(sa.func.coalesce(sa.func.sum(PENDING.c.size), 0))
         return int((await self.connection.execute(query)).scalar_one())
 
     async def has_pending(self, task_id: bytes) -> bool:
+        """Whether any report of the task has no job."""
         query = sa.select(PENDING.c.seq).where(PENDING.c.task_id == task_id).limit(1)
         return (await self.connection.execute(query)).first() is not None
 
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
+        """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
         found = {row[4]: StoredReport(*row) for row in rows}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
+        """Delete the bytes of processed reports."""
         await self.dialect.delete_among(self.connection, REPORTS.c.seq, seqs)
 
 

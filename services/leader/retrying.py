@@ -11,13 +11,12 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 
-from services.leader.ports import RetryTx
 from services.leader.records import CollectionRow, CollectionState
+from services.leader.store import LeaderStore
 from tacit.aggregator.records import TaskState
 from tacit.codec import b64url, unb64url
 from tacit.ports import Clock
 from tacit.service.operated import Job
-from tacit.service.store import Transactions
 
 AGGREGATION, COLLECTION = "aggregation", "collection"
 
@@ -25,9 +24,7 @@ AGGREGATION, COLLECTION = "aggregation", "collection"
 class LeaderJobs:
     """``waking`` returns the events that are set when something is to be retried."""
 
-    def __init__(
-        self, store: Transactions[RetryTx], clock: Clock, waking: Callable[[], Sequence[asyncio.Event]]
-    ) -> None:
+    def __init__(self, store: LeaderStore, clock: Clock, waking: Callable[[], Sequence[asyncio.Event]]) -> None:
         self._store = store
         self._clock = clock
         self._waking = waking

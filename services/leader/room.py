@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import RoomTx
 from services.leader.records import StoredReport
+from services.leader.store import LeaderStore
 from tacit.aggregator.parties import Parties
 from tacit.ports import Clock
 from tacit.roles.batches import RATE_FACTOR
-from tacit.service.store import Transactions
 from tacit.task import Task
 
 LOOK_SECONDS = 1.0
@@ -31,7 +30,7 @@ class Room:
     """Counts the waiting reports: the database's number from at most ``LOOK_SECONDS`` ago, plus what this process
     stored since."""
 
-    def __init__(self, store: Transactions[RoomTx], parties: Parties, clock: Clock, limits: LeaderLimits) -> None:
+    def __init__(self, store: LeaderStore, parties: Parties, clock: Clock, limits: LeaderLimits) -> None:
         self._store = store
         self._parties = parties
         self._clock = clock

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from sqlalchemy.exc import IntegrityError
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import UploadStore, UploadTx
 from services.leader.records import StoredReport
 from services.leader.room import Room
+from services.leader.store import LeaderStore, LeaderTx
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
@@ -45,7 +45,7 @@ WAKE_SECONDS = 0.3
 class Leader:
     """Stores uploads in groups. What was answered is durable. ``wake`` is set soon after."""
 
-    def __init__(self, store: UploadStore, parties: Parties, deps: Deps, limits: LeaderLimits) -> None:
+    def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
@@ -136,7 +136,7 @@ class Leader:
             await tx.add_reports(fresh, self._deps.clock.now())
         return verdicts
 
-    async def _why_closed(self, tx: UploadTx, task_id: bytes, *, released: bool) -> ReportError | None:
+    async def _why_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> ReportError | None:
         """Why no new report is stored, or None. The task has ended; or the only batch that new reports could join is
         closed, or closes as soon as the reports acknowledged before are processed. The last case keeps a sender that
         never stops from delaying the collection for ever."""

@@ -30,7 +30,7 @@ _STORE_NEW = "store_reports"
 
 
 class LeaderTx(ReportsTx, JobsTx, LooksTx):
-    """The transactions of ``services.leader.ports`` over a database."""
+    """One transaction of the Leader, on everything that its database holds."""
 
     LOOKS = LOOKS
 
@@ -38,21 +38,26 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         super().__init__(connection, dialect, COMMON)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
+        """The leader-selected batch that is being filled, or None."""
         query = select(BATCHES.c.batch_id).where(BATCHES.c.task_id == task_id, BATCHES.c.state == BatchState.OPEN.value)
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def add_batch(self, task_id: bytes, batch_id: bytes) -> None:
+        """Begin a leader-selected batch."""
         await self.connection.execute(
             insert(BATCHES).values(task_id=task_id, batch_id=batch_id, state=BatchState.OPEN.value)
         )
 
     async def set_batch(self, batch_id: bytes, state: BatchState) -> None:
+        """Move a leader-selected batch to ``state``. Raises ``Fatal`` for a move that ``BATCH_STATES`` does not
+        allow."""
         movable = BATCHES.c.state.in_(BATCH_STATES.names_before(state))
         moved = update(BATCHES).where(BATCHES.c.batch_id == batch_id, movable).values(state=state.value)
         if (await self.connection.execute(moved)).rowcount != 1:
             raise Fatal(f"no batch of this id can become {state}")
 
     async def full_batch(self, task_id: bytes) -> bytes | None:
+        """The oldest full batch that no collection job has, or None."""
         query = (
             select(BATCHES.c.batch_id)
             .where(BATCHES.c.task_id == task_id, BATCHES.c.state == BatchState.FULL.value)
@@ -62,24 +67,30 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def batch_counts(self, task_id: bytes) -> dict[str, int]:
+        """Leader-selected batches by state."""
         rows = await self.connection.execute(
             select(BATCHES.c.state, func.count()).where(BATCHES.c.task_id == task_id).group_by(BATCHES.c.state)
         )
         return {row[0]: row[1] for row in rows}
 
     async def lock_batch(self, batch_id: bytes) -> None:
+        """Lock the batch: until this transaction ends nobody else adds to it, and from now on it sees what others
+        added."""
         query = select(BATCHES.c.seq).where(BATCHES.c.batch_id == batch_id).with_for_update()
         await self.connection.execute(query)
 
     async def collection(self, job_id: bytes) -> CollectionRow | None:
+        """One collection job, or None."""
         found = await self._collections(COLLECTIONS.c.job_id == job_id)
         return found[0] if found else None
 
     async def unfinished_collections(self, due: float) -> list[CollectionRow]:
+        """Collection jobs that have something to do by ``due``."""
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         return await self._collections(COLLECTIONS.c.state.in_(states) & (COLLECTIONS.c.next_attempt <= due))
 
     async def retry_collection(self, job_id: bytes) -> None:
+        """Make a collection job that is under way due at once."""
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         under_way = (COLLECTIONS.c.job_id == job_id) & COLLECTIONS.c.state.in_(states)
         await self.connection.execute(update(COLLECTIONS).where(under_way).values(next_attempt=0.0))
@@ -103,16 +114,20 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         return [CollectionRow(**{**row._mapping, "state": CollectionState(row.state)}) for row in rows]
 
     async def add_collection(self, row: CollectionRow) -> None:
+        """Store a new collection job."""
         COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(insert(COLLECTIONS).values(**_columns(row)))
 
     async def put_collection(self, row: CollectionRow) -> None:
+        """Replace a collection job's row by one in another state. Raises ``Fatal`` for a move that
+        ``COLLECTION_STATES`` does not allow."""
         movable = COLLECTIONS.c.state.in_(COLLECTION_STATES.names_before(row.state))
         moved = update(COLLECTIONS).where(COLLECTIONS.c.job_id == row.job_id, movable).values(**_columns(row))
         if (await self.connection.execute(moved)).rowcount != 1:
             raise Fatal(f"no collection job of this id can become {row.state}")
 
     async def postpone_collection(self, job_id: bytes, attempts: int, next_attempt: float) -> None:
+        """Record a failed attempt, whatever state the job has reached meanwhile."""
         await self.connection.execute(
             update(COLLECTIONS)
             .where(COLLECTIONS.c.job_id == job_id)
@@ -120,13 +135,16 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         )
 
     async def same_requests(self, task_id: bytes, request: bytes) -> list[CollectionRow]:
+        """Every collection job of the task that was created with exactly these request bytes."""
         return await self._collections((COLLECTIONS.c.task_id == task_id) & (COLLECTIONS.c.request == request))
 
     async def live_collections(self, task_id: bytes) -> list[CollectionRow]:
+        """The collection jobs of the task that are under way."""
         states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
         return await self._collections((COLLECTIONS.c.task_id == task_id) & COLLECTIONS.c.state.in_(states))
 
     async def live_collection(self, task_id: bytes) -> bool:
+        """Whether a collection job of the task is under way."""
         return bool(await self.live_collections(task_id))
 
 
@@ -135,12 +153,16 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 
 
 class LeaderStore(SqlStore[LeaderTx]):
-    """The Leader's database, which implements every store interface of its parts."""
+    """The Leader's database."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)
 
     async def add_new_reports(self, uploads: Sequence[StoredReport], closable: Collection[bytes], now: float) -> bool:
+        """Store reports in one statement, if nobody has seen any of them, no two have the same id, the rows of their
+        tasks say that they are active, and no batch of a task in ``closable`` was released. Returns False, and does
+        nothing, if a condition does not hold or the database cannot do it. Raises ``IntegrityError`` if a partition is
+        missing."""
         if len({upload.report_id for upload in uploads}) < len(uploads):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)

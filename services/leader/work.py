@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import WorkTx
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
+from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
-from tacit.aggregator.ports import SharedStore
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
@@ -26,8 +25,9 @@ from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.jobs import CHUNK, FinishedJob, LeaderJob, encode_request, finish_leader, prepare_leader
+from tacit.roles.jobs import CHUNK, LeaderJob, encode_request, finish_leader, prepare_leader
 from tacit.roles.leader import JobAbandonedError
+from tacit.roles.rows import Rows
 from tacit.service.app import Deps
 from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
@@ -52,7 +52,7 @@ class JobWork:
 
     def __init__(
         self,
-        store: SharedStore[WorkTx],
+        store: LeaderStore,
         deps: Deps,
         limits: LeaderLimits,
         helper_token: ShownToken,
@@ -119,7 +119,7 @@ class JobWork:
 
     async def _record(
         self,
-        tx: WorkTx,
+        tx: LeaderTx,
         party: Party,
         job: JobRow,
         state: LeaderJob,
@@ -197,7 +197,7 @@ class JobWork:
             return await self._retry(party, job, _location(party, job, answer), "helper-not-ready")
         state = await self._state(party, job)
         try:
-            outcome = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
+            accepted, rejections = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
         except DecodeError as error:  # whoever garbled the answer, the Helper has it stored and gives it again (P14)
             self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
             return await self._retry(party, job, "", "helper-answer-malformed")
@@ -205,7 +205,7 @@ class JobWork:
             self._log.error("job_abandoned", error=error)
             await self._delete(_location(party, job, answer) or job.location)
             return await self._give_up(job, JobState.ABANDONED)
-        return await self._commit(party, job, outcome)
+        return await self._commit(party, job, accepted, rejections)
 
     async def _exchange(self, party: Party, job: JobRow) -> HttpResponse:
         if job.location:
@@ -270,12 +270,11 @@ class JobWork:
         self._states.pop(job.job_id, None)
         return len(job.seqs)
 
-    async def _commit(self, party: Party, job: JobRow, finished: FinishedJob) -> int:
+    async def _commit(self, party: Party, job: JobRow, accepted: Rows, rejections: Sequence[Rejection]) -> int:
         """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job."""
         task = party.task
         # computed before the transaction, which holds the locks that uploads and other jobs wait for
-        tallies = await asyncio.to_thread(finished.rows.tallies, party, job.batch_id)
-        rejections = finished.rejections
+        tallies = await asyncio.to_thread(accepted.tallies, party, job.batch_id)
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
             # ended before anything is added: of two workers with an answer, the second finds the job ended and adds
@@ -297,7 +296,7 @@ class JobWork:
             self.batch_filled.set()
         return len(job.seqs)
 
-    async def _fill_batch(self, tx: WorkTx, party: Party, batch_id: bytes | None) -> bool:
+    async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:
         """Whether a collection may have waited for this job: its batch is full, or the task's interval is over."""
         if party.task.batch_mode is BatchMode.TIME_INTERVAL or batch_id is None:
             is_over = self._deps.clock.now() >= party.task.end_seconds

@@ -11,12 +11,11 @@ import asyncio
 from collections import Counter
 
 from services.leader.config import LeaderLimits
-from services.leader.ports import LeasesTx
 from services.leader.records import JobRow
+from services.leader.store import LeaderStore
 from services.leader.work import JobWork, LeaseLostError, PreparationError
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.ports import SharedStore
 from tacit.errors import Abort, Fatal, UsageError
 from tacit.ports import JobQueue
 from tacit.roles.aggregator import Party
@@ -43,7 +42,7 @@ class Workers:
 
     def __init__(
         self,
-        store: SharedStore[LeasesTx],
+        store: LeaderStore,
         parties: Parties,
         deps: Deps,
         limits: LeaderLimits,

@@ -18,11 +18,10 @@ from aiohttp import web
 from tacit.aggregator.config import FollowingConfig, LogConfig
 from tacit.aggregator.own_leaves import CensusShares, Voids, own_charges, send_leaf
 from tacit.aggregator.parties import P, PartyTable
-from tacit.aggregator.ports import FollowedStore, LogTx
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
 from tacit.aggregator.seat import Seat
-from tacit.aggregator.store import had_begun
+from tacit.aggregator.store import CommonTx, SqlStore, had_begun
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
@@ -54,7 +53,7 @@ class LogFollower(Generic[P]):
 
     def __init__(
         self,
-        store: FollowedStore,
+        store: SqlStore[CommonTx],
         parties: PartyTable[P],
         seat: Seat[P],
         log: LogConfig,
@@ -151,7 +150,7 @@ class LogFollower(Generic[P]):
             self.store.doubtful = "the database is from the past; restart the service to see what to do"
             raise RolledBack(self.store.doubtful)
 
-    async def _admit(self, tx: LogTx, entries: Sequence[VerifiedEntry], stored: Collection[int]) -> bool:
+    async def _admit(self, tx: CommonTx, entries: Sequence[VerifiedEntry], stored: Collection[int]) -> bool:
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may still have been stored
         if await shows_rollback(tx, self._identity, entries, stored, self._deps.clock.now()):
             await tx.doubt()
@@ -303,7 +302,7 @@ FOLLOWER: web.AppKey[LogFollower[Any]] = web.AppKey("follower")
 
 def follow_log(
     app: web.Application,
-    store: FollowedStore,
+    store: SqlStore[CommonTx],
     parties: PartyTable[P],
     seat: Seat[P],
     config: FollowingConfig,

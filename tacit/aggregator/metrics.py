@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tacit.aggregator.ports import MetricsTx
+from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.service.app import METRICS
 from tacit.service.metrics import Reading, by_label
-from tacit.service.store import Transactions
 
 
-def add_aggregator_metrics(app: web.Application, store: Transactions[MetricsTx]) -> None:
+def add_aggregator_metrics(app: web.Application, store: SqlStore[CommonTx]) -> None:
     """Add the counts of ``store`` to the metrics of ``app``."""
 
     async def counted() -> Reading:

@@ -25,7 +25,7 @@ _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
 class OutcomesTx:
-    """One transaction on outcomes and buckets; implements ``tacit.aggregator.ports``.
+    """One transaction on outcomes and buckets.
 
     ``shard``: the number under which this process keeps its buckets.
     """
@@ -41,6 +41,7 @@ class OutcomesTx:
         self.common = tables
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
+        """The existing outcomes of ``report_ids``."""
         table = self.common.outcomes
         columns = (table.c.report_id, table.c.code, table.c.digest)
         outcomes = Rows(columns, table.c.report_id, {table.c.task_id: task_id})
@@ -48,6 +49,9 @@ class OutcomesTx:
         return {report_id: Known(code, digest) for report_id, code, digest in rows}
 
     async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
+        """Insert those of ``rows`` whose report id and nullifier are free; return the report ids of the others. If two
+        rows in one call use the same, the first wins. A refused row leaves nothing behind: the caller records the
+        refusal of its report with no nullifier."""
         self.spends = self.spends or bool(rows)
         fresh, refused = _first_of_each(rows)
         fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
@@ -58,6 +62,7 @@ class OutcomesTx:
         return refused | ({row.report_id for row in fresh} - set(inserted))
 
     async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
+        """Reject reports that already have an outcome: (code, cause) per report id. Their tokens stay spent."""
         table = self.common.outcomes
         groups: dict[tuple[int, str], list[bytes]] = {}
         for report_id, verdict in rejections.items():
@@ -75,12 +80,15 @@ class OutcomesTx:
         return self.common.outcomes.c.code == ACCEPTED
 
     async def accepted_count(self, task_id: bytes, batch: Batch = None) -> int:
+        """Number of distinct nullifiers of the reports that count, in a batch or in the whole task. Reads every one of
+        them: for decisions to release, not for showing progress."""
         table = self.common.outcomes
         query = select(func.count(table.c.nullifier)).where(table.c.task_id == task_id, self.counts())
         query = query.where(*_in(table.c.bucket, batch))
         return int((await self.connection.execute(query)).scalar_one())
 
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
+        """Number of reports in the tallies of one bucket or of the whole task."""
         table = self.common.buckets
         query = select(func.coalesce(func.sum(table.c.count), 0)).where(table.c.task_id == task_id)
         if bucket is not None:
@@ -88,6 +96,7 @@ class OutcomesTx:
         return int((await self.connection.execute(query)).scalar_one())
 
     async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
+        """Merge tallies into this process's shard of their buckets; one whose share is gone takes nothing more."""
         table = self.common.buckets
         for bucket, tally in sorted(tallies.items()):
             key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
@@ -107,18 +116,22 @@ class OutcomesTx:
             await self.connection.execute(update(table).where(where).values(**values))
 
     async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
+        """The content of a batch, or of all buckets of the task together; ``None`` if there is none."""
         table = self.common.buckets
         query = select(*(table.c[name] for name in _TALLY)).where(table.c.task_id == task.task_id)
         rows = await self.connection.execute(query.where(*_in(table.c.bucket, batch)))
         return merge(task, [Tally(*row) for row in rows])
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
+        """Forget aggregate shares that were released or never will be; counts and checksums stay. A restored older
+        database would hold them again, and their noise could be drawn a second time."""
         self.spends = True
         table = self.common.buckets
         query = update(table).where(table.c.task_id == task_id).values(agg_share=b"")
         await self.connection.execute(query.where(*_in(table.c.bucket, batch)))
 
     async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
+        """Add to the task's counters of rejected reports by cause."""
         table = self.common.rejections
         for cause, count in sorted(causes.items()):
             row = self.dialect.upsert(table).values(task_id=task_id, cause=cause, count=count)
@@ -129,6 +142,7 @@ class OutcomesTx:
             )
 
     async def rejections(self, task_id: bytes) -> dict[str, int]:
+        """Rejected reports by cause."""
         table = self.common.rejections
         rows = await self.connection.execute(
             select(table.c.cause, table.c["count"]).where(table.c.task_id == task_id).order_by(table.c.cause)
@@ -136,11 +150,13 @@ class OutcomesTx:
         return {row[0]: row[1] for row in rows}
 
     async def all_rejections(self) -> dict[str, int]:
+        """Rejected reports of all tasks together, by cause."""
         table = self.common.rejections
         rows = await self.connection.execute(select(table.c.cause, func.sum(table.c["count"])).group_by(table.c.cause))
         return {row[0]: int(row[1]) for row in rows}
 
     async def all_counted(self) -> int:
+        """Number of reports counted in all buckets together."""
         table = self.common.buckets
         query = select(func.coalesce(func.sum(table.c.count), 0))
         return int((await self.connection.execute(query)).scalar_one())

@@ -19,9 +19,9 @@ from dataclasses import replace
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
-from tacit.aggregator.ports import ClosingTx, SharedStore
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
+from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
@@ -49,7 +49,7 @@ class Voids:
     """Closes tasks that were never released, and publishes their void leaves."""
 
     def __init__(
-        self, store: SharedStore[ClosingTx], identity: Signatory, log: LogConfig, deps: Deps, void_after: float
+        self, store: SqlStore[CommonTx], identity: Signatory, log: LogConfig, deps: Deps, void_after: float
     ) -> None:
         """``void_after``: seconds after the end of a recipe's interval in which a release may still come."""
         self._store = store

@@ -12,10 +12,9 @@ import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from tacit.aggregator.ports import LogTx
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
-from tacit.aggregator.store import had_begun
+from tacit.aggregator.store import CommonTx, had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
 from tacit.logview.signers import AGGREGATORS_LEAVES
@@ -37,7 +36,7 @@ def is_lost(row: TaskRow, closed: int) -> bool:
         return True
 
 
-async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
+async def end_lost(tx: CommonTx, closed: int) -> list[TaskRow]:
     """End every lost task, in a transaction that runs alone; return the rows after the change."""
     for row in await tx.tasks():
         if is_lost(row, closed):
@@ -47,7 +46,7 @@ async def end_lost(tx: LogTx, closed: int) -> list[TaskRow]:
 
 
 async def shows_rollback(
-    tx: LogTx, identity: Signatory, entries: Sequence[VerifiedEntry], stored: Container[int], now: float
+    tx: CommonTx, identity: Signatory, entries: Sequence[VerifiedEntry], stored: Container[int], now: float
 ) -> bool:
     """Whether ``entries``, the log's live ones, show that the database is from the past while tasks are served for
     which that matters: tasks whose windows have begun and for which no operator has accepted it. Leaves in ``stored``

@@ -33,13 +33,14 @@ nor a batch id has this length."""
 
 
 class CommonTx(OutcomesTx, SqlLeavesTx):
-    """One transaction on the shared tables; its methods are documented in ``tacit.aggregator.ports``."""
+    """One transaction on the shared tables; what every aggregator does with its database."""
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect, tables: CommonTables) -> None:
         super().__init__(connection, dialect, tables)
         self.log_tables = tables
 
     async def tasks(self) -> list[TaskRow]:
+        """Every recipe that this aggregator has seen."""
         table = self.common.tasks
         rows = await self.connection.execute(
             select(
@@ -57,6 +58,7 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return [TaskRow(row.recipe_hash, TaskState(row.state), *row[2:]) for row in rows]
 
     async def task_state(self, recipe_hash: bytes) -> TaskState | None:
+        """The current state in one recipe's row; ``None`` without a row."""
         table = self.common.tasks
         query = select(table.c.state).where(table.c.recipe_hash == recipe_hash)
         found = (await self.connection.execute(query)).scalar_one_or_none()
@@ -80,21 +82,30 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return now < party.closes and not had_begun(party.task.start_seconds, row.closed or 0)
 
     async def closed_until(self) -> int:
+        """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had
+        begun by then (``had_begun``) does anything any more. 0 where the database was never restored from the past."""
         query = select(MARKS.c.number).where(MARKS.c.shard == CLOSED)
         return int((await self.connection.execute(query)).scalar_one_or_none() or 0)
 
     async def in_doubt(self) -> bool:
+        """Whether ``doubt`` was called and no operator has decided since."""
         query = select(func.count()).select_from(MARKS).where(MARKS.c.shard == DOUBT)
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def doubt(self) -> None:
+        """Record that the log shows that this database is from the past: every task is closed, and the next start is
+        refused, until an operator decides."""
         await doubt(self.connection)
 
     async def demand_open(self, party: Served, now: float) -> None:
+        """Raise ``DapAbort(unrecognizedTask)`` unless ``is_open``."""
         if not await self.is_open(party, now):
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK, "the task has ended", task_id=party.task.task_id_text)
 
     async def put_task(self, task: TaskRow) -> bool:
+        """Insert or replace one recipe's row, in a transaction that runs alone; False, with nothing changed, where the
+        row says that the task has ended and the new one does not: the decision was based on an older row and is too
+        late. Raises ``Fatal`` for any other transition that ``TASK_STATES`` does not contain."""
         present = await self.task_state(task.recipe_hash)
         if present is TaskState.ENDED and task.state is not TaskState.ENDED:
             return False
@@ -118,12 +129,15 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return True
 
     async def forget(self, task_id: bytes) -> None:
+        """Delete everything about a task except the row that records its existence, and which batches were released."""
         kept = (self.common.tasks, self.common.releases)
         for table in self.common.tasks.metadata.sorted_tables:
             if table not in kept and "task_id" in table.c:
                 await self.connection.execute(delete(table).where(table.c.task_id == task_id))
 
     async def is_released(self, task: Task, batch: Batch) -> bool:
+        """Whether a batch, or part of it, is closed for good. A batch is named by its id, by the times of an interval,
+        or is the task's only one. If a task was closed without a release, this holds for every batch of it."""
         if isinstance(batch, Interval):
             return any(span.overlaps(batch) for span in await self._closed_spans(task))
         table = self.common.releases
@@ -133,6 +147,8 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return bool((await self.connection.execute(query)).scalar_one())
 
     async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
+        """Those of ``times`` (units of the precision) for which no report counts any more, in batch ``batch_id`` of a
+        leader-selected task."""
         if task.batch_close is not BatchClose.ON_QUERY:
             return set(times) if await self.is_released(task, batch_id) else set()
         spans = await self._closed_spans(task)
@@ -147,10 +163,13 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return [task.interval if selector == UNRELEASED else Interval.decode(selector) for selector in found]
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
+        """Mark a batch as released; it takes no further reports."""
         self.spends = True
         await self.connection.execute(insert(self.common.releases).values(task_id=task_id, selector=selector))
 
     async def close_unreleased(self, task_id: bytes) -> bool:
+        """Close for good a task of which no batch was released, and forget its sums; False, with nothing changed, if
+        one was released."""
         if await self.release_count(task_id):
             return False
         table = self.common.releases
@@ -160,26 +179,32 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return True
 
     async def keep_census_share(self, task_id: bytes, report_count: int, agg_share: bytes) -> None:
+        """Keep the encoded aggregate share of a census, as it was released, in the transaction that releases it. A
+        second one raises ``IntegrityError``: a census has one batch."""
         table = self.common.census_shares
         values = {"task_id": task_id, "report_count": report_count, "agg_share": agg_share}
         await self.connection.execute(insert(table).values(**values))
 
     async def census_shares(self) -> list[tuple[bytes, int, bytes]]:
+        """(task id, report count, encoded aggregate share) of every census that was released."""
         table = self.common.census_shares
         rows = await self.connection.execute(select(table.c.task_id, table.c.report_count, table.c.agg_share))
         return [(row.task_id, row.report_count, row.agg_share) for row in rows]
 
     async def release_count(self, task_id: bytes) -> int:
+        """Number of released batches of the task."""
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
 
     async def tasks_by_state(self) -> dict[str, int]:
+        """Number of recipes in each state."""
         table = self.common.tasks
         rows = await self.connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
         return {row[0]: row[1] for row in rows}
 
     async def all_released(self) -> int:
+        """Number of released batches of all tasks together."""
         table = self.common.releases
         query = select(func.count()).where(table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
@@ -191,10 +216,10 @@ def had_begun(start: float, closed: float) -> bool:
     return bool(closed) and start < closed + CLOCK_LEEWAY
 
 
-Tx = TypeVar("Tx", bound=CommonTx)
+Tx_co = TypeVar("Tx_co", bound=CommonTx, covariant=True)
 
 
-class SqlStore(DatabaseStore, Generic[Tx]):
+class SqlStore(DatabaseStore, Generic[Tx_co]):
     """The database of one aggregator, which any number of its processes may have open if it is PostgreSQL."""
 
     def __init__(
@@ -202,7 +227,7 @@ class SqlStore(DatabaseStore, Generic[Tx]):
         url: str,
         metadata: MetaData,
         migrations: str,
-        make_tx: Callable[[AsyncConnection, Dialect], Tx],
+        make_tx: Callable[[AsyncConnection, Dialect], Tx_co],
         mark: Watermark | None = None,
     ) -> None:
         """``mark``: the watermark that detects a database restored from the past."""
@@ -229,7 +254,8 @@ class SqlStore(DatabaseStore, Generic[Tx]):
         return self._database.leading
 
     @asynccontextmanager
-    async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx]:
+    async def transaction(self, *, shared: bool = False) -> AsyncIterator[Tx_co]:
+        """Commit everything in the block, or nothing; runs alone, or beside other processes' shared transactions."""
         database = self._database
         async with database.transaction(shared=shared) as connection:
             tx = self._bound(connection, database)
@@ -238,12 +264,12 @@ class SqlStore(DatabaseStore, Generic[Tx]):
                 await database.spend(connection)
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[Tx]:
+    async def read(self) -> AsyncIterator[Tx_co]:
         database = self._database
         async with database.read() as connection:
             yield self._bound(connection, database)
 
-    def _bound(self, connection: AsyncConnection, database: Database) -> Tx:
+    def _bound(self, connection: AsyncConnection, database: Database) -> Tx_co:
         tx = self._make_tx(connection, database.dialect)
         tx.shard = database.shard
         return tx

@@ -84,14 +84,6 @@ class LeaderJob:
 
 
 @dataclass(frozen=True)
-class FinishedJob:
-    """The outcome of the Leader's job: the reports that count, and the others in order."""
-
-    rows: Rows
-    rejections: list[Rejection]
-
-
-@dataclass(frozen=True)
 class HelperJob:
     """The Helper's outcome: every report's id in the order of the request, the verified ones (in order, with the
     message that finishes each at the Leader) and the others (in order)."""
@@ -175,8 +167,8 @@ def encode_request(task: Task, job: LeaderJob, batch_id: bytes | None) -> bytes:
     return encode_init(head, b"".join(job.verify_inits), task.version)
 
 
-def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> FinishedJob:
-    """Finish every report with the Helper's encoded answer.
+def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18) -> tuple[Rows, list[Rejection]]:
+    """Finish every report with the Helper's encoded answer; returns those that count, and the others in order.
 
     Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for a response to other reports. The seeds
     that are compared here are known to both aggregators.
@@ -193,7 +185,7 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     others = {at: answer for at, answer in enumerate(answers) if answer is not None}
     match_response([job.report_ids[at] for at in others], AggregationJobResp(tuple(others.values())))
     accepted = job.rows.keep([at for at in range(len(job)) if at not in others])
-    return FinishedJob(accepted, [_not_finished(job.rows, at, answer) for at, answer in others.items()])
+    return accepted, [_not_finished(job.rows, at, answer) for at, answer in others.items()]
 
 
 def _not_finished(rows: Rows, at: int, answer: VerifyResp) -> Rejection:

@@ -2,6 +2,27 @@
 
 A ``Driver`` does one bounded piece of work per ``step()``. Production runs it in ``run_driver``; tests and the
 simulation call ``step()`` themselves, so nothing happens in the background there.
+
+``run_driver`` has all that every loop needs: the wait for work or a wake-up, the pause after a step that failed, the
+report of failures in a row, and the end between two steps. Where a step works on rows that fail one by one, each row
+records its own failures and is due again after a ``Backoff``, so that no row holds up another. What is left differs:
+
+==================  ====================  ===========================  ==============================================
+driver              who may do it         at a time                    an item that fails
+==================  ====================  ===========================  ==============================================
+Leader's workers    the lease's holder    ``concurrent_jobs``, half    due later; split if it kills workers; ended
+                                          of them for one Helper       after the grace, or by an invalid answer
+Leader's jobs       the leading process   one task                     the step fails
+Leader's            the leading process   one                          due later; ended by a final refusal
+collections
+collector           its process           one, polls beside each       due later; ended by a final refusal
+                                          other
+collector, results  its process           one                          offered again after all others; the step fails
+analyzer, releases  any; the transaction  one                          a refusal is final; others at the next step
+                    decides
+gateway, key sets   every process         one                          at the next step
+issuer, leaves      its process           one                          the step fails
+==================  ====================  ===========================  ==============================================
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def verdict(kit: TaskKit, report: Report) -> str:
     if not rejected:
         request = slice_job(encode_request(kit.task, led, None), kit.task.version)
         helped = prepare_helper(party_of(kit, Role.HELPER), request.reports, now)
-        rejected = finish_leader(led, helped.respond({}, kit.task.version), kit.task.version).rejections
+        _, rejected = finish_leader(led, helped.respond({}, kit.task.version), kit.task.version)
     assert all(one.nullifier is not None for one in rejected), "a good token stays spent"
     return "".join(one.cause for one in rejected)
 

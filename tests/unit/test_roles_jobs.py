@@ -194,14 +194,14 @@ def test_a_mixed_job_ends_as_its_reports_do_one_by_one(name: str, path: str) -> 
     assert answered.outbounds == [answer.outbound for answer in verified]
     assert answered.respond({}) == expected.response
 
-    outcome = finish_leader(job, expected.response)
+    rows, rejections = finish_leader(job, expected.response)
     accepted = [one for one in expected.finished if isinstance(one, Accepted)]
     assert len(accepted) == 5
-    assert listed(kit, outcome.rows) == accepted
-    assert outcome.rejections == [one for one in expected.finished if isinstance(one, Rejection)]
-    assert outcome.rows.tallies(lead, None) == fold(kit.task, accepted, None)
+    assert listed(kit, rows) == accepted
+    assert rejections == [one for one in expected.finished if isinstance(one, Rejection)]
+    assert rows.tallies(lead, None) == fold(kit.task, accepted, None)
     assert answered.rows.tallies(help_, None) == fold(kit.task, [answer.accepted for answer in verified], None)
-    (tally,) = outcome.rows.tallies(lead, None).values()
+    (tally,) = rows.tallies(lead, None).values()
     assert tally.first_time < tally.last_time
 
 
@@ -214,10 +214,10 @@ def test_every_report_of_a_clean_job_counts(path: str) -> None:
     lead, help_ = party(kit, Role.LEADER, path), party(kit, Role.HELPER, path)
     job, rejections = prepare_leader(lead, reports, now)
     answered = prepare_helper(help_, slice_job(encode_request(kit.task, job, None)).reports, now)
-    outcome = finish_leader(job, answered.respond({}))
-    assert (rejections, answered.rejections, outcome.rejections) == ([], [], [])
-    (bucket,) = outcome.rows.tallies(lead, None)
-    shares = [rows.tallies(p, None)[bucket].agg_share for rows, p in ((outcome.rows, lead), (answered.rows, help_))]
+    accepted, unfinished = finish_leader(job, answered.respond({}))
+    assert (rejections, answered.rejections, unfinished) == ([], [], [])
+    (bucket,) = accepted.tallies(lead, None)
+    shares = [rows.tallies(p, None)[bucket].agg_share for rows, p in ((accepted, lead), (answered.rows, help_))]
     decoded = [kit.task.vdaf.decode_agg_share(share) for share in shares]
     assert kit.task.vdaf.unshard(None, decoded, 9) == [3, 2, 2, 2]
 
@@ -331,8 +331,8 @@ def test_any_response_ends_a_job_as_it_ends_report_by_report(data: st.DataObject
         response[place] ^= data.draw(st.integers(1, 255))
     response_bytes = bytes(response[: data.draw(st.sampled_from([None, -1, 30]))])
     try:
-        outcome = finish_leader(leader_job(name), response_bytes)
-        found: Any = (listed(expected.kit, outcome.rows), outcome.rejections)
+        rows, rejections = finish_leader(leader_job(name), response_bytes)
+        found: Any = (listed(expected.kit, rows), rejections)
     except (DecodeError, JobAbandonedError) as error:
         found = type(error)
     assert found == oracle_finish(expected, response_bytes)

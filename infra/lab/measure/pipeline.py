@@ -56,10 +56,10 @@ class Pipeline:
         led = self._parties[Role.LEADER].batch.leader(ids, public, leader)
         helped = self._parties[Role.HELPER].batch.helper(ids, public, helper, led.outbounds)
         answer = HelperJob(ids, self._rows(ids, helped), helped.outbounds, []).respond({})
-        outcome = finish_leader(LeaderJob(self._rows(ids, led), led.outbounds, led.seeds), answer)
-        if outcome.rejections:
+        accepted, rejections = finish_leader(LeaderJob(self._rows(ids, led), led.outbounds, led.seeds), answer)
+        if rejections:
             raise Fatal("a report of the measurement was rejected by the leader")
-        return self._tally(Role.LEADER, outcome.rows), self._tally(Role.HELPER, self._rows(ids, helped))
+        return self._tally(Role.LEADER, accepted), self._tally(Role.HELPER, self._rows(ids, helped))
 
     def _rows(self, ids: list[bytes], batch: VerifiedBatch) -> Rows:
         if any(batch.errors):
