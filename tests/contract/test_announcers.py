@@ -23,7 +23,7 @@ SECONDS = 60.0
 
 
 class Told:
-    """What was reported."""
+    """Records what an announcer reported."""
 
     def __init__(self) -> None:
         self.errors = list[Exception | None]()

@@ -38,7 +38,7 @@ def asked(stage: Stage) -> list[str]:
 
 
 def unknown() -> str:
-    """The hash of no recipe."""
+    """A hash that no recipe has, a new one for each call."""
     return b64url(next(_UNKNOWN).to_bytes(32, "big"))
 
 

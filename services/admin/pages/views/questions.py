@@ -94,7 +94,7 @@ def waits_for(question: Question) -> str:
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """The page of one question."""
+    """Render the page of the question whose id is in the path."""
     return await _page(visit)
 
 

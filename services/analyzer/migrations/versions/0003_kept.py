@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop both again."""
+    """Drop the column ``search`` and the table ``kept``."""
     with op.batch_alter_table("aggregates") as table:
         table.drop_column("search")
     op.drop_table("kept")

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Creates the first tables of the collector's database."""
 
 from __future__ import annotations
 
