@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from services.admin.core.config import AdminConfig
-from services.admin.core.documents import LedgerDocument
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import Refusal
@@ -23,6 +22,7 @@ from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
+from tacit.service.admin_log_documents import LedgerDocument
 from tacit.service.app import Deps
 from tacit.tlog.log import Tree
 

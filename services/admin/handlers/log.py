@@ -6,13 +6,7 @@ import asyncio
 import contextlib
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import (
-    EntryDocument,
-    EntryPage,
-    KeysDocument,
-    LogDocument,
-    ProofDocument,
-)
+from services.admin.core.documents import EntryPage
 from services.admin.core.keys import keys_of
 from services.admin.core.problems import away, not_found
 from services.admin.core.whole import Seen
@@ -20,6 +14,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Fatal
 from tacit.logview.live import LiveLog
+from tacit.service.admin_log_documents import EntryDocument, KeysDocument, LogDocument, ProofDocument
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 

@@ -7,14 +7,7 @@ import re
 from typing import Any, Final
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import (
-    CollectionDocument,
-    CollectionList,
-    RecipeDocument,
-    RecipePage,
-    RecipeSummary,
-    ResultList,
-)
+from services.admin.core.documents import CollectionList, RecipePage, ResultList
 from services.admin.core.log import told
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.shared import SHARED_SECONDS
@@ -26,6 +19,7 @@ from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
 from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
+from tacit.service.admin_documents import CollectionDocument, RecipeDocument, RecipeSummary
 
 HASH_SIZE = 32
 FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}

@@ -146,7 +146,7 @@ async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
         document = await document_of(admin, recipe_hash)
     except Abort:
         return None
-    told = None if document.yield_ is None else document.yield_.model_dump()
+    told = None if document.filled is None else document.filled.model_dump()
     recipe = Recipe.from_body(document.recipe)
     return {
         "hash": recipe_hash,
