@@ -15,7 +15,7 @@ from aiohttp import web
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
-from services.admin.core.whole import BESIDE_SECONDS
+from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.handlers.routes import ROUTES
 from tacit.adapters.http import HttpTransport
 from tacit.client import (

@@ -126,7 +126,7 @@ async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:
     """The hashes of the newest recipes among ``here`` and those that the organisation's analyst published without this
     service; None while the log cannot be read."""
     try:
-        seen = await admin.whole.look(PATIENCE_SECONDS)
+        seen = await admin.followed_log.look(PATIENCE_SECONDS)
     except Abort:
         return None
     if seen is None:
