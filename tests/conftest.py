@@ -132,7 +132,7 @@ def the_log_level_of_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def working_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty folder."""
+    """An empty folder, shared by all tests of a process."""
     return tmp_path_factory.mktemp("working")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from infra.authoring.recipe_options import Insisted
 from infra.stacks.command_options import layout_of, read_file, server_of, transport_of
 from infra.stacks.layout import Layout
 from infra.views.recipe_outlook import asked_words
-from infra.views.terminal import answers, notes, print_json
+from infra.views.terminal import answers, json_text, notes, print_json
 from tacit.adapters.files import replace_file
 from tacit.adapters.folder_lock import turn_in
 from tacit.adapters.http import HttpTransport
@@ -123,7 +122,7 @@ def _ready(document: D, file: Path, layout: Layout | None, insisted: Insisted, *
         return document
     ready = ready_recipe(document, layout, insisted, signed=signed)
     if ready.hash != document.hash:
-        replace_file(file, (json.dumps(ready.body(), indent=2, ensure_ascii=False) + "\n").encode())
+        replace_file(file, json_text(ready.body()).encode())
     return ready
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from infra.stacks.command_options import layout_of, policy_of, read_file, write_
 from infra.stacks.layout import Layout
 from infra.views.recipe_outlook import asked_words, outlook_lines, tell_coarse
 from infra.views.rules_view import for_authors
-from infra.views.terminal import notes, print_json, span
+from infra.views.terminal import json_text, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.models.form import Form
@@ -82,7 +81,7 @@ def _parties(path: Path, form: Form) -> Parties:
 
 def _deliver(found: Drafted, out: Path | None, stack: str, *, in_stack: bool, as_json: bool) -> None:
     recipe = found.recipe
-    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    body = json_text(recipe.body())
     if out is not None:
         write_file(out, body.encode())
     if as_json:

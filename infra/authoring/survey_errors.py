@@ -12,22 +12,16 @@ import typer
 
 from tacit.errors import FieldError
 from tacit.methods.statistics import STATISTICS
+from tacit.recipe.survey_table import OCCURRENCES, SURVEY_FIELDS, Value
 
 if TYPE_CHECKING:
     from tacit.recipe.survey import Survey
 
 
-KINDS: Final = {
-    "buckets": "buckets",
-    "categories": "categories",
-    "strings": "strings",
-    "boolean": "boolean",
-    "attribute": "attributes",
-    "cells": "cells",
-    "steps": "occurrences",
-}
+_OPTIONS: Final = {option.name: (row, option) for row in SURVEY_FIELDS for option in row.options}
+KINDS: Final = {name: option.encoder for name, (_, option) in _OPTIONS.items() if option.encoder}
 """Flags that define the answers, with the kind of encoder that each implies."""
-WATCHING: Final = frozenset({"steps", "step_seconds", "most", "watch_start"})
+WATCHING: Final = frozenset(name for name, (row, _) in _OPTIONS.items() if row.kinds == OCCURRENCES)
 """Flags of a watched event; "steps" stands for all of them in ``KINDS``."""
 LABELS: Final = frozenset({"other_label", "missing_label"})
 ENCODER: Final = "encoder"
@@ -142,30 +136,33 @@ def completed(said: Said) -> Survey:
 
 def _asked(survey: Survey) -> dict[str, Any]:
     """Prompt for the missing members, and return the answers by flag."""
-    lacking, found = survey.lacking, {}
-    if "metric" in lacking and survey.form.watched:
-        found["event"] = _ask("Which event do the devices watch (for example visit)?")
-    elif "metric" in lacking:
-        found["metric"] = _ask("Which metric of the device's data is asked for (for example mdvis)?")
+    lacking, found = survey.lacking, dict[str, Any]()
+    if "metric" in lacking:
+        found |= _prompted("event" if survey.form.watched else "metric")
     if survey.text is None:
-        found["text"] = _ask("The question, as a person reads it?")
+        found |= _prompted("text")
     if "name" in lacking:
-        found["name"] = _ask("A short name for the recipe (a-z, 0-9 and -)?")
-    if ENCODER in lacking and survey.form.watched:
-        found |= _period(survey)
-    elif ENCODER in lacking:
-        found |= _answers()
+        found |= _prompted("name")
+    if ENCODER in lacking:
+        found |= _period(survey) if survey.form.watched else _answers()
     if "population" in lacking:
-        found["population"] = typer.prompt("How many devices will be asked?", type=int, err=True, prompt_suffix=" ")
+        found |= _prompted("population")
+    return found
+
+
+def _prompted(*flags: str) -> dict[str, Any]:
+    """Prompt for the members of these flags in the words of the table, and return the answers by flag."""
+    found: dict[str, Any] = {}
+    for name in flags:
+        row, option = _OPTIONS[name]
+        found[name] = _ask(option.prompt, int if row.value is Value.WHOLE else str)
     return found
 
 
 def _period(survey: Survey) -> dict[str, Any]:
     """Prompt for how long an event is watched, and return the answers by flag."""
-    asked = {"steps": "For how many steps is it watched?", "step_seconds": "How many seconds does a step last?"}
-    if survey.kind is not STATISTICS["count"]:
-        asked["most"] = "Up to how many occurrences are counted?"
-    return {name: typer.prompt(words, type=int, err=True, prompt_suffix=" ") for name, words in asked.items()}
+    most = () if survey.kind is STATISTICS["count"] else ("most",)
+    return _prompted("steps", "step_seconds", *most)
 
 
 def _answers() -> dict[str, Any]:
@@ -181,8 +178,10 @@ def _answers() -> dict[str, Any]:
         return {"categories": parts}
 
 
-def _ask(question: str) -> str:
-    return str(typer.prompt(question, err=True, prompt_suffix=" ")).strip()
+def _ask(question: str, kind: type[int | str] = str) -> Any:
+    """Prompt for a number or a text, which is returned without the space around it."""
+    found = typer.prompt(question, type=kind, err=True, prompt_suffix=" ")
+    return found.strip() if isinstance(found, str) else found
 
 
 def _spelled(flag: str) -> str:

@@ -1,4 +1,4 @@
-"""The flags that fill a survey; each stands for the same member of the document in all commands."""
+"""The flags that fill a survey, from the table of its members; each stands for the same member in all commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,7 @@ from infra.authoring.survey_errors import Said
 from infra.stacks.command_options import read_file
 from tacit.errors import FieldError, UsageError
 from tacit.methods.method import plain
+from tacit.recipe.survey_table import SURVEY_FIELDS, Option, SurveyField, Value
 
 Command = Callable[..., None]
 SurveyFile = Annotated[
@@ -113,64 +114,30 @@ def _described(field: str) -> tuple[str, Any]:
     return info.description or "", plain(default) if isinstance(default, Decimal) else default
 
 
-def _whole(field: str, least: int, help_text: str = "") -> Flag:
-    return Flag(field, int, int, help_text, least)
+def _flag_of(row: SurveyField, option: Option) -> Flag:
+    kind, read, metavar, default = _NOTATIONS[option.value or row.value]
+    return Flag(row.path, kind, read, option.help, row.least, default, metavar=metavar)
 
 
-FLAGS: Mapping[str, Flag] = {
-    "name": Flag("name"),
-    "text": Flag("text"),
-    "metric": Flag("metric"),
-    "model": Flag("model"),
-    "event": Flag("metric", help="Event that devices watch (pan-private models); instead of --metric."),
-    "steps": _whole("encoder.steps", 1, "Steps of an event's watched period."),
-    "step_seconds": _whole("encoder.step_seconds", 1, "Seconds of a step."),
-    "most": _whole("encoder.most", 1, "Count occurrences of an event up to this number (histogram, mean)."),
-    "watch_start": _whole("encoder.start", 0, "POSIX second of the first step (default: the next step)."),
-    "buckets": Flag(
-        "encoder.edges", read=edges_of, help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5"
-    ),
-    "categories": Flag("encoder.categories", read=_parts, help="Exact texts: red,green,blue"),
-    "strings": _whole("encoder.length", 1, "Frequent texts of up to so many characters (model local)."),
-    "alphabet": Flag("encoder.alphabet", help="The characters of such a text (default: any; then bytes are counted)."),
-    "boolean": Flag("encoder.kind", bool, bool, "A yes or no question.", default=False),
-    "attribute": Flag("encoder.attributes", list[str], _several, metavar="NAME=VALUE,...",
-                      help="Count devices by these values; repeat for more."),
-    "cells": _whole("encoder.cells", 1, "Numbers in the answer; a histogram with 1 is a yes or no question."),
-    "population": _whole("population", 1),
-    "rate": Flag("rate", read=amount),
-    "epsilon": Flag("epsilon", read=amount),
-    "delta": Flag("delta", read=amount),
-    "max_epsilon0": Flag("max_epsilon0", float, amount_of_float),
-    "min_batch_size": _whole("min_batch_size", 1),
-    "randomizer": Flag("randomizer"),
-    "statistic": Flag("statistic"),
-    "mechanism": Flag("mechanism"),
-    "low": Flag("encoder.low", read=_number, help="Least value of a sum, mean or vector entry."),
-    "high": Flag("encoder.high", read=_number, help="Largest value; values outside are clipped."),
-    "unit": Flag(
-        "encoder.unit", read=_number, help="Round values to multiples of this, such as 0.01 (default: 1)."
-    ),
-    "length": _whole("encoder.length", 1, "Entries of a vector."),
-    "norm": Flag("encoder.norm", read=_number, help="Largest Euclidean length of a vector."),
-    "aggregator_flips": _whole("aggregator_flips", 0),
-    "importance_default": Flag("importance.default"),
-    "importance_rate": Flag("importance.default_rate", read=amount),
-    "non_default_share": Flag("importance.non_default_share", read=amount),
-    "attested_devices": _whole("importance.devices", 1),
-    "dummies": Flag("dummies", read=amount),
-    "dummy_epsilon": Flag("dummy_epsilon", read=amount),
-    "other_label": Flag("encoder.other", help="A category for values outside the buckets or categories."),
-    "missing": Flag("missing"),
-    "missing_label": Flag("encoder.missing", help="Name of the category for devices without a value."),
-    "target": Flag("criteria", list[str], _pairs, metavar="NAME=VALUE"),
-    "accuracy": Flag("accuracy", float, amount_of_float),
-    "start": _whole("start", 0),
-    "duration": _whole("duration", 1),
-    "epoch": _whole("epoch", 0),
-    "slot": _whole("slot", 0),
-    "close": Flag("close"),
-}  # fmt: skip
+_NOTATIONS: Final[Mapping[Value, tuple[Any, Callable[[Any], Any], str | None, Any]]] = {
+    Value.TEXT: (str, str, None, None),
+    Value.CHOICE: (str, str, None, None),
+    Value.SWITCH: (bool, bool, None, False),
+    Value.WHOLE: (int, int, None, None),
+    Value.MOMENT: (int, int, None, None),
+    Value.QUANTITY: (str, _number, None, None),
+    Value.AMOUNT: (str, amount, None, None),
+    Value.FLOAT: (float, amount_of_float, None, None),
+    Value.LABELS: (str, _parts, None, None),
+    Value.QUANTITIES: (str, edges_of, None, None),
+    Value.PAIRS: (list[str], _pairs, "NAME=VALUE", None),
+    Value.VALUES: (list[str], _several, "NAME=VALUE,...", None),
+}
+"""How the command line states each type: as which type, how its value becomes the document's, its placeholder in the
+help, and its default."""
+FLAGS: Final[Mapping[str, Flag]] = {
+    option.name: _flag_of(row, option) for row in SURVEY_FIELDS for option in row.options
+}
 """The flags by parameter name; the option has the same name, with hyphens."""
 
 

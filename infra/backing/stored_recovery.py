@@ -7,14 +7,15 @@ from pathlib import Path
 
 from services.admin.core import audit
 from services.admin.core.config import AdminConfig
-from services.admin.core.consent import Consent, Kind, Rule
+from services.admin.core.consent import Consent, Rule
 from services.admin.core.empowering import require_unknown
-from services.admin.core.people import People, Role, new_id
+from services.admin.core.people import People, new_id
 from services.admin.core.records import Act, ApiKey, Person
 from services.admin.core.store import AdminStore
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy
+from tacit.service.admin_people_documents import Kind, Role
 from tacit.service.config import load_config
 
 ACT = "person.recover"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from infra.authoring.survey_errors import Said
 from infra.authoring.survey_flags import SurveyFile, asking
 from infra.commands.admin_access import Speaker, reaching
 from infra.stacks.command_options import AsJson, checked_name, read_file, write_file
-from infra.views.terminal import answers, notes, print_json
+from infra.views.terminal import answers, json_text, notes, print_json
 from tacit.client import Operator
 from tacit.errors import UsageError
 
@@ -170,7 +169,7 @@ def publish(
     else:
         done = operator.questions.publish(found)
     if out is not None and done.recipe is not None:
-        write_file(out, (json.dumps(done.recipe, indent=2, ensure_ascii=False) + "\n").encode())
+        write_file(out, json_text(done.recipe).encode())
     _tell(done, as_json=as_json)
     if not done.signed:
         name = out or "FILE"

@@ -3,7 +3,6 @@ database has them, so they import no more than a service's own process does."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.base.service_names import KINDS, kind_of
+from infra.views.terminal import print_json_line
 from tacit.moments import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
@@ -59,7 +59,7 @@ def backup(
     elif out is not None:
         contents = back_up(name, config, out)
     if as_json:
-        typer.echo(json.dumps({"backup": str(out), **contents.model_dump()}))
+        print_json_line({"backup": str(out), **contents.model_dump()})
     else:
         typer.echo(f"{out}: {contents.service} as of {when(contents.made)}")
 
@@ -77,7 +77,7 @@ def restore(name: Name, folder: Folder, config: Config, as_json: AsJson = False)
     done = put_back(name, config, folder)
     before = None if done.before is None else str(done.before)
     if as_json:
-        typer.echo(json.dumps({"service": done.contents.service, "made": done.contents.made, "before": before}))
+        print_json_line({"service": done.contents.service, "made": done.contents.made, "before": before})
         return
     typer.echo(f"{done.contents.service} is as of {when(done.contents.made)}")
     if before is not None:

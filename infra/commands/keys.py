@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 from infra.base.flags import AlwaysJson
 from infra.base.token_options import Module, PinFile, Token, place_of
 from infra.stacks.options import BEARER_PREFIX, bearer_token
+from infra.views.terminal import print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
@@ -86,7 +86,7 @@ def generate(
     if (place := place_of(key, pkcs11, token, pin_file)) is not None:
         if kind is not Kind.SIGNING or out is not None:
             raise typer.BadParameter("a token holds only signing keys, and no file is made: leave --out out")
-        print(json.dumps(_public_of(generate_hsm_key(place)), indent=1))
+        print_json(_public_of(generate_hsm_key(place)))
         return
     if out is None:
         raise typer.BadParameter("give --out, or --pkcs11 with --token, --key and --pin-file")
@@ -124,7 +124,7 @@ def show(
     if place is not None:
         if file is not None or log_name is not None or witness_name is not None:
             raise typer.BadParameter("--pkcs11 goes with --token, --key and --pin-file alone")
-        print(json.dumps(_public_of(HsmKey(place)), indent=1))
+        print_json(_public_of(HsmKey(place)))
         return
     if file is None:
         raise typer.BadParameter("give a FILE, or --pkcs11 with --token, --key and --pin-file")
@@ -138,7 +138,7 @@ def show(
             shown[member] = NoteKey(name, read_signing_key(file).public, kind).encode()
         except ValueError as error:
             raise typer.BadParameter(f"not a name for a log or a witness: {error}") from error
-    print(json.dumps(shown, indent=1))
+    print_json(shown)
 
 
 @app.command("device")
@@ -162,7 +162,7 @@ def device(
     except OSError as error:
         raise UsageError(f"{out}: {error.strerror or 'cannot be written'}") from error
     sha256 = hashlib.sha256(identity.chain[0]).hexdigest()
-    print(json.dumps({"kind": "device", "name": name, "sha256": sha256}, indent=1))
+    print_json({"kind": "device", "name": name, "sha256": sha256})
 
 
 def public_part(path: Path) -> dict[str, Any]:

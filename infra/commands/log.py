@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from infra.stacks.command_options import AsJson, Server, StateDir, layout_of, policy_of
 from infra.views.plain import visible
-from infra.views.terminal import answers, notes, print_json
+from infra.views.terminal import answers, notes, print_json, print_json_line
 from tacit.adapters.folder import FolderTransport, SavingTransport
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -190,7 +189,7 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
 
     def tell(finding: Finding) -> None:
         if as_json:
-            print(json.dumps(finding.document()), flush=True)
+            print_json_line(finding.document())
             return
         leaf = "" if finding.index is None else f"leaf {finding.index}: "
         words = Text.assemble((finding.kind, "red"), f"  {leaf}{visible(finding.what)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,7 @@ from infra.stacks.command_options import (
     read_file,
     write_file,
 )
-from infra.views.terminal import answers, notes, print_json, span
+from infra.views.terminal import answers, json_text, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 
@@ -87,7 +86,7 @@ def new(
     if layout is not None:
         refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
     tell_refusals(refusals)
-    body = json.dumps(series.body(), indent=2, ensure_ascii=False) + "\n"
+    body = json_text(series.body())
     if out is not None:
         write_file(out, body.encode())
     if as_json:
@@ -189,7 +188,7 @@ def round_command(
     times = None if start is None else (start, duration or 0)
     given = _text(round_input_file) if round_input_file is not None else round_input
     recipe = _round(file, index, times, given)
-    body = json.dumps(recipe.body(), indent=2, ensure_ascii=False) + "\n"
+    body = json_text(recipe.body())
     if out is not None:
         write_file(out, body.encode())
     if as_json:

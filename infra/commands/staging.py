@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +29,7 @@ from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.layout import INDEX, Layout
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
-from infra.views.terminal import answers, notes, plain_table, print_json
+from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.adapters.watermark import Recovery
@@ -96,7 +95,7 @@ def up(
     usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
     seconds = epoch_seconds or (usual if fresh else None)
     crowd = Crowd(agents, single, per_host, natures)
-    tell = _print_line if as_json else _show_up
+    tell = print_json_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         if kind is Mode.CONTAINERS:
             _in_containers(folder, seconds, batch_floor, crowd, (base, database_image), tell, is_fresh=fresh)
@@ -141,10 +140,6 @@ def _as_processes(
     network = network_of(folder) if kind is Mode.NAMESPACES else ""
     layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
     up_as_processes(layout, crowd, kind, wanted, tell)
-
-
-def _print_line(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)
 
 
 def _show_up(document: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ import typer
 from infra.base.how_busy import how_busy
 from infra.stacks.layout import INDEX, Layout, load_layout
 from infra.stacks.options import StackOptions
-from infra.views.terminal import answers, print_json
+from infra.views.terminal import answers, print_json, print_json_line
 from infra.views.terminal import notes as stderr_notes
 from tacit.adapters.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -342,7 +341,7 @@ async def _up(layout: Layout, agents: list[Path], parts: Parts, *, as_json: bool
     async def shown(services: list[ServiceProcess]) -> AsyncIterator[None]:
         tell_prometheus(layout, services)
         if as_json:
-            print(json.dumps(describe(layout, services)), flush=True)
+            print_json_line(describe(layout, services))
         else:
             show(layout, services, agents, answers())
         carrying = asyncio.ensure_future(carry_out_orders(layout, services, SystemClock()))

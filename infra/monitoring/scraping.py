@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 FOLDER = Path(__file__).resolve().parent
 ALERTS = FOLDER / "alerts.yml"
-DASHBOARD = FOLDER / "dashboard.json"
 CONFIG = "prometheus.yml"
 JOB = "tacit"
 SCRAPE_SECONDS = 30

@@ -59,9 +59,19 @@ def notes() -> Console:
     return _Terminal(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
+def json_text(document: Any) -> str:
+    """Return a JSON document as it is written to files and printed: members on lines of their own, and a line end."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
 def print_json(document: Any) -> None:
-    """Print one JSON document on stdout."""
-    sys.stdout.write(escaped(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+    """Print one JSON document on stdout. Characters that control a terminal are escaped."""
+    sys.stdout.write(escaped(json_text(document)))
+
+
+def print_json_line(document: Any) -> None:
+    """Print one JSON document on a line of stdout, at once: for commands that print one after another."""
+    print(escaped(json.dumps(document)), flush=True)
 
 
 def span(start: float, end: float) -> str:

@@ -14,7 +14,9 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.consent import Consent, Rule
 from services.admin.core.empowering import Empowering
 from services.admin.core.events import Events, YieldWatch
+from services.admin.core.fair_threads import FairThreads
 from services.admin.core.fleet import FleetWatch
+from services.admin.core.followed_log import FollowedLog
 from services.admin.core.log import Log
 from services.admin.core.openapi import about
 from services.admin.core.openid import OpenIdClient
@@ -31,8 +33,6 @@ from services.admin.core.routing import endpoint
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import AdminStore
-from services.admin.core.turns import Turns
-from services.admin.core.whole import Whole
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
@@ -81,7 +81,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
         try:
-            admin.whole.open()
+            admin.followed_log.open()
             await _settle_rule(admin)
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
@@ -91,7 +91,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
             if admin.openid is not None:
                 await admin.openid.close()
             await admin.shared.close()
-            await admin.whole.close()
+            await admin.followed_log.close()
             admin.passwords.close()
             admin.computing.close()
             await store.close()
@@ -118,9 +118,9 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
     consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)
     people = People(deps.entropy)
     questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
-    log, whole = Log(config, deps), Whole(config, deps)
+    log, followed = Log(config, deps), FollowedLog(config, deps)
     passwords = Passwords(deps.entropy)
-    computing = Turns("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
+    computing = FairThreads("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
     collector, events = None, Events()
     if config.collector is not None:
         require_secure_url(config.collector.url, insecure_http=config.insecure_http)
@@ -148,11 +148,11 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
             analyst_key(config),
             computing,
             events.tell,
-            whole.grew,
+            followed.grew,
             Pace(config.check_in_seconds),
         ),
         log=log,
-        whole=whole,
+        followed_log=followed,
         shared=Shared("log", deps.clock, deps.entropy),
         collector=collector,
         releases=None if collector is None else Releases(deps.transport, collector),

@@ -72,12 +72,12 @@ class Handlers:
         )
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """GET /v1/collections."""
+        """GET /v1/collections: every collection, for the operator and the admin service."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response({"collections": [_collection(row) for row in await self._collector.collections()]})
 
     async def show(self, request: web.Request) -> web.Response:
-        """GET /v1/collections/{id}."""
+        """GET /v1/collections/{id}: one collection, for the operator and the admin service."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
         return web.json_response(_collection(await self._collector.show(request.match_info["id"])))
 

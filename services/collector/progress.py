@@ -47,7 +47,7 @@ class Subject(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in log lines."""
+        """The source's name as log lines show it."""
         ...
 
     def active(self) -> Source:

@@ -85,7 +85,7 @@ class Recipes:
         return list(self._known.values())
 
     def find(self, recipe_hash: bytes) -> Known | None:
-        """One recipe, or None."""
+        """Return the recipe with this hash, or None if this collector does not know it."""
         return self._known.get(recipe_hash)
 
     def _judge(self, live: LiveLog, item: LiveRecipe) -> Known:

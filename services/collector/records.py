@@ -9,7 +9,7 @@ from tacit.states import Move, States
 
 
 class CollectionState(enum.StrEnum):
-    """State of a collection."""
+    """The state of a collection, as it is stored and shown."""
 
     REQUESTED = "requested"
     COLLECTING = "collecting"

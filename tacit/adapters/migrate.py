@@ -99,16 +99,3 @@ def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
 def _is_compared(name: str | None, kind: str, _parents: object) -> bool:
     own = {MARKER_TABLE, MARKS_TABLE, PROBE_TABLE}
     return not (kind == "table" and name is not None and (name in own or SLICE_NAME.fullmatch(name)))
-
-
-def assert_migrations_match(metadata: sa.MetaData, migrations: str) -> None:
-    """Raise ``AssertionError`` when an SQLite database made by ``migrations`` differs from ``metadata``."""
-    engine = sa.create_engine("sqlite://")
-    try:
-        with engine.begin() as connection:
-            upgrade(connection, migrations, metadata)
-            found = differences(connection, metadata)
-    finally:
-        engine.dispose()
-    if found:
-        raise AssertionError(f"{migrations} and its metadata differ: {found}")

@@ -7,7 +7,6 @@ task's ``time_precision``, never seconds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -65,12 +64,6 @@ class Interval(Struct):
     def overlaps(self, other: Interval) -> bool:
         """Whether the intervals share any time."""
         return self.start < other.end and other.start < self.end
-
-    @classmethod
-    def spanning(cls, times: Iterable[int]) -> Self:
-        """The smallest interval that holds every one of ``times`` (at least one)."""
-        found = list(times)
-        return cls(min(found), max(found) + 1 - min(found))
 
     def write(self, writer: Writer) -> None:
         if self.end > _UINT64_MAX:

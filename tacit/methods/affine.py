@@ -132,7 +132,7 @@ class AffineHashing(LocalMethod):
 
     @property
     def cells(self) -> int:
-        """The values of a report."""
+        """The number of values that a report can have."""
         return self.values
 
     @property

@@ -87,7 +87,7 @@ class Parties(Part):
         issuer: Issuer
 
     def by_role(self) -> dict[str, Part]:
-        """Every party by its role."""
+        """Return every party by the name of its role."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def servers(self) -> dict[str, Server]:

@@ -67,10 +67,6 @@ class PublicKey:
         r = group.random_scalar(entropy)
         return Ciphertext(group.times_base(r), group.add(element, group.times(r, self.element)))
 
-    def encrypt_number(self, number: bytes, entropy: Entropy) -> Ciphertext:
-        """A fresh encryption of a scalar in the exponent, that is, of the scalar's multiple of the generator."""
-        return self.encrypt(self.group.times_base(number), entropy)
-
     def rerandomise(self, ciphertext: Ciphertext, entropy: Entropy) -> Ciphertext:
         """Another encryption of the same element, distributed like a fresh one. Raises ``CryptoError`` where half of
         the result is the identity: libsodium returns this for a sum with a non-element, and it never happens by chance.

@@ -239,7 +239,7 @@ class Strings(Part):
 
     @property
     def bits(self) -> int:
-        """Bits of an item."""
+        """The number of bits that encode one text."""
         return self.length * self.symbol_bits
 
 

@@ -48,6 +48,7 @@ from tacit.tlog.canonical import shown
 AUTO: Final = "auto"
 Missing = Literal["category", "ignore"]
 MISSING: Final = get_args(Missing)
+Close = Literal["interval_end", "at_B"]
 CATEGORY: Final = "category"
 NO: Final = "no"
 NO_VALUE: Final = "no value"
@@ -191,7 +192,7 @@ class Survey(Part):
     slot: Annotated[int | None, Field(ge=0, le=2**32 - 1, description="Token slot (default: the first free one).")] = (
         None
     )
-    close: Annotated[Literal["interval_end", "at_B"], Field(description="interval_end or at_B.")] = "interval_end"
+    close: Annotated[Close, Field(description="interval_end or at_B.")] = "interval_end"
     time_precision: Annotated[
         Positive | None,
         Field(description="Seconds to which report times are rounded down (default: 60, or less to fit)."),

@@ -107,8 +107,8 @@ class HsmKey:
             except pkcs11.PKCS11Error as error:
                 if type(error).__name__ in _PIN_TROUBLE:
                     self._refused = shown
-                    raise HarmfulToRetryError(told(self._place, error)) from error
-                raise UsageError(told(self._place, error)) from error
+                    raise HarmfulToRetryError(words_of_error(self._place, error)) from error
+                raise UsageError(words_of_error(self._place, error)) from error
 
     def _private(self, session: pkcs11.Session) -> Any:
         import pkcs11
@@ -153,7 +153,7 @@ def generate_hsm_key(place: Pkcs11Key) -> HsmKey:
                 mechanism=Mechanism.EC_EDWARDS_KEY_PAIR_GEN, store=True, label=place.key, private_template=private
             )
     except pkcs11.PKCS11Error as error:
-        raise UsageError(told(place, error)) from error
+        raise UsageError(words_of_error(place, error)) from error
     return HsmKey(place)
 
 
@@ -181,8 +181,8 @@ def read_pin(place: Pkcs11Key) -> str:
     return found
 
 
-def told(place: Pkcs11Key, error: Exception) -> str:
-    """What a person is told about an error of the module, whose text may contain anything."""
+def words_of_error(place: Pkcs11Key, error: Exception) -> str:
+    """Put an error of the module into words for people; its own text may contain anything, and is left out."""
     name = type(error).__name__
     if name == "NoSuchToken":
         return f"{place.module}: no token has the label {place.token}"

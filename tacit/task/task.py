@@ -222,10 +222,6 @@ class Task:
         """The time in a report made at ``now`` (POSIX seconds)."""
         return int(now // self.time_precision)
 
-    def in_interval(self, time: int) -> bool:
-        """Whether ``time`` is inside the task interval."""
-        return self.interval.contains(time)
-
     def too_early(self, time: int, now: float, leeway: float = CLOCK_LEEWAY) -> bool:
         """Whether ``time`` is further ahead of ``now`` (POSIX seconds) than clocks may differ."""
         return time * self.time_precision > now + leeway

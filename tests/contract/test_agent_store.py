@@ -12,10 +12,10 @@ import pytest
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
 from client_agent.remembered import RememberedStore
 from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.errors import Fatal
 from tacit.pauses import NEVER
 from tacit.tokens.slots import Slot
+from tests.kit.migrations import assert_migrations_match
 
 SLOT = Slot("issuer.example", 7, 3)
 HELD = Prefetch(SLOT, due_at=10.0, key_id=b"k" * 32, preimages=b"p" * 64, token=b"t" * 354)

@@ -10,11 +10,11 @@ from sqlalchemy.exc import IntegrityError
 from services.analyzer import schema
 from services.analyzer.records import Aggregate, packed, unpacked
 from services.analyzer.store import AnalyzerStore
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
 from tests.contract.conftest import Opening
+from tests.kit.migrations import assert_migrations_match
 
 TASK, OTHER = bytes(32), bytes(range(32))
 

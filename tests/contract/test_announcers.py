@@ -11,11 +11,11 @@ import aiomqtt
 import pytest
 
 from infra.backing.mosquitto import MosquittoServer
-from tacit.adapters.memory import MemoryAnnouncer
 from tacit.adapters.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Announcer, Subscription
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD
+from tests.kit.announcer import MemoryAnnouncer
 
 QUICK = ShiftedClock(SystemClock(), rate=20.0)
 """For pauses while the broker is away."""
@@ -23,7 +23,7 @@ SECONDS = 60.0
 
 
 class Told:
-    """What was reported."""
+    """Records what an announcer reported."""
 
     def __init__(self) -> None:
         self.errors = list[Exception | None]()

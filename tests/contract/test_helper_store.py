@@ -10,12 +10,12 @@ import pytest
 from infra.lab.kit.reports import make_task_kit
 from services.helper import schema
 from services.helper.store import HelperStore
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.errors import Fatal
 from tacit.roles.aggregator import Tally
 from tacit.task import BatchClose
 from tests.contract.conftest import Opening
+from tests.kit.migrations import assert_migrations_match
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task

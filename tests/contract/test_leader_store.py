@@ -30,7 +30,6 @@ from services.leader.records import (
 from services.leader.retrying import LeaderJobs
 from services.leader.store import LeaderStore
 from tacit.adapters.dialect import SLICE
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
@@ -39,6 +38,7 @@ from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
 from tests.contract.conftest import Opening
 from tests.contract.sessions import until_waiting
+from tests.kit.migrations import assert_migrations_match
 from tests.kit.postgres import MakeDatabase
 
 TASK = make_task_kit().task.task_id

@@ -47,7 +47,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def diary() -> ModuleType:
-    """The example as a module."""
+    """The example program, loaded as a module."""
     spec = importlib.util.spec_from_file_location("diary", PROGRAM)
     assert spec is not None
     assert spec.loader is not None

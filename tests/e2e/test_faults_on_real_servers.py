@@ -86,7 +86,7 @@ class World:
     pids: dict[str, int] = field(default_factory=dict)
 
     def kill(self, title: str) -> None:
-        """SIGKILL to one process."""
+        """Send SIGKILL to the process with this title."""
         os.kill(self.pids.get(title) or self.document[title]["pid"], signal.SIGKILL)
 
     def start_again(self, title: str) -> None:

@@ -20,7 +20,7 @@ import yaml  # type: ignore[import-untyped]
 from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from infra.monitoring.scraping import ALERTS, DASHBOARD, scrape_config, write_scrape_config
+from infra.monitoring.scraping import ALERTS, FOLDER, scrape_config, write_scrape_config
 from tacit.adapters.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError
@@ -34,7 +34,7 @@ from tests.conftest import skip_or_fail
 
 TESTS = ALERTS.with_name("alerts_test.yml")
 RULES = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
-PANELS = json.loads(DASHBOARD.read_text())["panels"]
+PANELS = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 NAMES = re.compile(r"\b((?:tacit|process)_[a-z0-9_]+)\b")
 

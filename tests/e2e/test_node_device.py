@@ -51,7 +51,7 @@ LEFT_OUT = (
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    """The program, 18 or newer."""
+    """The path of the program ``node``, of version 18 or newer."""
     found = shutil.which("node")
     if found is None:
         skip_or_fail("node", "node is not installed")

@@ -13,8 +13,8 @@ import pytest
 
 from infra.lab.kit.network import Fault, FaultKind
 from services.admin.core.documents import EntryPage
+from services.admin.core.followed_log import Seen
 from services.admin.core.shared import MOST_ASKED, SHARED_SECONDS
-from services.admin.core.whole import Seen
 from services.admin.handlers import log, recipes
 from tacit.codec import b64url
 from tests.http.admin_stage import KIT, LOG_URL, Stage, serving
@@ -38,7 +38,7 @@ def asked(stage: Stage) -> list[str]:
 
 
 def unknown() -> str:
-    """The hash of no recipe."""
+    """A hash that no recipe has, a new one for each call."""
     return b64url(next(_UNKNOWN).to_bytes(32, "big"))
 
 

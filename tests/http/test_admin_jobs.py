@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.whole import BESIDE_SECONDS, Whole
+from services.admin.core.followed_log import BESIDE_SECONDS, FollowedLog
 from tacit.logview.live import LiveLog
 from tacit.recipe.census import Census
 from tacit.recipe.series import Series
@@ -167,10 +167,10 @@ async def test_a_census_is_told_with_how_many_it_sums(stage: Stage, monkeypatch:
     recipe = KIT.census()
     shares = {role: KIT.census_share(recipe, role, 450, [100, 90]) for role in ("leader", "helper")}
 
-    async def live(_whole: Whole) -> LiveLog:
+    async def live(_log: FollowedLog) -> LiveLog:
         return LiveLog(censuses=(Census(recipe, shares, 7),))
 
-    monkeypatch.setattr(Whole, "live", live)
+    monkeypatch.setattr(FollowedLog, "live", live)
     _, found = await stage.call("GET", "/v1/censuses", role="viewer", status=200)
     end = recipe.interval.end
     told = {"recipe": recipe.hash_text, "name": "census", "index": 7, "report_count": 450, "end": end}

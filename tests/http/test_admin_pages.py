@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from infra.lab.kit.recipes import NOW
-from services.admin.core.whole import BESIDE_SECONDS
+from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.assets import assets
 from services.admin.pages.rendering import moment
 from services.admin.pages.views.table import PAGES

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.whole import BESIDE_SECONDS
+from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.survey_fields import FIELDS, GROUPS, body_of
 from tacit.recipe.survey import Survey
 from tests.http.admin_collector import CollectorStub, beside

@@ -44,7 +44,7 @@ def recipe(number: int) -> str:
 
 
 async def pages(stage: Stage, query: str = "") -> list[list[dict[str, Any]]]:
-    """Every page of results."""
+    """Read all results page by page."""
     found, cursor = [], "0"
     while cursor is not None:
         _, page = await stage.call("GET", f"/v1/results?cursor={cursor}{query}", status=200)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from services.admin.core.whole import BESIDE_SECONDS, BURN_SECONDS
+from services.admin.core.followed_log import BESIDE_SECONDS, BURN_SECONDS
 from services.admin.handlers.jobs import can_help
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import lasting, left, stated

@@ -47,7 +47,7 @@ async def test_a_sampled_device_makes_one_report_inside_the_interval_and_sends_i
     assert world.uploads == [entry.report]
     task = task_of(ALWAYS, issuer_key().token_key.spki)
     (report,) = UploadRequest.decode(entry.report).reports
-    assert task.in_interval(report.report_metadata.time)
+    assert task.interval.contains(report.report_metadata.time)
     assert (await only(store)).state is State.SENT
     row = journal_table(await store.entries())[0]
     assert (row["recipe"], row["state"], row["attempts"]) == ("doctor-visits", "sent", 1)

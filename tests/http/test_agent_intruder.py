@@ -42,7 +42,7 @@ SIGMAS = 5
 
 
 def recipe_of(model: str, statistic: str = "count") -> Recipe:
-    """A recipe of four steps."""
+    """A recipe that watches an event for four steps."""
     question = KIT.watched(model, statistic).body()["question"]
     question["encoder"] |= {"start": NOW - STEPS * STEP_SECONDS, "steps": STEPS}
     return KIT.watched(model, statistic, question=question)

@@ -36,7 +36,7 @@ LIMIT = 60
 
 
 class PowerCutError(Exception):
-    """The process dies."""
+    """Stands for the end of the process."""
 
 
 class PowerCut:

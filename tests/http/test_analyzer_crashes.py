@@ -24,7 +24,7 @@ ANSWERS = (1, 0, 1, 1, 0, 1)
 
 
 class PowerCutError(Exception):
-    """The process dies."""
+    """Stands for the end of the process."""
 
 
 class PowerCut:

@@ -28,7 +28,6 @@ from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES as RECIPE_SERVICE
 from tacit import ohttp
-from tacit.adapters.memory import MemoryAnnouncer
 from tacit.adapters.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
@@ -41,6 +40,7 @@ from tacit.service.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.attestation import Evidence
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD
+from tests.kit.announcer import MemoryAnnouncer
 
 KIT = RecipeKit()
 SECONDS = 60.0

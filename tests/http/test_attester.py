@@ -24,7 +24,6 @@ from infra.lab.kit.network import (
     no_faults,
 )
 from tacit import media_types
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.adapters.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
@@ -54,6 +53,7 @@ from tests.http.attester_stage import (
     problem,
     staged,
 )
+from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.fixture

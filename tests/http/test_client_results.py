@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from pydantic import BaseModel
 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
-from services.admin.core import documents as served
-from services.admin.core.series_documents import CensusDocument, RoundDocument, SeriesDocument
-from services.admin.core.whole import BESIDE_SECONDS
+from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.handlers.routes import ROUTES
 from tacit.adapters.http import HttpTransport
 from tacit.client import (
@@ -36,7 +33,6 @@ from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
 from tacit.service.config import Listen
-from tacit.service.operator_documents import JobDocument
 from tacit.service.run import started
 from tests.http.admin_collector import CollectorStub, access, beside
 from tests.http.admin_stage import ADMIN_URL, KIT, Stage, key_of, prepared
@@ -201,28 +197,6 @@ async def test_jobs_are_listed_and_tried_again_and_series_are_read(stage: Stage,
         await analyst.series.get("none")
 
 
-async def test_the_client_knows_every_member_of_recipes_and_the_log() -> None:
-    pairs: list[tuple[type[BaseModel], type[BaseModel]]] = [
-        (documents.RecipeSummary, served.RecipeSummary),
-        (documents.LoggedRecipe, served.RecipeDocument),
-        (documents.Checkpoint, served.LogDocument),
-        (documents.Entry, served.EntryDocument),
-        (documents.Ledger, served.LedgerDocument),
-        (documents.Proof, served.ProofDocument),
-        (documents.Keys, served.KeysDocument),
-        (documents.KeySet, served.KeySetDocument),
-        (documents.AnalystKey, served.AnalystKeyDocument),
-        (documents.Certificate, served.CertificateDocument),
-        (documents.Design, served.DesignDocument),
-        (documents.Job, JobDocument),
-        (documents.LoggedSeries, SeriesDocument),
-        (documents.SeriesRound, RoundDocument),
-        (documents.Census, CensusDocument),
-    ]
-    for ours, theirs in pairs:
-        assert names(ours) == names(theirs)
-
-
 METHODS = {
     "question.create": "questions.create",
     "question.list": "questions.all",
@@ -287,8 +261,3 @@ def test_every_operation_has_a_method_that_awaits_and_one_that_waits() -> None:
             assert inspect.signature(other).parameters.keys() == inspect.signature(one).parameters.keys()
     finally:
         waiting.close()
-
-
-def names(model: type[BaseModel]) -> set[str]:
-    """The names of the model's members in JSON."""
-    return {info.alias or name for name, info in model.model_fields.items()}

@@ -11,13 +11,13 @@ from infra.lab.kit.recipes import RecipeKit, changed
 from services.collector.app import create_app, make_transport
 from services.collector.schema import METADATA, MIGRATIONS
 from tacit import media_types
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
 from tacit.service.app import Deps
 from tacit.service.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe
+from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Disk:
                     size //= 2
 
     def empty(self) -> None:
-        """Free the disk again."""
+        """Free the disk again by removing the ballast."""
         self._ballast.unlink()
 
 

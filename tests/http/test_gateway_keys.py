@@ -16,7 +16,6 @@ from services.gateway.handlers import GATEWAY
 from services.gateway.service import WINDOW_AWAY
 from services.gateway.store import METADATA, MIGRATIONS
 from tacit import bhttp, ohttp
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url, unb64url
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_KEYS
@@ -36,6 +35,7 @@ from tests.http.gateway_stage import (
     problem,
     starting,
 )
+from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from services.issuer.handlers import ISSUER as ISSUER_KEY
 from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
 from tacit.adapters.http import HttpTransport
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.adapters.tls import ClientTls
 from tacit.adapters.watermark import Recovery
 from tacit.errors import Fatal, UsageError
@@ -39,6 +38,7 @@ from tacit.tokens.issuance import request_token
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import TokenRequest, TokenResponse
 from tests.certificates import Authority
+from tests.kit.migrations import assert_migrations_match
 
 ISSUER = "http://127.0.0.1:8001"
 LOG = "http://127.0.0.1:8002"

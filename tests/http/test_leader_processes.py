@@ -65,7 +65,7 @@ class Leaders:
         await mount_serving(self.pair.inner, SECOND, self.second, party_of(self.pair.kit, Role.LEADER))
 
     async def upload(self, second: bool, reports: Sequence[Report]) -> HttpResponse:
-        """Upload to one of the two."""
+        """Upload reports to one of the two processes."""
         base = SECOND if second else self.pair.task.configuration.leader_aggregator_endpoint
         return await self.pair.inner.request(
             "POST",
@@ -157,7 +157,7 @@ async def test_one_process_coordinates_and_the_other_takes_over(
 
 
 class DeathError(Exception):
-    """The process is gone."""
+    """Stands for the end of the process."""
 
 
 def die_at(app: Any, number: int, *, committed: bool) -> None:

@@ -32,7 +32,6 @@ from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from tacit import __version__, media_types
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, UsageError
 from tacit.logview.live import LiveLog
@@ -50,6 +49,7 @@ from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
 from tacit.tlog.pages import Head, KeySets, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
+from tests.kit.migrations import assert_migrations_match
 
 URL = "http://127.0.0.1:8084"
 JSON = {"Content-Type": media_types.JSON}

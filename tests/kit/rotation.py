@@ -44,16 +44,16 @@ class Rotation:
         self._end = time.monotonic() + RUN_SECONDS
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say which part it is."""
+        """Print which part of the slow tests this run takes."""
         session.config.get_terminal_writer().line(self._said)
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
-        """Import no other file."""
+        """Skip files that hold no test of this part."""
         path = collection_path.relative_to(config.rootpath).as_posix()
         return True if collection_path.suffix == ".py" and path not in self._files else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave the others out."""
+        """Deselect the tests that are not in this part."""
         here = [item.get_closest_marker("slow") is not None and file_of(item.nodeid) in self._files for item in items]
         config.hook.pytest_deselected(items=[item for item, ours in zip(items, here, strict=True) if not ours])
         items[:] = [item for item, ours in zip(items, here, strict=True) if ours]

@@ -99,7 +99,7 @@ class _Tap:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """See ``Transport``."""
+        """Send the request and record the crossing, even if the request fails."""
         response: HttpResponse | None = None
         at, callee = self._wire.now(), self._wire.name_of(url)
         try:

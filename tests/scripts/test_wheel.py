@@ -175,8 +175,7 @@ def test_every_module_imports_from_the_wheel_without_extras_and_without_a_compil
 def test_an_installed_tacit_writes_the_schemas_and_makes_every_database(pure: Installed) -> None:
     done = pure.run("tacit", "schemas", "--out", "schemas")
     program = (
-        "import importlib\n"
-        "from tacit.adapters.migrate import assert_migrations_match\n"
+        (ROOT / "tests" / "kit" / "migrations.py").read_text() + "import importlib\n"
         f"for name in {STORES!r}:\n"
         "    store = importlib.import_module(name)\n"
         "    assert_migrations_match(store.METADATA, store.MIGRATIONS)\n"

@@ -280,6 +280,6 @@ async def test_when_a_token_was_issued_says_nothing_about_when_it_is_used(new_si
 
 
 def centred(values: tuple[float, ...]) -> list[float]:
-    """Values minus their mean."""
+    """Subtract the mean from each value."""
     mean = sum(values) / len(values)
     return [value - mean for value in values]

@@ -79,7 +79,7 @@ class Enumerated:
         self._told = (threshold, modulus)
 
     def __call__(self, size: int, /) -> bytes:
-        """The next draw."""
+        """Draw ``size`` bytes from the stated distribution."""
         return b"".join(self._one(part) for part in _parts(size))
 
     def _one(self, size: int) -> bytes:
@@ -137,7 +137,7 @@ class Wallet:
         return HeldToken(b"", Preimages(bytes(32), bytes(32)), issuer_key().token_key.token_key_id)
 
     async def may_come(self, _slot: Any, _before: float) -> bool:
-        """Not asked by these tests."""
+        """Always false: these tests do not ask for it."""
         return False
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.migrate import assert_migrations_match
 from tacit.adapters.sql import open_database
 from tacit.errors import UsageError
+from tests.kit.migrations import assert_migrations_match
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = (

@@ -19,11 +19,12 @@ from alembic.script import ScriptDirectory
 
 from tacit.adapters import migrate
 from tacit.adapters.database import Database
-from tacit.adapters.migrate import assert_migrations_match, upgrade
+from tacit.adapters.migrate import upgrade
 from tacit.adapters.sql import open_database
 from tacit.adapters.sqlite import PAGE_SIZE
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.kit import databases
+from tests.kit.migrations import assert_migrations_match
 
 METADATA = sa.MetaData()
 NOTES = sa.Table(

@@ -17,11 +17,11 @@ from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.runner import Watch, keep_running
 from infra.lab.kit.clock import SimClock, settle
-from tacit.adapters.memory import MemoryAnnouncer
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
 from tacit.pauses import NEVER
 from tacit.service.announcements import LOG
+from tests.kit.announcer import MemoryAnnouncer
 
 
 class Recorded:

@@ -63,11 +63,6 @@ def test_interval_is_half_open() -> None:
     assert not INTERVAL.covers(Interval(99, 10))
 
 
-def test_spanning_interval_is_the_smallest_one() -> None:
-    assert Interval.spanning([7, 3, 5]) == Interval(3, 5)
-    assert Interval.spanning([4]) == Interval(4, 1)
-
-
 def test_interval_past_the_last_time_is_refused() -> None:
     encoded = MAX.to_bytes(8, "big") + (1).to_bytes(8, "big")
     with pytest.raises(DecodeError):

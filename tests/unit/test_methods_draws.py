@@ -18,7 +18,7 @@ BIAS = Fraction(1, 2**64)
 
 
 def e_to_the(epsilon: Decimal) -> Fraction:
-    """e^epsilon to 100 digits."""
+    """Compute e^epsilon to 100 digits."""
     with localcontext() as context:
         context.prec = 100
         return Fraction(epsilon.exp())

@@ -67,7 +67,7 @@ def larger(a: Bounds, b: Bounds) -> Bounds:
 
 
 def step(x: Bounds, state: tuple[Bounds, ...]) -> tuple[Bounds, ...]:
-    """One step of the ladder."""
+    """Bound the values of one step of the ladder."""
     sum2, difference2, sum3, difference3 = state
     chosen_sum, chosen_difference = larger(sum2, sum3), larger(difference2, difference3)
     da, cb = product(difference3, sum2), product(sum3, difference2)

@@ -48,6 +48,11 @@ BAD_FORMS = (
 numbers = st.integers(-(2**40), 2**40)
 
 
+def encrypt_number(number: bytes) -> Ciphertext:
+    """Encrypt a scalar in the exponent, that is, the scalar's multiple of the generator."""
+    return PUBLIC.encrypt(GROUP.times_base(number), DRAW)
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_small_multiples_of_the_generator_are_those_of_rfc_9496(number: int) -> None:
     assert GROUP.times_base(GROUP.scalar(number)).hex() == MULTIPLES[number]
@@ -62,7 +67,7 @@ def test_bytes_that_are_no_element_are_refused_instead_of_read_as_the_identity(f
 @given(numbers, numbers, numbers)
 @settings(max_examples=40, deadline=None)
 def test_sums_and_multiples_of_ciphertexts_hold_sums_and_multiples(first: int, second: int, factor: int) -> None:
-    one, two = (PUBLIC.encrypt_number(GROUP.scalar(number), DRAW) for number in (first, second))
+    one, two = (encrypt_number(GROUP.scalar(number)) for number in (first, second))
     held = KEY.decrypt(add(multiply(GROUP.scalar(factor), one), two))
     assert held == GROUP.times_base(GROUP.scalar(factor * first + second))
 
@@ -70,7 +75,7 @@ def test_sums_and_multiples_of_ciphertexts_hold_sums_and_multiples(first: int, s
 @given(numbers)
 @settings(max_examples=40, deadline=None)
 def test_a_rerandomised_ciphertext_holds_the_same_and_shares_no_element_with_the_old_one(number: int) -> None:
-    old = PUBLIC.encrypt_number(GROUP.scalar(number), DRAW)
+    old = encrypt_number(GROUP.scalar(number))
     new = PUBLIC.rerandomise(old, DRAW)
     assert KEY.decrypt(new) == KEY.decrypt(old) == GROUP.times_base(GROUP.scalar(number))
     assert new.ephemeral != old.ephemeral
@@ -99,25 +104,25 @@ def test_scalars_are_spread_over_the_whole_order() -> None:
 
 def test_bits_are_decrypted_and_anything_else_is_refused() -> None:
     for bit in (0, 1):
-        assert KEY.decrypt_bit(PUBLIC.encrypt_number(GROUP.scalar(bit), DRAW)) == bit
+        assert KEY.decrypt_bit(encrypt_number(GROUP.scalar(bit))) == bit
     for number in (-1, 2, 2**200):
         with pytest.raises(CryptoError, match="not decrypt to a bit"):
-            KEY.decrypt_bit(PUBLIC.encrypt_number(GROUP.scalar(number), DRAW))
+            KEY.decrypt_bit(encrypt_number(GROUP.scalar(number)))
 
 
 @given(numbers)
 @settings(max_examples=25, deadline=None)
 def test_opening_bytes_gives_what_decoding_and_decrypting_them_gives(number: int) -> None:
-    ciphertext = PUBLIC.encrypt_number(GROUP.scalar(number), DRAW)
+    ciphertext = encrypt_number(GROUP.scalar(number))
     assert KEY.open(ciphertext.encode()) == KEY.decrypt(ciphertext) == GROUP.times_base(GROUP.scalar(number))
 
 
 def test_bytes_that_hold_no_bit_or_no_ciphertext_are_opened_as_neither() -> None:
     for bit in (0, 1):
-        assert KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(bit), DRAW).encode()) == bit
-    good = PUBLIC.encrypt_number(GROUP.scalar(1), DRAW)
+        assert KEY.open_bit(encrypt_number(GROUP.scalar(bit)).encode()) == bit
+    good = encrypt_number(GROUP.scalar(1))
     with pytest.raises(CryptoError, match="not decrypt to a bit"):
-        KEY.open_bit(PUBLIC.encrypt_number(GROUP.scalar(2), DRAW).encode())
+        KEY.open_bit(encrypt_number(GROUP.scalar(2)).encode())
     for form in map(bytes.fromhex, BAD_FORMS):
         for opened in (KEY.open, KEY.open_bit):
             with pytest.raises(DecodeError, match="canonical"):
@@ -174,7 +179,7 @@ def test_elements_of_another_number_or_with_a_filling_that_is_not_zero_are_refus
 @given(numbers)
 @settings(max_examples=20, deadline=None)
 def test_ciphertexts_come_back_from_their_bytes(number: int) -> None:
-    ciphertext = PUBLIC.encrypt_number(GROUP.scalar(number), DRAW)
+    ciphertext = encrypt_number(GROUP.scalar(number))
     encoded = ciphertext.encode()
     assert len(encoded) == ciphertext_size()
     assert decode_ciphertext(encoded) == ciphertext
@@ -187,7 +192,7 @@ def test_ciphertexts_of_another_length_are_refused(length: int) -> None:
 
 
 def test_ciphertexts_off_the_group_or_in_the_clear_are_refused() -> None:
-    good = PUBLIC.encrypt_number(GROUP.scalar(1), DRAW)
+    good = encrypt_number(GROUP.scalar(1))
     for form in BAD_FORMS:
         for ciphertext in (
             Ciphertext(bytes.fromhex(form), good.masked),
@@ -213,7 +218,7 @@ def test_keys_that_would_hide_nothing_are_refused() -> None:
 
 
 def test_neither_keys_nor_ciphertexts_show_their_bytes() -> None:
-    ciphertext = PUBLIC.encrypt_number(GROUP.scalar(1), DRAW)
+    ciphertext = encrypt_number(GROUP.scalar(1))
     assert repr(ciphertext) == "Ciphertext()"
     assert repr(KEY) == "PrivateKey()"
 

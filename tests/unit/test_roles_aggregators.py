@@ -240,7 +240,7 @@ def test_leader_selected_job_names_its_batch_and_only_it() -> None:
 
 
 def check(report: Report, task: Task = TASK, now: float = NOW) -> None:
-    """Upload one report."""
+    """Check an upload that holds one report."""
     (upload,) = slice_uploads(UploadRequest((report,)).encode())
     check_upload(task, upload, now)
 

@@ -57,7 +57,7 @@ def _app() -> web.Application:
 
 @pytest.fixture
 async def app() -> web.Application:
-    """The probe application."""
+    """The application on which the tests probe."""
     return _app()
 
 

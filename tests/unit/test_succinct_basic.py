@@ -40,7 +40,7 @@ def law(randomizer: BasicRandomizer, sign: int) -> dict[int, Fraction]:
 def test_no_sign_tells_more_than_epsilon0_whatever_the_coordinate_and_without_an_item_it_is_uniform(
     epsilon0: str,
 ) -> None:
-    """Theorem 2.1, part 1."""
+    """Shows part 1 of theorem 2.1."""
     randomizer = BasicRandomizer(Decimal(epsilon0), 8)
     laws = [law(randomizer, sign) for sign in (1, -1, 0)]
     assert laws[2] == {1: Fraction(1, 2), -1: Fraction(1, 2)}

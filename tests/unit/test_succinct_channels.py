@@ -165,7 +165,7 @@ def test_every_item_of_a_sufficient_share_is_found_and_no_item_errs_more_as_theo
 
 
 def test_the_bit_keeps_epsilon0_exactly_for_all_items_and_public_strings() -> None:
-    """Theorem 4.3."""
+    """Shows theorem 4.3 for each item and public string."""
     for epsilon0, is_exact in (("0.5", False), ("0.5", True), ("6", True)):
         one = histogram(epsilon0=Decimal(epsilon0), reports=16, beta=0.9, exact_budget=is_exact)
         bit, bound = OneBit(one), e_to_the(Decimal(epsilon0))

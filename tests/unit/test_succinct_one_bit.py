@@ -39,7 +39,7 @@ class Table:
         return public[0]
 
     def likelihood(self, output: int, item: int | None, /) -> Fraction:
-        """The ratio of two entries."""
+        """The ratio of two entries of the law: item to no item."""
         return Fraction(1) if item is None else self.laws[item + 1][output] / self.laws[0][output]
 
 

@@ -24,7 +24,7 @@ ALPHA = 1e-6
 
 
 def test_a_device_with_any_item_or_none_keeps_epsilon0_at_every_coordinate() -> None:
-    """Theorem 3.1, exactly."""
+    """Shows theorem 3.1 with exact probabilities."""
     hitter = UniqueHitter(Decimal("0.7"), 2)
     for coordinate in range(hitter.code.length):
         laws = []

@@ -100,7 +100,7 @@ def test_task_of_a_configuration() -> None:
 def test_report_time_is_the_unit_that_has_begun() -> None:
     task = make_task()
     assert [task.report_time(now) for now in (60000.0, 60059.9, 60060.0)] == [1000, 1000, 1001]
-    assert [task.in_interval(time) for time in (999, 1000, 1009, 1010)] == [False, True, True, False]
+    assert [task.interval.contains(time) for time in (999, 1000, 1009, 1010)] == [False, True, True, False]
     assert not task.too_early(1005, 60000.0)
     assert task.too_early(1006, 60000.0)
 

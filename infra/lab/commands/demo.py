@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +14,7 @@ from rich.console import Console
 from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_local import local
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
-from infra.views.terminal import answers, notes
+from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +91,7 @@ def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
     stages = Stages(progress)
     result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
     if json_output:
-        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        print_json(result.document())
         return
     outputs = write_report(result, out)
     show(result, answers(), outputs)

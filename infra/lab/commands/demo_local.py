@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import typer
 
 from infra.lab.commands.demo_watched import in_a_fresh_folder
-from infra.views.terminal import answers, notes
+from infra.views.terminal import answers, notes, print_json
 
 if TYPE_CHECKING:
     from infra.lab.demo.local_result import LocalResult
@@ -48,7 +46,7 @@ def local(
         in_a_fresh_folder(stages, lambda folder: LocalRun(texts, wanted, top or DEFAULT_TOP, folder, stages).run()),
     )
     if json_output:
-        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        print_json(result.document())
         return
     show_local(result, answers(), write_report(result, out))
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +12,7 @@ import typer
 
 from infra.base.loops import fastest_loop
 from infra.lab.demo.patience import in_a_line
-from infra.views.terminal import answers, notes
+from infra.views.terminal import answers, notes, print_json
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) ->
 
     result = in_a_fresh_folder(stages, lambda folder: WatchedRun(visits, asked, folder, stages).run())
     if json_output:
-        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
+        print_json(result.document())
         return
     show_watched(result, answers(), write_report(result, out))
 

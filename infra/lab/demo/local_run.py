@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import ROUND_DOWN, Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from client_agent.oblivious import ObliviousClient
-from infra.lab.demo.attacks import offered
 from infra.lab.demo.dataset import Dataset, Question
 from infra.lab.demo.fleet import Fleet, loot_of, spender_of
 from infra.lab.demo.local_result import Hitter, LocalResult
@@ -23,7 +20,6 @@ from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, PRECISION, 
 from infra.lab.demo.view import Stages
 from infra.lab.demo.watched_attacks import LocalThief, refusals_of
 from infra.lab.demo.words import Texts
-from tacit.codec import unb64url
 from tacit.errors import Refusal, UsageError
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.result import rows
@@ -31,9 +27,7 @@ from tacit.models.devices import device_side
 from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER, RELEASE
-from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
-from tacit.problem import read_problem
 from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
 from tacit.recipe.encoder import StringEncoder, encoder_of
@@ -75,7 +69,7 @@ class LocalRun(DemoRun):
             unspent = [await loot_of(device, DRILL_SLOT) for device in staged[DRILL_DEVICES:]]
             thief = LocalThief(drill, channel, self._entropy)
             attempts = thief.attempts(await loot_of(spender, DRILL_SLOT), unspent)
-            await self._offer(thief.url, [attempt.body for attempt in attempts], direct)
+            await self._offer_all(thief.url, Local.name, [attempt.body for attempt in attempts], direct)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
             await self._settle(ANALYZER)
@@ -85,26 +79,9 @@ class LocalRun(DemoRun):
             collection = await self._collect(drill, transport)
             if collection.get("state") != "refused":
                 raise Refusal("demo-staged", "a batch of B-1 was released")
-            problem = await self._asked_directly(drill, transport)
+            problem = await self._refused_by_analyzer(drill, transport)
             attempt = f"a collection at B-1 = {DRILL_DEVICES}"
             return [*refusals, StagedRefusal(attempt, ANALYZER, f"{collection['detail']} ({problem})")]
-
-    async def _offer(self, url: str, bodies: list[bytes], transport: Transport) -> None:
-        """Upload every report as any client would."""
-        keys = [KeyConfig.decode(unb64url(self._layout.gateway_key_config))]
-        client = ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
-        media_type = device_side(Local.name).media_type
-        for body in bodies:
-            await self._patience(partial(offered, client, url, media_type, body))
-
-    async def _asked_directly(self, drill: Recipe, transport: Transport) -> str:
-        """What the analyzer answers to a party that does not care about B."""
-        token = self._layout.credentials["aggregates"].read_text(encoding="ascii").strip()
-        url = f"{self._layout.urls[ANALYZER]}/recipes/{drill.hash_text}/aggregate"
-        answer = await transport.request("GET", url, headers={"authorization": f"Bearer {token}"})
-        if answer.status < 400:
-            raise Refusal("demo-staged", "the analyzer released a batch of B-1")
-        return read_problem(answer.body).type.rpartition(":")[2]
 
     async def _result(
         self,

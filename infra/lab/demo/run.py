@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
-from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.attacks import (
     Thief,
     helper_refusal,
@@ -46,10 +45,8 @@ from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
-from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
-from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
@@ -205,17 +202,10 @@ class DemoRun(Staging):
     ) -> list[StagedRefusal]:
         with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
             task = task_of(recipes.drill, fleet.devices[0].agent.live.slot_key(recipes.drill))
-            client = ObliviousClient(
-                direct,
-                self._layout.urls["relay"],
-                [KeyConfig.decode(unb64url(self._layout.gateway_key_config))],
-                self._clock,
-                self._entropy,
-            )
             staged = self._staged(fleet)
             spender = await spender_of(staged[:DRILL_DEVICES], recipes.drill)
             loot = [await loot_of(device, DRILL_SLOT) for device in (spender, *staged[DRILL_DEVICES:])]
-            await Thief(task, client, self._clock, self._entropy, self._patience).attack(*loot)
+            await Thief(task, self._client(direct), self._clock, self._entropy, self._patience).attack(*loot)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
             leader = await self._aggregated(task, transport)

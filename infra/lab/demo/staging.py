@@ -9,12 +9,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
-from infra.lab.demo.attacks import refused_publication, refused_recipe, understated
+from client_agent.oblivious import ObliviousClient
+from infra.lab.demo.attacks import offered, refused_publication, refused_recipe, understated
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.patience import TRIES, Patience
 from infra.lab.demo.result import StagedRefusal
@@ -26,9 +28,14 @@ from infra.stacks.layout import signing_key_of
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.codec import unb64url
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import Refusal
+from tacit.models.devices import device_side
+from tacit.models.one_server import ANALYZER
+from tacit.ohttp import KeyConfig
 from tacit.ports import Transport, TransportError
+from tacit.problem import read_problem
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.service.log import log_level
@@ -183,6 +190,28 @@ class Staging:
         have."""
         await self._settle(name)
         return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
+
+    def _client(self, transport: Transport) -> ObliviousClient:
+        """Return a client that sends requests through the relay to the gateway, as devices do."""
+        keys = [KeyConfig.decode(unb64url(self._layout.gateway_key_config))]
+        return ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
+
+    async def _offer_all(self, url: str, model: str, bodies: Sequence[bytes], transport: Transport) -> None:
+        """Upload every report of a recipe with this model as any client would; a busy party is asked again."""
+        client = self._client(transport)
+        media_type = device_side(model).media_type
+        for body in bodies:
+            await self._patience(partial(offered, client, url, media_type, body))
+
+    async def _refused_by_analyzer(self, drill: Recipe, transport: Transport) -> str:
+        """Ask the analyzer itself for the aggregate of B-1 reports, with the collector's credential; returns the type
+        of its problem. Refusal ``demo-staged`` if it releases the aggregate."""
+        token = self._layout.credentials["aggregates"].read_text(encoding="ascii").strip()
+        url = f"{self._layout.urls[ANALYZER]}/recipes/{drill.hash_text}/aggregate"
+        answer = await transport.request("GET", url, headers={"authorization": f"Bearer {token}"})
+        if answer.status < 400:
+            raise Refusal("demo-staged", "the analyzer released a batch of B-1")
+        return read_problem(answer.body).type.rpartition(":")[2]
 
     async def _operator_call(
         self, method: str, service: str, path: str, transport: Transport, body: bytes = b""

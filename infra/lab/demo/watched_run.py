@@ -14,18 +14,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
-from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import newest
 from client_agent.panprivate.watch import Schedule
-from infra.lab.demo.attacks import helper_refusal, offered
+from infra.lab.demo.attacks import helper_refusal
 from infra.lab.demo.fleet import Fleet, loot_of, spender_of
 from infra.lab.demo.game_process import Game, played_beside
 from infra.lab.demo.patience import PatientTransport
@@ -43,22 +41,19 @@ from infra.lab.demo.staging import (
 )
 from infra.lab.demo.view import Stages
 from infra.lab.demo.visits import Visits, capped, steps_of
-from infra.lab.demo.watched_attacks import Attempt, refusals_of, thief_of
+from infra.lab.demo.watched_attacks import refusals_of, thief_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult
 from infra.stacks.options import StackOptions
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
-from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.models.devices import device_side
 from tacit.models.one_server import ANALYZER, RELEASE
 from tacit.models.pan_private_single.form import PanPrivateSingle
-from tacit.ohttp import KeyConfig
 from tacit.ports import Transport
-from tacit.problem import read_problem
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
@@ -252,7 +247,7 @@ class WatchedRun(Staging):
             unspent = [await loot_of(device, DRILL_SLOT) for device in others]
             thief = thief_of(drill, channel, self._entropy)
             attempts = thief.attempts(spent, unspent)
-            await self._attack(thief.url, attempts, direct)
+            await self._offer_all(thief.url, drill.model, [attempt.body for attempt in attempts], direct)
             tick()
             self._jump_to(recipes.main.interval.end + 1)
             statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._servers}
@@ -266,14 +261,6 @@ class WatchedRun(Staging):
             said = f"{collection['detail']} ({problem})"
             attempt = f"a collection at B-1 = {DRILL_DEVICES}"
             return [*refusals, StagedRefusal(attempt, ", ".join(self._servers), said)]
-
-    async def _attack(self, url: str, attempts: Sequence[Attempt], transport: Transport) -> None:
-        """Upload every report as any client would."""
-        keys = [KeyConfig.decode(unb64url(self._layout.gateway_key_config))]
-        client = ObliviousClient(transport, self._layout.urls["relay"], keys, self._clock, self._entropy)
-        media_type = device_side(self._watching.model).media_type
-        for attempt in attempts:
-            await self._patience(partial(offered, client, url, media_type, attempt.body))
 
     async def _settled(self, name: str, recipe: Recipe, fleet: Fleet, transport: Transport) -> dict[str, Any]:
         """A server's status once every report is dealt with; what failed for a moment is tried again."""
@@ -294,17 +281,12 @@ class WatchedRun(Staging):
         return task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe)).task_id_text
 
     async def _asked_directly(self, drill: Recipe, fleet: Fleet, transport: Transport) -> str:
-        """What the server answers to a party that does not care about B."""
-        if not self._watching.is_single:
-            task = task_of(drill, fleet.devices[0].agent.live.slot_key(drill))
-            peer = read_peer_file(self._layout.state_dir / "leader" / "peer.json")
-            return await helper_refusal(task, peer.token, transport)
-        token = self._layout.credentials["aggregates"].read_text(encoding="ascii").strip()
-        url = f"{self._layout.urls[ANALYZER]}/recipes/{drill.hash_text}/aggregate"
-        answer = await transport.request("GET", url, headers={"authorization": f"Bearer {token}"})
-        if answer.status < 400:
-            raise Refusal("demo-staged", "the analyzer released a batch of B-1")
-        return read_problem(answer.body).type.rpartition(":")[2]
+        """Return the answer of the analyzer or the helper to a party that does not care about B."""
+        if self._watching.is_single:
+            return await self._refused_by_analyzer(drill, transport)
+        task = task_of(drill, fleet.devices[0].agent.live.slot_key(drill))
+        peer = read_peer_file(self._layout.state_dir / "leader" / "peer.json")
+        return await helper_refusal(task, peer.token, transport)
 
     async def _game(self, recipe: Recipe) -> tuple[GameResult, int]:
         """Attackers against fresh devices of this recipe, half of them with events."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import json
 import textwrap
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from attester.config import AttesterConfig
 from attester.handlers import TokenRequestBody
 from client_agent.config import AgentConfig
 from infra.tools.documents.papers import ChallengeBody, HpkeKeyFile, PeerFile, Problem, ResultDocument
+from infra.views.terminal import json_text
 from recipe_server.config import RecipeServerConfig
 from relay.config import RelayConfig
 from services.admin.core.config import AdminConfig
@@ -124,7 +124,7 @@ def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, 
 
 def encoded(schema: dict[str, Any]) -> bytes:
     """The bytes of the schema's file."""
-    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
+    return json_text(schema).encode()
 
 
 def member_notes(model: type[BaseModel]) -> dict[str, str]:

@@ -8,7 +8,6 @@ the base's own bill.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from importlib.metadata import Distribution
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -99,8 +98,3 @@ def _component(name: str, version: str, digest: str, licence: str) -> Component:
         licenses=[LicenseFactory().make_from_string(licence)] if licence else [],
         properties=[Property(name=FILES_DIGEST, value=digest)],
     )
-
-
-def named_in(bill: Mapping[str, Any]) -> dict[str, str]:
-    """The version of each component that a parsed bill names."""
-    return {one["name"]: one["version"] for one in bill["components"]}

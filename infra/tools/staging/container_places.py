@@ -16,7 +16,6 @@ from infra.tools.staging.networks import place_of
 
 FIRST_CALLER, FIRST_DEVICES = 100, 150
 """The last numbers of the first addresses that services, and devices, get in networks that are not their own."""
-MOST_DEVICE_CONTAINERS = 100
 DATABASE_FIRST, DATABASE_ADDRESS = 90, 10
 FIRST_USER, FIRST_DATABASE_USER = 10_001, 10_101
 PORT = 5432

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from services.admin.core.documents import Document, PosixSeconds
+from tacit.service.admin_documents import Document, PosixSeconds
 
 
 class OpenIdBody(Document):
@@ -30,14 +30,6 @@ class OpenIdReturn(Document):
     code: Annotated[str | None, Field(min_length=1, max_length=4096)] = None
     error: Annotated[str | None, Field(max_length=256)] = None
     iss: Annotated[str | None, Field(max_length=512)] = None
-
-
-class InvitationDocument(Document):
-    """An invitation, whose text is shown only once. With it the person binds an account of the sign-in provider."""
-
-    person: str
-    expires: PosixSeconds
-    invitation: str = Field(repr=False)
 
 
 class PasskeyOptionsBody(Document):

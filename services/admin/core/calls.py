@@ -14,6 +14,8 @@ from services.admin.core.config import AdminConfig
 from services.admin.core.consent import Consent
 from services.admin.core.empowering import Empowering
 from services.admin.core.events import Event, Events
+from services.admin.core.fair_threads import FairThreads
+from services.admin.core.followed_log import FollowedLog
 from services.admin.core.log import Log
 from services.admin.core.openid import OpenIdClient
 from services.admin.core.passkeys import Passkeys
@@ -27,8 +29,6 @@ from services.admin.core.releases import Releases
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import AdminStore, AdminTx
-from services.admin.core.turns import Turns
-from services.admin.core.whole import Whole
 from tacit import media_types
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import Deps
@@ -57,7 +57,7 @@ class Admin:
     openid: OpenIdClient | None
     passkeys: Passkeys
     passwords: Passwords
-    computing: Turns
+    computing: FairThreads
     """The turns for long computations."""
     people: People
     consent: Consent
@@ -65,7 +65,7 @@ class Admin:
     questions: Questions
     publishing: Publishing
     log: Log
-    whole: Whole
+    followed_log: FollowedLog
     shared: Shared
     """Answers of the recipe server, used while the log is slow."""
     collector: CollectorAccess | None

@@ -8,7 +8,6 @@ only after the delay of the rule. Acts that take power away need no consent.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import hmac
 import json
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from services.admin.core.consent_store import ConsentTx
-from services.admin.core.people import POWERFUL, Principal, Role, new_id
+from services.admin.core.people import POWERFUL, Principal, new_id
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.records import Change, KeptRule, Person
 from services.admin.core.store import AdminTx
@@ -25,6 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.moments import when
 from tacit.ports import Clock, Entropy
+from tacit.service.admin_people_documents import Kind, Role
 from tacit.tlog.canonical import canonical_bytes
 
 LABEL: Final = b"tacit change v1\0"
@@ -33,21 +33,6 @@ CHANGE_SECONDS: Final = 7 * 86400
 """How many seconds a change waits for consent."""
 MOST_WAITING: Final = 50
 """The most changes that may wait at a time."""
-
-
-class Kind(enum.StrEnum):
-    """The kinds of change to people that are recorded."""
-
-    ADD = "add"
-    CHANGE = "change"
-    KEY = "key"
-    INVITATION = "invitation"
-    ACCOUNT = "account"
-    """An invitation was used to bind an account: only noted, because the invitation had consent."""
-    PASSKEY = "passkey"
-    """A passkey was registered by an invitation, or revoked: only noted."""
-    OPERATOR = "operator"
-    """The operator of the service's host let the person in: only noted."""
 
 
 @dataclass(frozen=True, slots=True)

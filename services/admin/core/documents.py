@@ -4,41 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from services.admin.core.people import LEAST_PASSWORD, MOST_PASSWORD, NAME, Role
+from services.admin.core.people import LEAST_PASSWORD, MOST_PASSWORD, NAME
+from tacit.service.admin_documents import CollectionDocument, Document, PosixSeconds, QuestionDocument, RecipeSummary
+from tacit.service.admin_log_documents import EntryDocument
+from tacit.service.admin_people_documents import ActDocument, KeyDocument, PersonDocument, Role
 
 Label = Annotated[str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
-PosixSeconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="POSIX seconds.")]
-
-
-class Document(BaseModel):
-    """An immutable document; unknown members are refused."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class Nothing(Document):
     """An empty object, or no body at all."""
-
-
-class QuestionDocument(Document):
-    """A question. ``survey``: what is asked, as it was written. ``hash`` and ``recipe``: the recipe that is fixed for
-    it, if there is one; the recipe waits for a signature while ``signed`` is false. ``position``: its index in the
-    log."""
-
-    id: str
-    state: str
-    revision: int
-    survey: dict[str, Any]
-    authors: list[str]
-    approver: str | None
-    created: PosixSeconds
-    changed: PosixSeconds
-    hash: str | None = None
-    signed: bool = False
-    position: int | None = None
-    recipe: dict[str, Any] | None = None
 
 
 class QuestionPage(Document):
@@ -48,61 +25,10 @@ class QuestionPage(Document):
     next: str | None
 
 
-class Told(BaseModel):
-    """A document that another part of the system makes; it may have further members."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
-
-
-class Refused(Told):
-    """A rule that refuses the recipe. A further member ``needed`` holds the numbers that would pass, if there are
-    any."""
-
-    rule: str
-    detail: str
-
-
-class CheckDocument(Told):
-    """The verdict of every rule on the recipe that the question would become now, and that recipe's privacy cost and
-    accuracy."""
-
-    hash: str
-    stage: str
-    accepted: bool
-    rules: list[dict[str, Any]]
-    refusals: list[Refused]
-    recipe: dict[str, Any]
-
-
-class DesignDocument(Document):
-    """Ways to ask, the most accurate one first, each in the form of ``tacit recipe design --json``, and the one that is
-    proposed. If none is allowed, ``refusals`` says why."""
-
-    proposal: dict[str, Any] | None
-    refusals: list[Refused]
-    alternatives: list[dict[str, Any]]
-
-
 class SignatureBody(Document):
     """A signed leaf, as ``tacit recipe sign`` writes it."""
 
     leaf: Annotated[dict[str, Any], Field(description="The leaf: type, version, body, signer and signature.")]
-
-
-class PersonDocument(Document):
-    """A person. ``has_password``: whether they have a local account; ``has_identity``: whether an account of the
-    sign-in provider is bound to them."""
-
-    id: str
-    name: str
-    role: Role
-    disabled: bool
-    has_password: bool
-    has_identity: bool
-    created: PosixSeconds
-    counts_from: PosixSeconds | None = Field(
-        default=None, description="When approvals and consents begin to count; null: they always did."
-    )
 
 
 class PersonPage(Document):
@@ -141,26 +67,10 @@ class PersonChange(Document):
     password: Password = None
 
 
-class KeyDocument(Document):
-    """What is shown of an API key: everything but its text."""
-
-    id: str
-    person: str
-    label: str
-    created: PosixSeconds
-    expires: PosixSeconds | None
-
-
 class KeyList(Document):
     """A person's keys, the oldest first."""
 
     keys: list[KeyDocument]
-
-
-class NewKey(KeyDocument):
-    """A new key with its text (``key``), which is shown only once; null if the person made it."""
-
-    key: str | None
 
 
 class KeyBody(Document):
@@ -180,32 +90,6 @@ class SignInBody(Document):
     password: Annotated[str | None, Field(max_length=MOST_PASSWORD)] = None
 
 
-class SessionDocument(Document):
-    """The person who is signed in, their role's permissions, and, for a browser session, the token that requests which
-    change anything must send in ``X-CSRF-Token``."""
-
-    person: PersonDocument
-    permissions: list[str]
-    csrf: str | None = None
-
-
-class ActDocument(Document):
-    """A row of the audit log. ``person``: the id of the person who acted, or empty if that is not known (the hash
-    covers the id); ``who``: their name."""
-
-    number: int
-    at: PosixSeconds
-    person: str
-    who: str
-    what: str
-    target: str
-    source: str
-    outcome: str
-    detail: str
-    previous: str
-    hash: str
-
-
 class AuditPage(Document):
     """Acts in order. ``newest``: the number of the newest act in the whole log, 0 if there is none."""
 
@@ -214,44 +98,11 @@ class AuditPage(Document):
     newest: int
 
 
-class RecipeSummary(Told):
-    """A recipe in the log. ``question``: its wording; ``question_id``: the question of this service that it came from,
-    or null."""
-
-    hash: str
-    name: str
-    index: int
-    state: str
-    question: str
-    min_batch_size: int
-    question_id: str | None
-
-
 class RecipePage(Document):
     """Recipes in the order of the log."""
 
     recipes: list[RecipeSummary]
     next: str | None
-
-
-class YieldDocument(Told):
-    """How many of the B contributions the batch has, and when it may be expected to reach B. Before the release the
-    number is as coarse as the server tells this organisation; afterwards it is exact."""
-
-    contributions: int
-    min_batch_size: int
-    exact: bool
-    reached: bool
-
-
-class RecipeDocument(RecipeSummary):
-    """A recipe with its body, its opt-ins in the log and its yield, which is null while the collector tells none.
-    ``rejections``: rejected reports by cause; null, because servers tell them only to their own operators."""
-
-    recipe: dict[str, Any]
-    opt_ins: dict[str, Any]
-    yield_: Annotated[YieldDocument | None, Field(alias="yield")]
-    rejections: dict[str, int] | None = None
 
 
 class ResultList(Document):
@@ -267,89 +118,10 @@ class CollectionBody(Document):
     recipe: Annotated[str, Field(min_length=43, max_length=43, description="The recipe's hash.")]
 
 
-class CollectionDocument(Told):
-    """A collection: its state, and the rule that refused it, if one did."""
-
-    id: str
-    recipe_hash: str
-    batch: int
-    state: str
-
-
 class CollectionList(Document):
     """All collections of the collector."""
 
     collections: list[CollectionDocument]
-
-
-class LedgerDocument(Told):
-    """Every account of the policy: what is spent and left, and which recipes spent it. ``burn_down``: the same day by
-    day, with a forecast (and its bounds) of when the account is used up at the recent pace. At most a few minutes
-    old."""
-
-    at: PosixSeconds
-    accounts: list[dict[str, Any]]
-    burn_down: list[dict[str, Any]]
-
-
-class AnalystKeyDocument(Document):
-    """The key that signs recipes of a model (Ed25519, base64url). It is valid until the parties name another one.
-    ``held``: whether this service holds the key; otherwise signatures are made elsewhere."""
-
-    model: str
-    operator: str
-    signing_key: str
-    held: bool
-
-
-class KeySetDocument(Document):
-    """A key set of ``owner`` in the log, with ``keys`` keys, used from ``start`` until ``end``. ``number``: its period
-    or epoch. ``state``: next, current or over."""
-
-    owner: str
-    number: int
-    keys: int
-    start: PosixSeconds
-    end: PosixSeconds
-    state: str
-
-
-class CertificateDocument(Document):
-    """One of this service's own certificates, by its ``use`` (listen or client). ``end`` is null if the file cannot be
-    read."""
-
-    use: str
-    end: PosixSeconds | None
-
-
-class KeysDocument(Document):
-    """The keys that the organisation's questions depend on, from the parties, the log and the configuration. Key sets
-    are listed newest first; of those that are over, only the newest few."""
-
-    at: PosixSeconds
-    analyst: list[AnalystKeyDocument]
-    gateway: list[KeySetDocument]
-    issuer: list[KeySetDocument]
-    certificates: list[CertificateDocument]
-
-
-class LogDocument(Document):
-    """The log's newest checkpoint (a signed note), verified together with every entry that it covers."""
-
-    origin: str
-    size: int
-    root: str
-    checkpoint: str
-
-
-class EntryDocument(Document):
-    """The summary of one entry of the log."""
-
-    index: int
-    type: str
-    signer: str
-    name: str | None
-    size: Annotated[int, Field(description="Bytes.")]
 
 
 class EntryPage(Document):
@@ -357,14 +129,3 @@ class EntryPage(Document):
 
     entries: list[EntryDocument]
     next: str | None
-
-
-class ProofDocument(Document):
-    """A proof that an entry is in the tree of ``size`` entries. ``path``: the hashes from its leaf up, in base64url."""
-
-    index: int
-    size: int
-    root: str
-    leaf_hash: str
-    path: list[str]
-    checkpoint: str

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.admin.core import flow
-from services.admin.core.consent import Consent, Kind, stale
-from services.admin.core.people import POWERFUL, People, Principal, Role, existing, new_id
+from services.admin.core.consent import Consent, stale
+from services.admin.core.people import POWERFUL, People, Principal, existing, new_id
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import ApiKey, Change, Invitation, Person
 from services.admin.core.store import AdminTx
 from tacit.errors import Abort, FieldError
 from tacit.ports import Clock, Entropy
+from tacit.service.admin_people_documents import Kind, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from services.admin.core.log import Log, told
+from services.admin.core.log import Log, blaming
 from services.admin.core.records import QuestionState
 from services.admin.core.store import AdminStore
 from tacit.errors import Abort
@@ -124,7 +124,7 @@ class YieldWatch:
         if self._known.get(recipe_hash, {}).get("exact"):
             return self._known[recipe_hash]
         try:
-            async with told("collector"):
+            async with blaming("collector"):
                 _, found = await yield_at(self._log.transport, collector, recipe_hash, self._clock.now())
         except Abort:
             return None

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.admin.core.documents import Document, PosixSeconds
 from services.admin.core.events import Event, Events
 from tacit.errors import DecodeError, UsageError
+from tacit.service.admin_documents import Document, PosixSeconds
 from tacit.service.secret_files import read_secret
 from tacit.tlog.canonical import parse_json, validated
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from services.admin.core import audit
-from services.admin.core.consent import Consent, Kind
+from services.admin.core.consent import Consent
 from services.admin.core.openid import Proof
 from services.admin.core.people import existing
 from services.admin.core.problems import Problem, refuse
@@ -25,6 +25,7 @@ from services.admin.core.store import AdminTx, PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.ports import Entropy
+from tacit.service.admin_people_documents import Kind
 from tacit.service.auth import token_digest
 
 FLOW_COOKIE: Final = "tacit_openid"

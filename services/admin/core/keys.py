@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from services.admin.core.config import AdminConfig
-from services.admin.core.documents import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
 from tacit.codec import b64url
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
+from tacit.service.admin_log_documents import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
 from tacit.service.metrics_listener import certificate_end
 
 MOST_OVER = 20

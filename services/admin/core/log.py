@@ -28,7 +28,7 @@ class Log:
 
     async def live(self) -> LiveLog:
         """The log as of now. Raises ``Abort``: 503 if it does not answer, 502 if it does not verify."""
-        async with told("log"), self._reading:
+        async with blaming("log"), self._reading:
             try:
                 return await self._log.read()
             except Refusal as refusal:
@@ -45,7 +45,7 @@ class Log:
 
 
 @asynccontextmanager
-async def told(peer: str) -> AsyncIterator[None]:
+async def blaming(peer: str) -> AsyncIterator[None]:
     """Turn a failure of the service ``peer`` in the block into an ``Abort`` that blames ``peer`` and not the caller:
     503 if it does not answer or is busy, 502 if its answer cannot be used. Refusals by a rule, and 404, stay as they
     are."""

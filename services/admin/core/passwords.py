@@ -1,5 +1,5 @@
 """Passwords of local accounts, stored as argon2id hashes. Hashing is slow, so it has its own threads and turns
-(``services.admin.core.turns``), which no other work can occupy."""
+(``services.admin.core.fair_threads``), which no other work can occupy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import ARGON2_VERSION
 
+from services.admin.core.fair_threads import FairThreads
 from services.admin.core.people import LEAST_PASSWORD, MOST_PASSWORD
-from services.admin.core.turns import Turns
 from tacit.errors import FieldError
 from tacit.ports import Entropy
 
@@ -25,7 +25,7 @@ class Passwords:
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
-        self._turns = Turns(
+        self._turns = FairThreads(
             "passwords", entropy, at_a_time=HASHED_AT_A_TIME, each=HASHED_OF_ONE, together=HASHED_TOGETHER
         )
         self._nobody = hash_of_nobody(entropy)

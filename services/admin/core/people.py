@@ -19,6 +19,7 @@ from services.admin.core.store import PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError, FieldError, UsageError
 from tacit.ports import Entropy
+from tacit.service.admin_people_documents import Role
 from tacit.service.auth import token_digest
 from tacit.service.secret_files import read_secret
 
@@ -46,15 +47,6 @@ class Permission(enum.StrEnum):
     """Permission to read the audit log."""
     PEOPLE = "people"
     """Add people, change them, and give and revoke keys."""
-
-
-class Role(enum.StrEnum):
-    """The role of a person, which decides their permissions."""
-
-    VIEWER = "viewer"
-    ANALYST = "analyst"
-    APPROVER = "approver"
-    ADMINISTRATOR = "administrator"
 
 
 PERMISSIONS: Final[dict[Role, frozenset[Permission]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
+from services.admin.core.fair_threads import FairThreads
 from services.admin.core.questions import text_of
-from services.admin.core.turns import Turns
 from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.drafting import refusals_document
 from tacit.recipe.policy import Policy
@@ -19,7 +19,7 @@ KEPT: Final = 256
 class Planner:
     """Compares ways to ask under a policy, in ``turns``."""
 
-    def __init__(self, policy: Policy, turns: Turns) -> None:
+    def __init__(self, policy: Policy, turns: FairThreads) -> None:
         self._policy = policy
         self._turns = turns
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()

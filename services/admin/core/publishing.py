@@ -20,12 +20,12 @@ from weakref import WeakValueDictionary
 
 from services.admin.core import audit
 from services.admin.core.events import Event, question_event
-from services.admin.core.log import Log, told
+from services.admin.core.fair_threads import FairThreads
+from services.admin.core.log import Log, blaming
 from services.admin.core.problems import Problem, away, refuse
 from services.admin.core.questions import Questions, survey_of
 from services.admin.core.records import Act, Question, QuestionState
 from services.admin.core.store import AdminStore
-from services.admin.core.turns import Turns
 from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
 from tacit.moments import when
@@ -66,7 +66,7 @@ class Publishing:
         epoch_seconds: int,
         clock: Clock,
         key: Signer | None,
-        turns: Turns,
+        turns: FairThreads,
         tell: Callable[[Event], None],
         grew: Callable[[int], None],
         pace: Pace = USUAL_PACE,
@@ -240,7 +240,7 @@ class Publishing:
         """The question as published, if an earlier attempt reached the log. Raises ``Abort``: 409 if none did, 503
         while one still may."""
         try:
-            async with told("log"):
+            async with blaming("log"):
                 found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
         except Abort as problem:
             if problem.status != HTTPStatus.NOT_FOUND:

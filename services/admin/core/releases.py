@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.admin.core.log import told
+from services.admin.core.log import blaming
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import Abort
 from tacit.methods.result import rows
@@ -137,7 +137,7 @@ class Releases:
     async def _page(self, cursor: int, limit: int) -> tuple[list[Any], bool]:
         """The documents after the first ``cursor`` ones, and whether more follow. Raises ``Abort``."""
         url = f"{self._at.url}/v1/results?cursor={cursor}&limit={limit}"
-        async with told("collector"):
+        async with blaming("collector"):
             page = await call(self._transport, "GET", url, bearer=self._at.bearer)
         if not isinstance(page, dict) or not isinstance(page.get("results"), list):
             raise _unreadable()

@@ -12,11 +12,11 @@ from typing import Final
 
 from services.admin.core import audit
 from services.admin.core.calls import Admin
-from services.admin.core.consent import Kind
 from services.admin.core.people import first_people
 from services.admin.core.records import Act, AuditRow, QuestionState
 from services.admin.core.store import AdminTx
 from tacit.errors import UsageError
+from tacit.service.admin_people_documents import Kind
 
 ACCEPTED: Final = "store.accept-rollback"
 PAGE: Final = 200

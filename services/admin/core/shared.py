@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from services.admin.core.log import told
+from services.admin.core.log import blaming
 from tacit.ports import Clock, Entropy
 from tacit.service.limits import busy
 
@@ -47,5 +47,5 @@ class Shared:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _done(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        async with told(self._peer):
+        async with blaming(self._peer):
             return await ask()

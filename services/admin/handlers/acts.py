@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.admin.core.calls import Call, Reply
-from services.admin.core.documents import ActDocument, AuditPage
+from services.admin.core.documents import AuditPage
 from services.admin.core.records import AuditRow
 from services.admin.core.store import AdminTx
 from tacit.codec import b64url
+from tacit.service.admin_people_documents import ActDocument
 
 
 async def listed(call: Call) -> Reply:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.consent import Kind, holds_from
-from services.admin.core.consent_documents import ChangeDocument, ChangeList, RuleDocument
-from services.admin.core.people import Role
+from services.admin.core.consent import holds_from
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.records import Change
 from services.admin.core.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
+from tacit.service.admin_people_documents import ChangeDocument, ChangeList, Kind, Role, RuleDocument
 
 
 async def listed(call: Call) -> Reply:

@@ -6,44 +6,39 @@ import asyncio
 import contextlib
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import (
-    EntryDocument,
-    EntryPage,
-    KeysDocument,
-    LogDocument,
-    ProofDocument,
-)
+from services.admin.core.documents import EntryPage
+from services.admin.core.followed_log import Seen
 from services.admin.core.keys import keys_of
 from services.admin.core.problems import away, not_found
-from services.admin.core.whole import Seen
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Fatal
 from tacit.logview.live import LiveLog
+from tacit.service.admin_log_documents import EntryDocument, KeysDocument, LogDocument, ProofDocument
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 
 
 async def ledger(call: Call) -> Reply:
     """Every account: what is spent and left, by which recipes, day by day, and when it is expected to be used up."""
-    found = await call.admin.whole.accounts()
+    found = await call.admin.followed_log.accounts()
     return Reply(None, headers={"Content-Type": media_types.JSON}, content=found.content)
 
 
 async def keys(call: Call) -> Reply:
     """The keys that the organisation's questions depend on, and when they end."""
-    return Reply(keys_in(await call.admin.whole.live(), call.admin))
+    return Reply(keys_in(await call.admin.followed_log.live(), call.admin))
 
 
 async def shown(call: Call) -> Reply:
     """The newest checkpoint of the log."""
-    return Reply(checkpoint_of(await call.admin.whole.read()))
+    return Reply(checkpoint_of(await call.admin.followed_log.read()))
 
 
 async def entries(call: Call) -> Reply:
     """A page of the log's entries. They are decoded in a thread, so that other requests do not wait."""
     first, limit = call.page()
-    log = await call.admin.whole.read()
+    log = await call.admin.followed_log.read()
     try:
         return Reply(await asyncio.to_thread(entries_of, log, first, limit))
     except (LookupError, Fatal):
@@ -54,7 +49,7 @@ async def entries(call: Call) -> Reply:
 
 async def proof(call: Call) -> Reply:
     """The proof that an entry is in the tree of the newest checkpoint."""
-    log = await call.admin.whole.read()
+    log = await call.admin.followed_log.read()
     return Reply(proof_of(log, index_of(log, call.part("index"))))
 
 

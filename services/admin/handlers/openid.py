@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from services.admin.core import flow
-from services.admin.core.access_documents import AuthorizationDocument, InvitationDocument
+from services.admin.core.access_documents import AuthorizationDocument
 from services.admin.core.calls import Admin, Call, Reply
 from services.admin.core.consent_documents import WaitingInvitation
 from services.admin.core.openid import OpenIdClient
@@ -16,6 +16,7 @@ from services.admin.core.sign_in import SECURE_PREFIX, Shown
 from services.admin.handlers.consent import document_of_change, words_of
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply
+from tacit.service.admin_people_documents import InvitationDocument
 
 RETURN_PATH = "/sign-in/openid/return"
 """The path to which the provider sends browsers back; it is the only redirect target in this service."""

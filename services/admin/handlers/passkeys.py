@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from services.admin.core import flow
 from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
 from services.admin.core.calls import Call, Reply
-from services.admin.core.consent import Kind
 from services.admin.core.passkeys import purpose_of
 from services.admin.core.people import existing
 from services.admin.core.problems import not_found
@@ -15,6 +14,7 @@ from services.admin.core.records import Passkey, Question
 from services.admin.core.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
+from tacit.service.admin_people_documents import Kind
 
 APPROVE, PUBLISH = "approve", "publish"
 

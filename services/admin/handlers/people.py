@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import (
-    KeyDocument,
-    KeyList,
-    NewKey,
-    PersonBody,
-    PersonChange,
-    PersonDocument,
-    PersonPage,
-)
+from services.admin.core.documents import KeyList, PersonBody, PersonChange, PersonPage
 from services.admin.core.empowering import Wanted
-from services.admin.core.people import Role, existing
+from services.admin.core.people import existing
 from services.admin.core.records import ApiKey, Change, Person
 from services.admin.handlers.consent import asked_reply
 from tacit.errors import FieldError
+from tacit.service.admin_people_documents import KeyDocument, NewKey, PersonDocument, Role
 
 
 async def listed(call: Call) -> Reply:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.admin.core.calls import Call, Reply
 from services.admin.core.consent import ways_in
-from services.admin.core.documents import CheckDocument, DesignDocument, QuestionDocument, QuestionPage
+from services.admin.core.documents import QuestionPage
 from services.admin.core.events import question_event
 from services.admin.core.publishing import recipe_document
 from services.admin.core.questions import etag_of, survey_of
@@ -18,6 +18,7 @@ from services.admin.handlers import passkeys
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.recipe.survey import Survey
+from tacit.service.admin_documents import CheckDocument, DesignDocument, QuestionDocument
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import SignedLeaf
 

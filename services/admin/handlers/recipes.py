@@ -7,15 +7,8 @@ import re
 from typing import Any, Final
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import (
-    CollectionDocument,
-    CollectionList,
-    RecipeDocument,
-    RecipePage,
-    RecipeSummary,
-    ResultList,
-)
-from services.admin.core.log import told
+from services.admin.core.documents import CollectionList, RecipePage, ResultList
+from services.admin.core.log import blaming
 from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.shared import SHARED_SECONDS
 from tacit import media_types
@@ -26,6 +19,7 @@ from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
 from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
+from tacit.service.admin_documents import CollectionDocument, RecipeDocument, RecipeSummary
 
 HASH_SIZE = 32
 FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}
@@ -50,7 +44,7 @@ async def _page(admin: Admin, first: int, limit: int) -> tuple[list[dict[str, An
     service's own reading of the log, which is repeated if a recipe waits for opt-ins; while the log is read for the
     first time, they come from the recipe server."""
     for newer in (None, 0.0):
-        if (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is None:
+        if (seen := await admin.followed_log.look(PATIENCE_SECONDS, newer=newer)) is None:
             break
         found, following = seen.recipes.page(first, limit, admin.deps.clock.now())
         if newer is not None or all(one["state"] != RecipeState.PENDING for one in found):
@@ -67,11 +61,11 @@ async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Reci
     the recipe waits for opt-ins, or if it is missing and the reading is not fresh; while reading is slow, they come
     from the recipe server. Raises ``Abort``: 404 if there is no such recipe."""
     newer: float | None = None
-    while (seen := await admin.whole.look(PATIENCE_SECONDS, newer=newer)) is not None:
+    while (seen := await admin.followed_log.look(PATIENCE_SECONDS, newer=newer)) is not None:
         found = seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
         if found is not None and (newer == 0.0 or found[0]["state"] != RecipeState.PENDING):
             return found
-        if found is None and admin.whole.is_newer(SHARED_SECONDS):
+        if found is None and admin.followed_log.is_newer(SHARED_SECONDS):
             raise not_found("recipe")
         if found is None and newer is not None:
             break
@@ -106,7 +100,7 @@ async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
         return None
     transport = admin.log.transport
     try:
-        async with told("collector"):
+        async with blaming("collector"):
             listed = await admin.own_releases.listed(recipe.hash_text)
             count = listed[-1].report_count if listed else None
             found = await read_yield(transport, admin.collector, recipe, admin.deps.clock.now(), count)
@@ -190,7 +184,7 @@ async def collection(call: Call) -> Reply:
 async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") -> Any:
     """Send a request to the organisation's collector, and return its JSON answer. Raises ``Abort``."""
     at = admin.own_collector
-    async with told("collector"):
+    async with blaming("collector"):
         transport = admin.log.transport
         return await calls.call(transport, method, f"{at.url}{path}", body=body, bearer=at.bearer)
 

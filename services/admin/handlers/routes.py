@@ -8,7 +8,6 @@ from services.admin.core.access_documents import (
     ActBody,
     AssertionBody,
     AuthorizationDocument,
-    InvitationDocument,
     OpenIdBody,
     OpenIdReturn,
     OptionsDocument,
@@ -18,39 +17,27 @@ from services.admin.core.access_documents import (
     PasskeyOptionsBody,
 )
 from services.admin.core.calls import Route, Storing
-from services.admin.core.consent_documents import ChangeDocument, ChangeList, ConsentBody, WaitingInvitation
+from services.admin.core.consent_documents import ConsentBody, WaitingInvitation
 from services.admin.core.documents import (
     AuditPage,
-    CheckDocument,
     CollectionBody,
-    CollectionDocument,
     CollectionList,
-    DesignDocument,
     EntryPage,
     KeyBody,
     KeyList,
-    KeysDocument,
-    LedgerDocument,
-    LogDocument,
-    NewKey,
     Nothing,
     PersonBody,
     PersonChange,
-    PersonDocument,
     PersonPage,
-    ProofDocument,
-    QuestionDocument,
     QuestionPage,
-    RecipeDocument,
     RecipePage,
     ResultList,
-    SessionDocument,
     SignatureBody,
     SignInBody,
 )
 from services.admin.core.fleet import FleetDocument
 from services.admin.core.people import Permission
-from services.admin.core.series_documents import CensusPage, JobList, SeriesDocument, SeriesPage
+from services.admin.core.series_documents import CensusPage, JobList, SeriesPage
 from services.admin.handlers import (
     acts,
     consent,
@@ -67,6 +54,23 @@ from services.admin.handlers import (
     sessions,
 )
 from tacit.recipe.survey import Survey
+from tacit.service.admin_documents import (
+    CheckDocument,
+    CollectionDocument,
+    DesignDocument,
+    QuestionDocument,
+    RecipeDocument,
+    SeriesDocument,
+)
+from tacit.service.admin_log_documents import KeysDocument, LedgerDocument, LogDocument, ProofDocument
+from tacit.service.admin_people_documents import (
+    ChangeDocument,
+    ChangeList,
+    InvitationDocument,
+    NewKey,
+    PersonDocument,
+    SessionDocument,
+)
 from tacit.service.operator_documents import JobDocument
 
 _READ, _WRITE, _OPERATE = Permission.READ, Permission.WRITE, Permission.OPERATE

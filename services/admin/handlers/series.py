@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from services.admin.core.calls import Call, Reply
 from services.admin.core.problems import not_found
-from services.admin.core.series_documents import CensusDocument, CensusPage, RoundDocument, SeriesDocument, SeriesPage
+from services.admin.core.series_documents import CensusPage, SeriesPage
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.recipe.census import Census
+from tacit.service.admin_documents import CensusDocument, RoundDocument, SeriesDocument
 
 
 async def listed(call: Call) -> Reply:
     """A page of series, in the order of the log."""
-    return Reply(page_of(await call.admin.whole.live(), *call.page()))
+    return Reply(page_of(await call.admin.followed_log.live(), *call.page()))
 
 
 async def shown(call: Call) -> Reply:
     """One series of the log, with its rounds."""
-    return Reply(document_of(await call.admin.whole.live(), call.part("hash")))
+    return Reply(document_of(await call.admin.followed_log.live(), call.part("hash")))
 
 
 async def censuses(call: Call) -> Reply:
     """A page of censuses, in the order of the log."""
     after, limit = call.page()
-    found = (await call.admin.whole.live()).censuses
+    found = (await call.admin.followed_log.live()).censuses
     more = len(found) > after + limit
     page = [_census(one) for one in found[after : after + limit]]
     return Reply(CensusPage(censuses=page, next=str(after + limit) if more else None))

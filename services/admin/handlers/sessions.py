@@ -5,12 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import SessionDocument
-from services.admin.core.people import PERMISSIONS, Role
+from services.admin.core.people import PERMISSIONS
 from services.admin.core.records import Person
 from services.admin.core.sign_in import BY_SESSION, Shown, csrf_token
 from services.admin.handlers.people import document_of
 from tacit.errors import FieldError
+from tacit.service.admin_people_documents import Role, SessionDocument
 
 
 async def sign_in(call: Call) -> Reply:

@@ -13,19 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from services.admin.pages.survey_labels import LABELS
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms import FORMS
-from tacit.recipe.survey import MECHANISMS, MISSING, Survey
+from tacit.recipe.survey import MECHANISMS, MISSING, Close, Survey
+from tacit.recipe.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 KINDS: Final = ("boolean", "categories", "buckets", "strings", "number", "vector", "occurrences", "attributes", "cells")
-
-
-def _text(said: str) -> Any:
-    return said
 
 
 def _whole(said: str) -> Any:
@@ -69,31 +65,18 @@ def _pair(said: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One member: how it is read, which choices there are (empty: free text), which encoders have it (empty: it belongs
-    to no encoder), and whether the field has several lines."""
-
-    path: str
-    read: Callable[[str], Any] = _text
-    choices: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    lines: bool = False
-
-    @property
-    def label(self) -> str:
-        """The label that people read."""
-        return LABELS[self.path][0]
-
-    @property
-    def hint(self) -> str:
-        """The hint below the field, in one line."""
-        return LABELS[self.path][1]
-
-    @property
-    def numeric(self) -> bool:
-        """Whether a numeric keypad is enough to fill the field."""
-        return self.read in {_whole, _amount}
+_READ: Final[Mapping[Value, Callable[[str], Any]]] = {
+    Value.WHOLE: _whole,
+    Value.MOMENT: _moment,
+    Value.QUANTITY: _whole,
+    Value.AMOUNT: _amount,
+    Value.FLOAT: _amount,
+    Value.LABELS: _list,
+    Value.QUANTITIES: _quantities,
+    Value.PAIRS: _pairs,
+    Value.VALUES: _values,
+}
+"""How a field's text becomes the document's value; the text itself for types that are not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,91 +85,60 @@ class Group:
     holds the fields that every question needs, and is always open."""
 
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[SurveyField, ...]
     usual: str = ""
 
 
-_RANGED: Final = ("number", "vector")
+def _group(title: str, usual: str, *paths: str) -> Group:
+    return Group(title, tuple(FIELD_AT[path] for path in paths), usual)
+
+
 GROUPS: Final = (
-    Group(
+    _group(
         "The question",
-        (
-            Field("text", lines=True),
-            Field("metric"),
-            Field("encoder.kind", choices=KINDS),
-            Field("encoder.categories", _list, kinds=("categories",), lines=True),
-            Field("encoder.edges", _quantities, kinds=("buckets",)),
-            Field("statistic", choices=get_args(StatisticName), kinds=("number", "occurrences")),
-            Field("encoder.low", _whole, kinds=_RANGED),
-            Field("encoder.high", _whole, kinds=_RANGED),
-            Field("encoder.unit", _whole, kinds=_RANGED),
-            Field("encoder.length", _whole, kinds=("strings", "vector")),
-            Field("encoder.alphabet", kinds=("strings",)),
-            Field("encoder.norm", _whole, kinds=("vector",)),
-            Field("encoder.start", _moment, kinds=("occurrences",)),
-            Field("encoder.step_seconds", _whole, kinds=("occurrences",)),
-            Field("encoder.steps", _whole, kinds=("occurrences",)),
-            Field("encoder.most", _whole, kinds=("occurrences",)),
-            Field("encoder.attributes", _values, kinds=("attributes",), lines=True),
-            Field("encoder.cells", _whole, kinds=("cells",)),
-            Field("population", _whole),
-            Field("epsilon", _amount),
-        ),
+        "",
+        "text", "metric", "encoder.kind", "encoder.categories", "encoder.edges", "statistic", "encoder.low",
+        "encoder.high", "encoder.unit", "encoder.length", "encoder.alphabet", "encoder.norm", "encoder.start",
+        "encoder.step_seconds", "encoder.steps", "encoder.most", "encoder.attributes", "encoder.cells", "population",
+        "epsilon",
     ),
-    Group(
+    _group(
         "Name and answers",
-        (
-            Field("name"),
-            Field("missing", choices=MISSING),
-            Field("encoder.missing", kinds=("categories", "buckets", "attributes")),
-            Field("encoder.other", kinds=("categories", "buckets")),
-        ),
-        usual="Named after the metric. Devices without a value are counted separately if answers are categories.",
+        "Named after the metric. Devices without a value are counted separately if answers are categories.",
+        "name", "missing", "encoder.missing", "encoder.other",
     ),
-    Group(
+    _group(
         "Who takes part",
-        (Field("rate", _amount), Field("min_batch_size", _whole), Field("criteria", _pairs)),
-        usual="Any device, with probability 0.5. Released once there are 80 % of the expected contributions.",
+        "Any device, with probability 0.5. Released once there are 80 % of the expected contributions.",
+        "rate", "min_batch_size", "criteria",
     ),
-    Group(
+    _group(
         "How privately",
-        (
-            Field("randomizer", choices=tuple(METHODS)),
-            Field("delta", _amount),
-            Field("accuracy", _amount),
-            Field("account"),
-            Field("model", choices=tuple(FORMS)),
-            Field("mechanism", choices=MECHANISMS),
-            Field("max_epsilon0", _amount),
-            Field("aggregator_flips", _whole),
-        ),
-        usual="The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
+        "The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
+        "randomizer", "delta", "accuracy", "account", "model", "mechanism", "max_epsilon0", "aggregator_flips",
     ),
-    Group(
+    _group(
         "When",
-        (
-            Field("start", _moment),
-            Field("duration", _whole),
-            Field("close", choices=("interval_end", "at_B")),
-            Field("time_precision", _whole),
-            Field("epoch", _whole),
-            Field("slot", _whole),
-        ),
-        usual="In the next epoch, until it ends. Report times are rounded down to the minute.",
+        "In the next epoch, until it ends. Report times are rounded down to the minute.",
+        "start", "duration", "close", "time_precision", "epoch", "slot",
     ),
-    Group(
+    _group(
         "Hiding who answers",
-        (
-            Field("importance.default"),
-            Field("importance.default_rate", _amount),
-            Field("importance.non_default_share", _amount),
-            Field("importance.devices", _whole),
-            Field("dummies", _amount),
-            Field("dummy_epsilon", _amount),
-        ),
-        usual="Every device is asked at the same rate, and none sends a dummy.",
+        "Every device is asked at the same rate, and none sends a dummy.",
+        "importance.default", "importance.default_rate", "importance.non_default_share", "importance.devices",
+        "dummies", "dummy_epsilon",
     ),
-)
+)  # fmt: skip
+CHOICES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "encoder.kind": KINDS,
+    "statistic": get_args(StatisticName),
+    "missing": MISSING,
+    "randomizer": tuple(METHODS),
+    "model": tuple(FORMS),
+    "mechanism": MECHANISMS,
+    "close": get_args(Close),
+}
+"""The choices of each member that has some, by its path; other members take free text."""
 USUAL: Final = {
     "encoder.kind": "boolean",
     "rate": "0.5",
@@ -214,7 +166,7 @@ def body_of(form: Mapping[str, str]) -> dict[str, Any]:
         if not said or (field.kinds and kind not in field.kinds):
             continue
         part, _, name = field.path.rpartition(".")
-        value = field.read(said)
+        value = _READ.get(field.value, str)(said)
         if part:
             body.setdefault(part, {})[name] = value
         else:
@@ -240,7 +192,7 @@ def fields_of(survey: Survey) -> dict[str, str]:
     return {field.path: _said(flat[field.path], field) for field in FIELDS if field.path in flat}
 
 
-def _said(value: Any, field: Field) -> str:
+def _said(value: Any, field: SurveyField) -> str:
     if isinstance(value, dict):
         several = (f"{name}={'|'.join(one) if isinstance(one, list) else one}" for name, one in value.items())
         return ("\n" if field.lines else ", ").join(several)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote
 from aiohttp import web
 
 from services.admin.core.calls import ADMIN, Admin, part_of
-from services.admin.core.people import PERMISSIONS, Permission, Principal, Role, forbidden
+from services.admin.core.people import PERMISSIONS, Permission, Principal, forbidden
 from services.admin.core.questions import field_problem
 from services.admin.core.routing import acted
 from services.admin.core.sign_in import CSRF_HEADER, csrf_token
@@ -24,6 +24,7 @@ from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import rendered, response
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, UsageError
+from tacit.service.admin_people_documents import Role
 from tacit.service.app import abort_of, read_body
 from tacit.service.openapi import IDEMPOTENCY
 

@@ -27,17 +27,17 @@ class OneServerSource:
 
     @property
     def party(self) -> str:
-        """See ``Source.party``."""
+        """The role of the one server (see ``Source.party``)."""
         return self.task.role
 
     @property
     def once(self) -> bool:
-        """See ``Source.once``."""
+        """Always true: the server releases one aggregate (see ``Source.once``)."""
         return True
 
     @property
     def yield_url(self) -> str:
-        """See ``Source.yield_url``."""
+        """The URL at which the server tells its yield (see ``Source.yield_url``)."""
         return self.task.url("yield")
 
     @property

@@ -26,7 +26,7 @@ class LocalCollector(AnalyzerCollector):
     """The collector side of model ``local``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``local_task``."""
+        """Derive the task of a recipe. Raises the refusals of ``local_task``."""
         return local_task(recipe, slot_key)
 
     def result(self, recipe: Recipe, aggregate: AggregateResult) -> Result:

@@ -20,12 +20,12 @@ class LocalChannel(AnalyzerChannel):
     packing: Packing = field(repr=False)
 
     def payload(self, measurement: Any) -> bytes:
-        """See ``Packing.pack``."""
+        """Encode a measurement as ``Packing.pack`` does."""
         return self.packing.pack(measurement)
 
 
 class LocalDevice(AnalyzerDevice):
-    """Model ``local``."""
+    """The device side of model ``local``."""
 
     name: ClassVar[str] = Local.name
 

@@ -27,7 +27,7 @@ class PackedNumbers(Counting):
     packing: Packing
 
     def numbers(self, payload: bytes) -> tuple[int, ...]:
-        """See ``Packing.unpack``."""
+        """Decode a payload as ``Packing.unpack`` does, with its errors."""
         return self.packing.unpack(payload)
 
 
@@ -57,7 +57,7 @@ class LocalServer(ServerSide):
     """The server side of model ``local``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``local_task``."""
+        """Derive the task of a recipe. Raises the refusals of ``local_task``."""
         return local_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:

@@ -42,7 +42,7 @@ class CategoryPacking(Packing):
     size: int = CATEGORY_SIZE
 
     def pack(self, measurement: int) -> bytes:
-        """The category."""
+        """Encode a category as an integer in network byte order. Raises ``ValueError`` outside the range."""
         if not 0 <= measurement < max(2, self.cells):
             raise ValueError(f"an answer must be below {max(2, self.cells)}")
         return measurement.to_bytes(CATEGORY_SIZE, "big")
@@ -64,7 +64,7 @@ class BitsPacking(Packing):
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        """Eight bits to a byte."""
+        """The payload's size in bytes, eight bits to a byte."""
         return -(-self.cells // 8)
 
     def pack(self, measurement: list[int]) -> bytes:
@@ -75,7 +75,7 @@ class BitsPacking(Packing):
         return bits.to_bytes(self.size, "big")
 
     def unpack(self, payload: bytes) -> tuple[int, ...]:
-        """The bits."""
+        """Decode the bits. Raises for a payload with padding bits set or with too many ones."""
         padding = 8 * self.size - self.cells
         whole = int.from_bytes(payload, "big")
         if whole & ((1 << padding) - 1) or whole.bit_count() > self.max_weight:

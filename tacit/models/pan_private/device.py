@@ -51,7 +51,7 @@ class PanPrivateChannel(DapChannel):
 
 
 class PanPrivateDevice(SecureAggregationDevice):
-    """Model ``pan-private``."""
+    """The device side of model ``pan-private``."""
 
     name: ClassVar[str] = PanPrivate.name
 

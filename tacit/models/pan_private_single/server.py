@@ -61,7 +61,7 @@ class PanPrivateSingleServer(ServerSide):
     """The server side of model ``pan-private-single``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``one_server_task``."""
+        """Derive the task of a recipe. Raises the refusals of ``one_server_task``."""
         return one_server_task(recipe, slot_key)
 
     def state_key(self, recipe: Recipe) -> str | None:

@@ -27,7 +27,7 @@ class DapSource:
 
     @property
     def party(self) -> str:
-        """See ``Source.party``."""
+        """The leader, from which batches are collected (see ``Source.party``)."""
         return LEADER
 
     @property
@@ -37,7 +37,7 @@ class DapSource:
 
     @property
     def yield_url(self) -> str:
-        """See ``Source.yield_url``."""
+        """The URL at which the leader tells its yield (see ``Source.yield_url``)."""
         return self.task.url(Role.LEADER, "yield")
 
     @property

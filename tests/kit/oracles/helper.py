@@ -22,7 +22,7 @@ class Verified:
 
     @property
     def report_id(self) -> bytes:
-        """The report's id."""
+        """The id of the verified report."""
         return self.accepted.report_id
 
 

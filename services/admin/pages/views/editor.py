@@ -11,11 +11,12 @@ from services.admin.core.questions import survey_of
 from services.admin.core.records import Question
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
-from services.admin.pages.survey_fields import FIELDS, GROUPS, USUAL, Field, body_of, fields_of
+from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import of_entry, shown_at, worded
 from services.admin.pages.views.metrics import known_metrics
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
+from tacit.recipe.survey_table import SurveyField
 
 USE: Final = "use:"
 """The prefix of a preview button's value; the name of a way to ask follows it."""
@@ -95,6 +96,7 @@ async def _form(
         "editor.html",
         status=200 if problem is None else problem.status,
         groups=GROUPS,
+        choices=CHOICES_OF,
         said={path: said.get(path, "") for path in paths},
         wrong=wrong,
         problem=problem,
@@ -107,7 +109,7 @@ async def _form(
     )
 
 
-def _stands_out(field: Field, said: Mapping[str, str], wrong: Mapping[str, str]) -> bool:
+def _stands_out(field: SurveyField, said: Mapping[str, str], wrong: Mapping[str, str]) -> bool:
     """Whether the field's group has to be open, because the field's value is unusual or wrong."""
     usual = {"", USUAL.get(field.path, "")}
     return field.path in wrong or said.get(field.path, "") not in usual

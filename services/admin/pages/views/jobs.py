@@ -34,7 +34,7 @@ async def retry(visit: Visit) -> web.StreamResponse:
 async def _names(visit: Visit, hashes: Iterable[str]) -> dict[str, str]:
     """The names of these recipes, by hash, as far as the log has been read."""
     try:
-        seen = await visit.admin.whole.look(PATIENCE_SECONDS)
+        seen = await visit.admin.followed_log.look(PATIENCE_SECONDS)
     except Abort:
         return {}
     if seen is None:

@@ -35,7 +35,7 @@ async def known_metrics(admin: Admin) -> list[KnownMetric]:
     """The known metrics, the most recently used first. The list is empty while the log cannot be read; a metric can
     still be typed."""
     try:
-        recipes = (await admin.whole.live()).recipes
+        recipes = (await admin.followed_log.live()).recipes
     except Abort:
         return []
     listed, _ = await listed_of(admin)

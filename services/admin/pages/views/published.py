@@ -126,7 +126,7 @@ async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:
     """The hashes of the newest recipes among ``here`` and those that the organisation's analyst published without this
     service; None while the log cannot be read."""
     try:
-        seen = await admin.whole.look(PATIENCE_SECONDS)
+        seen = await admin.followed_log.look(PATIENCE_SECONDS)
     except Abort:
         return None
     if seen is None:
@@ -146,7 +146,7 @@ async def yield_row(admin: Admin, recipe_hash: str) -> dict[str, Any] | None:
         document = await document_of(admin, recipe_hash)
     except Abort:
         return None
-    told = None if document.yield_ is None else document.yield_.model_dump()
+    told = None if document.filled is None else document.filled.model_dump()
     recipe = Recipe.from_body(document.recipe)
     return {
         "hash": recipe_hash,

@@ -18,7 +18,7 @@ from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, preview_of_survey
 from services.admin.pages.rendering import chosen
-from services.admin.pages.survey_fields import FIELDS, fields_of
+from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
@@ -94,7 +94,7 @@ def waits_for(question: Question) -> str:
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
-    """The page of one question."""
+    """Render the page of the question whose id is in the path."""
     return await _page(visit)
 
 
@@ -251,7 +251,7 @@ def facts_of(survey: Survey) -> list[tuple[str, str]]:
     """The members of a survey as pairs of a label and a value, for readers."""
     said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
     return [
-        (field.label, chosen(said[field.path]) if field.choices else said[field.path])
+        (field.label, chosen(said[field.path]) if field.path in CHOICES_OF else said[field.path])
         for field in FIELDS
         if field.path in said
     ]

@@ -18,7 +18,7 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 
 async def log(visit: Visit) -> web.StreamResponse:
     """The newest checkpoint and a page of entries: the newest ones, or those from a given index on."""
-    whole = await visit.admin.whole.read()
+    whole = await visit.admin.followed_log.read()
     checkpoint = checkpoint_of(whole)
     first = visit.cursor() if "cursor" in visit.request.query else max(0, checkpoint.size - DEFAULT_LIMIT)
     page = entries_of(whole, first, DEFAULT_LIMIT)
@@ -30,7 +30,7 @@ async def log(visit: Visit) -> web.StreamResponse:
 
 async def entry(visit: Visit) -> web.StreamResponse:
     """One entry, with the proof that it is in the tree."""
-    whole = await visit.admin.whole.read()
+    whole = await visit.admin.followed_log.read()
     index = index_of(whole, visit.part("index"))
     leaf = None
     with contextlib.suppress(DecodeError):
@@ -44,7 +44,7 @@ async def entry(visit: Visit) -> web.StreamResponse:
 async def ledger(visit: Visit) -> web.StreamResponse:
     """Every account: what is left of it, what was spent day by day, and by which recipes."""
     admin = visit.admin
-    found = await admin.whole.accounts()
+    found = await admin.followed_log.accounts()
     accounts = found.ledger.document()["accounts"]
     drawn = {one.account.name: {"found": one, "chart": burning(one)} for one in found.burnt}
     return visit.show("ledger.html", accounts=accounts, drawn=drawn, least_history=LEAST_HISTORY)

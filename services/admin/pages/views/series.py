@@ -17,13 +17,13 @@ ANSWERS = 6
 async def listed(visit: Visit) -> web.StreamResponse:
     """A page of the log's series."""
     after = visit.cursor()
-    page = page_of(await visit.admin.whole.live(), after, DEFAULT_LIMIT)
+    page = page_of(await visit.admin.followed_log.live(), after, DEFAULT_LIMIT)
     return visit.show("series.html", series=page.series, following=page.next, first=not after)
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
     """One series: its releases over time with their intervals, and a table of its newest rounds."""
-    live = await visit.admin.whole.live()
+    live = await visit.admin.followed_log.live()
     series = document_of(live, visit.part("hash"))
     newest = series.published[-POINTS:]
     recipes = {item.recipe.hash_text: item for item in live.recipes}

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from services.admin.core.config import AdminConfig
-from services.admin.core.documents import LedgerDocument
-from services.admin.core.log import told
+from services.admin.core.log import blaming
 from services.admin.core.problems import Problem, away, refuse
 from tacit.errors import Refusal
 from tacit.logview.folder import FolderLog
@@ -23,6 +22,7 @@ from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
+from tacit.service.admin_log_documents import LedgerDocument
 from tacit.service.app import Deps
 from tacit.tlog.log import Tree
 
@@ -96,7 +96,7 @@ class Accounts:
     content: bytes = field(repr=False)
 
 
-class Whole:
+class FollowedLog:
     """Reads and keeps the whole log. Call ``open`` before use and ``close`` after."""
 
     def __init__(self, config: AdminConfig, deps: Deps) -> None:
@@ -143,7 +143,7 @@ class Whole:
     async def look(self, patience: float, *, newer: float | None = None) -> Seen | None:
         """The log as it was at most ``BESIDE_SECONDS`` ago; with ``newer``, at most that many seconds ago (0: as it is
         now) if the log answers within ``patience`` seconds. None if it takes longer. Raises as ``read``."""
-        async with told("log"):
+        async with blaming("log"):
             if self._told:
                 newer = 0.0
             anew, young = newer is not None, self._config.log.poll_seconds if newer is None else newer

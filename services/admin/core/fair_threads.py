@@ -20,7 +20,7 @@ from tacit.service.limits import busy
 T = TypeVar("T")
 
 
-class Turns:
+class FairThreads:
     """Runs at most ``at_a_time`` pieces of work at a time. One person may have ``each`` pieces running or waiting, all
     together ``together``. ``name``: the prefix of the threads' names."""
 
