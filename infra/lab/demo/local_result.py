@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infra.lab.demo.result import Bucket, DemoResult
-
-Hitter = Bucket
-"""A frequent text, with its estimate and the truth."""
+from infra.lab.demo.result import DemoResult
 
 
 @dataclass(frozen=True, kw_only=True)

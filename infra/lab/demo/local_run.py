@@ -16,8 +16,8 @@ from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.attacks import offered
 from infra.lab.demo.dataset import Dataset, Question
 from infra.lab.demo.fleet import Fleet, loot_of, spender_of
-from infra.lab.demo.local_result import Hitter, LocalResult
-from infra.lab.demo.result import Sighting, StagedRefusal
+from infra.lab.demo.local_result import LocalResult
+from infra.lab.demo.result import Bucket, Sighting, StagedRefusal
 from infra.lab.demo.run import BATCH_FLOOR, DRAWN, DRILL_DEVICES, DRILL_METRIC, DemoRun
 from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, PRECISION, Recipes, recipe_summary
 from infra.lab.demo.view import Stages
@@ -120,7 +120,7 @@ class LocalRun(DemoRun):
         status = await self._status(ANALYZER, recipe.hash_text, transport)
         ranked, truth = document["ranked"], self._truth(recipe)
         hitters = [
-            Hitter(row["label"], truth[row["item"]], row["estimate"], row["stderr"])
+            Bucket(row["label"], truth[row["item"]], row["estimate"], row["stderr"])
             for row in rows(document)[: self._top]
         ]
         spec = recipe.question.encoder

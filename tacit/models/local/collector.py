@@ -14,11 +14,9 @@ from tacit.recipe.encoder import Encoder, StringEncoder, encoder_of
 from tacit.recipe.model import Recipe
 from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.collector import AggregateResult
-from tacit.succinct.tree import MAX_TOP, Found, others_below, threshold
+from tacit.succinct.tree import FALSE_POSITIVE_RATE, MAX_TOP, Found, others_below, threshold
 from tacit.task.one_server import OneServerTask
 
-FALSE_POSITIVE_RATE = 0.05
-"""Largest probability with which a ranking has any answer that no device has."""
 CONFIDENCE = 0.95
 
 

@@ -17,8 +17,6 @@ from tacit.roles.analyzer import Counting, Read, Reading
 from tacit.succinct.tree import MAX_TOP, Collected, search
 from tacit.task.one_server import OneServerTask
 
-RECORD_SIZE = PUBLIC_SIZE + 1
-
 
 @dataclass(frozen=True, slots=True)
 class PackedNumbers(Counting):
@@ -37,7 +35,11 @@ class HashedReports(Reading):
 
     method: AffineHashing
     packing: Packing
-    record_size: int = RECORD_SIZE
+
+    @property
+    def record_size(self) -> int:  # type: ignore[override]
+        """Bytes of a kept report: its payload."""
+        return self.packing.size
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
         """The payload is the record of a report."""
@@ -48,7 +50,7 @@ class HashedReports(Reading):
         """The most frequent items, and the levels of the search (``tacit.succinct.tree.Found``)."""
         collected = Collected(self.method)
         for several in records:
-            for at in range(0, len(several), RECORD_SIZE):
+            for at in range(0, len(several), self.packing.size):
                 collected.add(several[at : at + PUBLIC_SIZE], several[at + PUBLIC_SIZE])
         return search(collected, MAX_TOP).document()
 
