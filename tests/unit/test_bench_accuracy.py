@@ -76,7 +76,8 @@ def test_pairs_are_compared_by_every_way_to_exchange_them() -> None:
 def test_a_row_is_a_mean_with_its_error_and_says_whether_a_target_is_met() -> None:
     where = Where("local", 10, 3, 1.0)
     row = where.row(RECALL, [0.5, 0.7], target=0.6, peer="other", peer_value=0.3, difference_p=0.5)
-    assert (row.value, row.stderr, row.met, row.significant) == (pytest.approx(0.6), pytest.approx(0.1), True, False)
+    assert [row.value, row.stderr] == pytest.approx([0.6, 0.1])
+    assert (row.met, row.significant) == (True, False)
     assert where.row("an error", [2.0], target=1.0).met is False
     assert where.row("an error", [2.0]).met is None
     assert table([row]).row_count == 1

@@ -7,8 +7,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.devices.vectorised import CHUNK, REPORT_SIZE, collected, most_frequent, records, zipf_items, zipf_shares
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
 from tacit.models.local.task import HashPacking
 from tacit.succinct.tree import Collected
