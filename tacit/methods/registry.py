@@ -10,8 +10,11 @@ from tacit.methods.oue import Oue
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
+from tacit.succinct.method import PaperHistogram
 
-METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing)}
+METHODS: dict[str, type[Method]] = {
+    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram)
+}
 """Ordered by preference: a question takes the first method that fits."""
 
 

@@ -33,6 +33,8 @@ KEEP = 64
 """How many prefixes are extended at each level."""
 FALSE_POSITIVE_RATE = 0.05
 """Largest probability with which a ranking has any answer that no device has."""
+CONFIDENCE = 0.95
+"""Probability with which the bound on all other answers holds."""
 _ROUNDS = 60
 
 

@@ -29,6 +29,7 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tacit.models.local.server import HashedReports
 from tacit.models.local.task import HashPacking
+from tacit.succinct.engines import TreeEngine
 from tacit.succinct.supports import count_supports
 from tacit.succinct.tree import MAX_TOP, search
 
@@ -175,7 +176,7 @@ def _cost(n: int, epsilon: int, tell: Tell) -> list[AccuracyRow]:
     entries = [whole[at : at + size] for at in range(0, len(whole), size)]
     tell(0.3)
     start = time.process_time()
-    HashedReports(method, packing).search(entries)
+    HashedReports(TreeEngine(method), packing).search(entries)
     server = time.process_time() - start
     return [
         where.row("server seconds", [server], target=SERVER_TARGET if n == MILLION else None),

@@ -26,6 +26,7 @@ from infra.lab.demo.words import Texts
 from tacit.codec import unb64url
 from tacit.errors import Refusal, UsageError
 from tacit.messages.one_server import OneServerReport
+from tacit.methods.registry import METHODS
 from tacit.methods.result import rows
 from tacit.models.devices import device_side
 from tacit.models.faces.one_server import AnalyzerChannel
@@ -53,8 +54,12 @@ class LocalRun(DemoRun):
 
     ROBBED_DEVICES: ClassVar[int] = 3
 
-    def __init__(self, texts: Texts, epsilon: Decimal, top: int, state_dir: Path, stages: Stages) -> None:
+    def __init__(self, texts: Texts, epsilon: Decimal, top: int, engine: str, state_dir: Path, stages: Stages) -> None:
         question = Question(f"Which values of {texts.metric} are frequent?", texts.metric)
+        self._method = next(one for one in METHODS.values() if engine == one.ENGINE)
+        if self._method.MOST_PLANNED < MOST_CONTRIBUTIONS:
+            # so few devices hide nothing in each other: a release tells as much as the analyzer learns anyway
+            self._release_cap = f"{epsilon:f}"
         super().__init__(Dataset(texts.source, question, texts.values), state_dir, stages, (ANALYZER,))
         self._texts = texts
         self._epsilon = epsilon
@@ -153,7 +158,7 @@ class LocalRun(DemoRun):
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        number = len(self._texts.values)
+        number, most = len(self._texts.values), min(MOST_CONTRIBUTIONS, self._method.MOST_PLANNED)
         return self._proposed(
             name="demo",
             text=self._dataset.question.text,
@@ -161,7 +166,8 @@ class LocalRun(DemoRun):
             encoder=self._texts.encoder,
             population=number,
             slot=MAIN_SLOT,
-            rate=min(Decimal(1), (Decimal(MOST_CONTRIBUTIONS) / number).quantize(Decimal("0.001"), ROUND_DOWN)),
+            rate=min(Decimal(1), (Decimal(most) / number).quantize(Decimal("0.001"), ROUND_DOWN)),
+            randomizer=self._method.NAME,
         )
 
     def _drill_recipe(self) -> Recipe:
