@@ -7,10 +7,10 @@ from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.method import Method
 from tacit.methods.oue import Oue
+from tacit.methods.paper_histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
-from tacit.succinct.method import PaperHistogram
 
 METHODS: dict[str, type[Method]] = {
     one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram)

@@ -2,7 +2,7 @@
 that has one (``Method.ENGINE``).
 
 ``tree`` is affine hashing on a tree of prefixes (``tacit.succinct.tree``), ``paper`` the histogram of Bassily and Smith
-(``tacit.succinct.channels``).
+(``tacit.methods.paper_channels``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tacit.methods.affine import AffineHashing
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import Estimate
 from tacit.methods.method import Method
-from tacit.succinct.channels import PublicComponents, decoded
-from tacit.succinct.method import BETA, PaperHistogram
+from tacit.methods.paper_channels import PublicComponents, decoded
+from tacit.methods.paper_histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
     CONFIDENCE,
     FALSE_POSITIVE_RATE,

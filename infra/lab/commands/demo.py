@@ -30,6 +30,10 @@ DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
 
+Engine = Annotated[
+    str | None, typer.Option(help="With --model local: tree (default), or paper, the histogram of 2015 (slow).")
+]
+
 
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
@@ -58,9 +62,7 @@ def demo(
     top: Annotated[
         int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="With --model local: tree (default), or paper, the histogram of 2015 (slow).")
-    ] = None,
+    engine: Engine = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,

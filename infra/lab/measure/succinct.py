@@ -24,11 +24,11 @@ from infra.views.terminal import plain_table
 from tacit.adapters.system import OsEntropy
 from tacit.methods.affine import AffineHashing
 from tacit.methods.design import SampleDesign
+from tacit.methods.paper_projection import FrequencyOracle
+from tacit.methods.paper_signs import SignSums
 from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tacit.ports import Entropy
-from tacit.succinct.basic import SignSums
 from tacit.succinct.lower_bound import share_error_bound
-from tacit.succinct.projection import FrequencyOracle
 from tacit.succinct.supports import count_supports
 
 BETA = 0.05

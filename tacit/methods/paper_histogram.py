@@ -1,6 +1,6 @@
 """The succinct histogram as a method of a recipe: a report is its public bytes and one bit.
 
-Algorithms 5 to 7 of Bassily and Smith (``tacit.succinct.channels``, ``tacit.succinct.one_bit``): from the public bytes
+Algorithms 5 to 7 of Bassily and Smith (``paper_channels``, ``paper_one_bit``): from the public bytes
 follows a report of a device without an item, a component for each of ``T K`` channels and the oracle's, and the bit
 says whether the device accepts it. The one-bit transformation has the constant that keeps epsilon exactly, and the
 budget is divided by ``T + 1``, which is exactly enough; the paper divides by ``2 T + 1``.
@@ -24,10 +24,10 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.draws import ONE, epsilon0_from, hex_threshold
 from tacit.methods.estimate import CellModel, Estimate
 from tacit.methods.method import Draws, LocalMethod, Members
+from tacit.methods.paper_channels import PublicComponents, SuccinctHistogram
+from tacit.methods.paper_one_bit import OneBit
 from tacit.methods.statistics import MAX_ITEM_BITS, Shape
 from tacit.ports import Entropy
-from tacit.succinct.channels import PublicComponents, SuccinctHistogram
-from tacit.succinct.one_bit import OneBit
 
 BETA = 0.2
 """Chance with which the theorem on what is found may fail. With less there are more than three repetitions, each with a

@@ -2,8 +2,8 @@
 
 Theory (Bassily and Smith, 2015, Algorithm 5). In each of ``T = ln(3/beta)`` repetitions a public hash function,
 pairwise independent, sends an item to one of ``K = n^1.5`` channels. In its item's channel a device is a holder of the
-unique heavy hitter (``tacit.succinct.unique``), in every other one it has no item. A frequent item is alone in its
-channel at least once, and is decoded there. One more report goes to a frequency oracle (``tacit.succinct.projection``),
+unique heavy hitter (``paper_unique``), in every other one it has no item. A frequent item is alone in its
+channel at least once, and is decoded there. One more report goes to a frequency oracle (``paper_projection``),
 which tells what was decoded rightly from noise: items above its error bound are kept. Each of the 2T + 1 reports that
 depend on the item gets an equal part of epsilon: two items differ in at most 2T channels, and in the oracle.
 
@@ -16,7 +16,7 @@ A report has a component in each of T K channels, all independent, all but T of 
 device computes the ones that are asked for, and whoever evaluates a simulated population asks only for channels in
 which somebody has an item. The others decode to noise, which the oracle's bound keeps out together with all else.
 
-With one-bit reports (``tacit.succinct.one_bit``) no component is sent at all: the components of a device without an
+With one-bit reports (``paper_one_bit``) no component is sent at all: the components of a device without an
 item follow from public randomness, and a device accepts or rejects them.
 """
 
@@ -33,10 +33,10 @@ from typing import NamedTuple, Protocol
 
 from tacit.methods.affine import hash_of
 from tacit.methods.draws import epsilon0_from
+from tacit.methods.paper_projection import FrequencyOracle
+from tacit.methods.paper_signs import BasicRandomizer, SignReport, SignSums
+from tacit.methods.paper_unique import UniqueHitter
 from tacit.ports import Entropy
-from tacit.succinct.basic import BasicRandomizer, SignReport, SignSums
-from tacit.succinct.projection import FrequencyOracle
-from tacit.succinct.unique import UniqueHitter
 
 MAX_REPORTS = 1 << 40
 BLOCK = 8
