@@ -25,8 +25,8 @@ CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
 
 
 @asking(
-    "population", "cells", "statistic", "low", "high", "unit", "norm", "epsilon", "delta", "max_epsilon0",
-    "allow_unbounded_local", "policy", "accuracy",
+    "population", "cells", "statistic", "low", "high", "unit", "norm", "strings", "alphabet", "epsilon", "delta",
+    "max_epsilon0", "allow_unbounded_local", "policy", "accuracy",
     population={"help": "Devices that could answer.", "least": None},
     cells={"names": ("--cells", "--length"), "default": 1, "least": None},
     statistic={"default": "histogram"},
@@ -51,6 +51,8 @@ def design(
 ) -> None:
     """Compare central, aggregated, sampled, shuffled and local ways to ask, and propose one.
 
+    With --statistic heavy-hitters and --strings, compare the ways to find frequent texts.
+
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
     from tacit.accounting.planner import alternatives
@@ -59,6 +61,11 @@ def design(
     survey = compared(said).survey()
     if survey.population is None:
         raise typer.BadParameter("missing --population")
+    if survey.kind.is_ranked:
+        from infra.commands.design_searched import compare_searches
+
+        compare_searches(survey, plot, as_json=as_json)
+        return
     accepted = None if policy is None else policy_of(policy)
     needs = requirements_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
@@ -104,6 +111,9 @@ def compared(said: Said) -> Said:
         return replace(said, flags={"statistic": flags["statistic"]})
     if said.file is not None and "statistic" not in flags:
         return said
+    if kind.is_ranked:
+        named = ("population", "statistic", "strings", "alphabet", "epsilon", "delta", "max_epsilon0")
+        return replace(said, flags={"model": "local", **{name: flags[name] for name in named if name in flags}})
     if kind.is_scalar and flags.pop("cells", 1) != 1:
         raise FieldError("encoder.cells", f"must be 1: a {kind.name} is one number")
     if kind.is_vector and "cells" in flags:

@@ -122,6 +122,7 @@ class _Builder:
         return {
             "min_batch_size": self._options.batch_floor,
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
+            **self._release_limits(),
             **self._witness_limit(),
             "attributes": ATTRIBUTES,
             "min_audience": self._options.min_audience,
@@ -141,6 +142,10 @@ class _Builder:
                 for name in SERVERS
             },
         }
+
+    def _release_limits(self) -> dict[str, Any]:
+        most, caps = self._options.release_cap, ("max_epsilon_aggregator", "max_epsilon_half_batch")
+        return {f"{cap}{suffix}": most for cap in caps for suffix in ("", "_with_relay")} if most else {}
 
     def _witness_limit(self) -> dict[str, Any]:
         keys = [key.encode() for key in self._witnesses.values()]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 
 _STIRLING = (1 / 12, 1 / 360, 1 / 1260, 1 / 1680, 1 / 1188)
+_BEYOND = 1e-9
+"""Share of a tail's mass that lies beyond where its sum begins, at most."""
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -88,3 +90,15 @@ def binomial_window(n: int, p: float, tail: float) -> tuple[int, list[float]]:
             break
         above.append(value)
     return low, [*reversed(below), centre, *above]
+
+
+def rarely_reached(trials: int, p: float, chance: float) -> int:
+    """The least s above the mean with ``Pr[Bin(trials, p) >= s] <= chance``, summed downwards from where almost nothing
+    lies beyond."""
+    tail = chance * _BEYOND
+    first = min(trials, math.ceil(trials * p + deviation(trials * p * (1 - p), tail)))
+    for k in range(first, int(trials * p), -1):
+        tail += math.exp(log_pmf(k, trials, p))
+        if tail > chance:
+            return k + 1
+    return int(trials * p) + 1

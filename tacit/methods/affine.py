@@ -89,6 +89,7 @@ class AffineHashing(LocalMethod):
     MEMBERS = ("epsilon0",)
     STATISTICS = ("heavy-hitters",)
     IS_PROVED = False
+    ENGINE = "tree"
     DRAWS = Draws(
         "u = 16 bytes; h = hash of the prefix (docs/device.md); d < T(epsilon0, k - 1): h; else the uniform w below "
         "k - 1, plus 1 if w >= h (both are drawn always)",

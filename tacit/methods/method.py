@@ -64,13 +64,17 @@ class Method(ABC):
     """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
     its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
-    ``DRAWS`` describes its draws for the page of methods."""
+    ``ENGINE``: the name of what searches single reports for frequent items (``tacit.succinct.engines``); None where
+    reports are added up. ``MOST_PLANNED``: the most reports for which it can be ``planned_for``. ``DRAWS`` describes
+    its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
     STATISTICS: ClassVar[tuple[StatisticName, ...]]
     IS_LOCAL: ClassVar[bool]
     IS_PROVED: ClassVar[bool] = True
+    ENGINE: ClassVar[str | None] = None
+    MOST_PLANNED: ClassVar[int] = MAX_N
     DRAWS: ClassVar[Draws]
 
     @classmethod
@@ -171,6 +175,11 @@ class Method(ABC):
     def rejecting_at_most(self, _chance: float) -> Self:
         """The same method with the least weight bound at which an output is rejected with a probability of at most
         ``_chance``."""
+        return self
+
+    def planned_for(self, _reports: int) -> Self:
+        """The same method for about so many reports, where its parameters depend on that. ``ValueError`` where it
+        cannot work with so many."""
         return self
 
     def of_totals(self) -> Self:

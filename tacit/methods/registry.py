@@ -7,11 +7,14 @@ from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.method import Method
 from tacit.methods.oue import Oue
+from tacit.methods.paper_histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.statistics import Shape, Statistic
 
-METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing)}
+METHODS: dict[str, type[Method]] = {
+    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram)
+}
 """Ordered by preference: a question takes the first method that fits."""
 
 

@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
-from tacit.methods.affine import AffineHashing
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
-from tacit.succinct.tree import expected_threshold
+from tacit.succinct.engines import engine_of
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,11 @@ def outlook(recipe: Recipe) -> Outlook:
 
 
 def _ranked(recipe: Recipe) -> RankedOutlook | None:
-    method = randomizer_of(recipe)
-    if not isinstance(method, AffineHashing):
+    engine = engine_of(randomizer_of(recipe))
+    if engine is None:
         return None
-    least, stderr = expected_threshold(method, recipe.batch.expected_contributions, design_of(recipe))
-    return RankedOutlook(stderr, least, method.hash_bits, method.bits)
+    least, stderr = engine.expected(recipe.batch.expected_contributions, design_of(recipe))
+    return RankedOutlook(stderr, least, engine.report_bits, engine.domain_bits)
 
 
 def rounding_of(recipe: Recipe) -> Rounding:

@@ -50,7 +50,7 @@ class PrivacyTarget:
         """The members ``randomizer`` and, if the model (``form``) has a VDAF, ``vdaf``. A server without a VDAF sees
         single reports, and the target is what one of them reveals. Where devices watch an event, every answer is sent,
         because nobody can look at it before. Raises ``UsageError``."""
-        made = self.made(plan, batch_size) if form.proves else self._alone()
+        made = self.made(plan, batch_size) if form.proves else self._alone(plan.expected_contributions(batch_size))
         return self._members(form, self._never_rejecting(made) if form.watched else made)
 
     def _members(self, form: Form, made: Method) -> Members:
@@ -78,12 +78,12 @@ class PrivacyTarget:
         stated = RandomizerSpec(name=self.randomizer, **{**spec, "max_weight": spec["categories"]})
         return self.method.of(self.shape, members_of(stated))
 
-    def _alone(self) -> Method:
-        """The method with which one report by itself keeps the target."""
+    def _alone(self, reports: int) -> Method:
+        """The method with which one report by itself keeps the target, for about so many ``reports``."""
         shape, local = self.shape, self.method.IS_LOCAL
         epsilon = min(self.epsilon, self.max_epsilon0) if local else self.epsilon
         try:
-            return self.method.tuned(shape, epsilon, 1, float(self.delta))
+            return self.method.tuned(shape, epsilon, 1, float(self.delta)).planned_for(reports)
         except ValueError as error:
             words = f"the noise of one device cannot hide up to {shape.maximum} events at epsilon {self.epsilon:f}"
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"

@@ -40,8 +40,8 @@ def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 def randomizer_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The randomizer exists, states each of its own members and no others (``epsilon0``, ``max_weight``, ``scale``,
-    ``flips``, ``maximum``, as docs/device.md lists them), and can be made: ``epsilon0`` is from 10^-6 to 40.
-    ``aggregator_noise`` is allowed only for randomizers without ``epsilon0``."""
+    ``flips``, ``maximum``, ``reports``, as docs/device.md lists them), and can be made: ``epsilon0`` is from 10^-6 to
+    40. ``aggregator_noise`` is allowed only for randomizers without ``epsilon0``."""
     spec, noise = recipe.randomizer, recipe.aggregator_noise
     method = METHODS.get(spec.name)
     if noise is not None and (method is None or method.IS_LOCAL):
@@ -101,7 +101,7 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
     """The encoder fits the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean: number;
     vector-sum: vector; heavy-hitters: strings; ``occurrences`` has its own rule), the randomizer answers the statistic
     in the recipe's model, ``randomizer.categories`` is the number of the encoder's labels (rr: 2; affine: a power of
-    two), and ``randomizer.maximum``, where there is one, the largest encoded value."""
+    two; succinct-histogram: 2), and ``randomizer.maximum``, where there is one, the largest encoded value."""
     question, spec = recipe.question, recipe.randomizer
     statistic = STATISTICS[question.statistic]
     if not isinstance(question.encoder, Occurrences) and question.encoder.kind not in statistic.encoders:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from tacit.dp.binomial import deviation, log_pmf
+from tacit.dp.binomial import rarely_reached
 from tacit.methods.affine import AffineHashing, level_of, seed_of
 from tacit.methods.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
@@ -31,9 +31,11 @@ MAX_TOP = 1000
 """Most items of a ranking."""
 KEEP = 64
 """How many prefixes are extended at each level."""
+FALSE_POSITIVE_RATE = 0.05
+"""Largest probability with which a ranking has any answer that no device has."""
+CONFIDENCE = 0.95
+"""Probability with which the bound on all other answers holds."""
 _ROUNDS = 60
-_BEYOND = 1e-9
-"""Share of a tail's mass that lies beyond where its sum begins, at most."""
 
 
 class Collected:
@@ -122,19 +124,19 @@ def search(collected: Collected, top: int, keep: int = KEEP) -> Found:
 
 
 def expected_threshold(randomizer: AffineHashing, reports: float, design: SampleDesign) -> tuple[float, float]:
-    """The threshold at a false-positive rate of 0.05, and the standard error of a rare item, as expected from this many
+    """The threshold at ``FALSE_POSITIVE_RATE``, and the standard error of a rare item, as expected from this many
     reports and the usual number of candidates."""
     *_, before, last = (0, 0, *randomizer.levels)
     level = Level(max(1, round(reports / len(randomizer.levels))), (KEEP if before else 1) << (last - before), 0)
     found = Found((), (), (level,) * len(randomizer.levels))
-    return threshold(found, randomizer, design, 0.05), _empty_error(level, randomizer, design)
+    return threshold(found, randomizer, design, FALSE_POSITIVE_RATE), _empty_error(level, randomizer, design)
 
 
 def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, false_positive_rate: float) -> float:
     """An estimate that items which no device has reach with this probability at most, over all candidates of the last
     level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
     last = found.levels[-1]
-    least = _rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
+    least = rarely_reached(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
     none, every = randomizer.estimate([0, last.reports], last.reports, design).values
     return none + least * (every - none) / last.reports
 
@@ -159,17 +161,6 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
         middle = 0.5 * (low + high)
         low, high = (low, middle) if missed(middle) <= 1 - confidence else (middle, high)
     return high * total
-
-
-def _rare(trials: int, p: float, chance: float) -> int:
-    """The least s with ``Pr[Bin(trials, p) >= s] <= chance``, summed upwards from where the terms fall."""
-    tail = chance * _BEYOND
-    first = min(trials, math.ceil(trials * p + deviation(trials * p * (1 - p), tail)))
-    for k in range(first, int(trials * p), -1):
-        tail += math.exp(log_pmf(k, trials, p))
-        if tail > chance:
-            return k + 1
-    return int(trials * p) + 1
 
 
 def _at_most(cut: int, trials: int, mean: float) -> float:

@@ -32,7 +32,7 @@ def test_every_device_is_counted_once_and_what_is_frequent_is_found(
     set_log_level("debug")
     stages = Stages(Console(stderr=True, quiet=True))
     try:
-        run = LocalRun(Texts("rows", "word", STRINGS, VALUES), Decimal("0.8"), 5, tmp_path / "stack", stages)
+        run = LocalRun(Texts("rows", "word", STRINGS, VALUES), Decimal("0.8"), 5, "tree", tmp_path / "stack", stages)
         result = asyncio.run(run.run())
     finally:
         set_log_level("info")

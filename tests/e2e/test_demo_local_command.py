@@ -31,4 +31,21 @@ def test_frequent_texts_of_a_file_are_found_by_real_devices(tmp_path: Path) -> N
         assert row["truth"] == COUNTS.get(text, 0 if not text.startswith("x") else row["truth"])
         assert row["estimate"] >= document["threshold"]
     assert abs(found["stop"]["estimate"] - COUNTS["stop"]) < 5 * found["stop"]["stderr"]
-    assert (document["report_bits"], document["false_positive_rate"]) == (3, 0.05)
+    assert (document["report_bits"], document["false_positive_rate"], document["engine"]) == (3, 0.05, "tree")
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(1e-4, "the item is listed with three standard errors to spare; five bound its error", runs=2)
+def test_the_papers_histogram_finds_a_very_frequent_text_and_refuses_what_it_cannot_find(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("\n".join(["a"] * 980 + ["b"] * 20))
+    options = ("--model", "local", "--engine", "paper", "--input", "letters.txt", "--json")
+    done = tacit("demo", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["engine"], document["report_bits"], document["accepted"]) == ("paper", 1, 1000)
+    (found,) = document["heavy_hitters"]
+    assert (found["item"], found["truth"]) == ("a", 980)
+    assert abs(found["estimate"] - 980) < 5 * found["stderr"]
+    refused = tacit("demo", *options, "--epsilon", "1", cwd=tmp_path)
+    assert refused.returncode != 0
+    assert "succinct-histogram finds nothing: n = 1,000 reports of 8 bits" in refused.stderr

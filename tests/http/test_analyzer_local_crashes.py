@@ -19,7 +19,7 @@ from services.analyzer.schema import KEPT
 from services.analyzer.store import AnalyzerStore
 from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
-from tacit.models.local.server import RECORD_SIZE
+from tacit.models.local.task import HashPacking
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, B, Stage, analyzer_stage
 from tests.http.test_analyzer_crashes import PowerCut, PowerCutError
@@ -40,7 +40,7 @@ async def kept_publics(stage: Stage) -> list[bytes]:
     assert stage.app is not None
     async with stage.app[STORE].read() as tx:
         rows = list((await tx.connection.execute(select(KEPT.c.records))).scalars())
-    return [row[at : at + 16] for row in rows for at in range(0, len(row), RECORD_SIZE)]
+    return [row[at : at + 16] for row in rows for at in range(0, len(row), HashPacking.size)]
 
 
 async def kept_once(stage: Stage) -> int:

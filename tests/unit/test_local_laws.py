@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +28,9 @@ from infra.lab.kit.reports import issuer_key, token_source
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.affine import PUBLIC_SIZE, levels_of
+from tacit.methods.paper_histogram import PaperHistogram
 from tacit.recipe.derive import randomizer_of
+from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask
 from tacit.tlog.leaves import SignedLeaf
@@ -61,14 +63,22 @@ def recipe_of(encoder: dict[str, Any], randomizer: dict[str, Any], rate: str = "
 HASHED = recipe_of(STRINGS, {"name": "affine", "epsilon0": "1", "categories": 4})
 SAMPLED = recipe_of(STRINGS, {"name": "affine", "epsilon0": "1", "categories": 4}, rate="0.5")
 CATEGORY = recipe_of(CATEGORIES, {"name": "krr", "epsilon0": "0.5", "categories": 3})
+LETTER = {"kind": "strings", "length": 1, "alphabet": "abcdefghijklmno"}
+"""4 bits."""
+BIT = recipe_of(LETTER, {"name": "succinct-histogram", "epsilon0": "8", "categories": 2, "reports": 1000})
+LETTERS = ("a", "b", "o", None, "", "ab", "UPPER", b"ab")
 KINDS = [(HASHED, TEXTS), (SAMPLED, TEXTS), (CATEGORY, NAMES)]
 
 
 class Draws(Enumerated):
     """A draw of 16 bytes that is compared with nothing is a report's public bytes, or its id."""
 
+    def __init__(self, publics: Sequence[Choice] = PUBLICS) -> None:
+        super().__init__()
+        self._publics = publics
+
     def _choices(self, size: int) -> Sequence[Choice]:
-        return PUBLICS if size == PUBLIC_SIZE and self._told is None else super()._choices(size)
+        return self._publics if size == PUBLIC_SIZE and self._told is None else super()._choices(size)
 
 
 class Wallet:
@@ -93,7 +103,7 @@ class LocalPath:
         self.sealed: list[tuple[bytes, bytes]] = []
         self.log = log_of(*(KIT.recipe_leaf(recipe) for recipe in recipes))
         self.epsilons = [float(recipe.privacy.epsilon.root["analyzer"]) for recipe in recipes]
-        keeping = ["tacit.methods.affine.bernoulli", "tacit.methods.krr.bernoulli"]
+        keeping = [f"tacit.{name}.bernoulli" for name in ("methods.affine", "methods.krr", "methods.paper_one_bit")]
         telling(monkeypatch, *keeping, of=lambda threshold: (threshold, 1))
         others = ["tacit.methods.affine.uniform_below", "tacit.methods.krr.uniform_below"]
         telling(monkeypatch, *others, of=lambda bound: (0, bound))
@@ -120,9 +130,9 @@ class LocalPath:
         rest = iter(self.sealed)
         return tuple(next(rest) if entry.state is State.SCHEDULED else None for entry in entries)
 
-    async def law(self, value: Any) -> Law:
+    async def law(self, value: Any, publics: Sequence[Choice] = PUBLICS) -> Law:
         """The exact law of what is sent for all recipes together."""
-        entropy, found = Draws(), defaultdict[Any, Fraction](Fraction)
+        entropy, found = Draws(publics), defaultdict[Any, Fraction](Fraction)
         for _ in entropy.runs():
             found[await self.decide(value, entropy)] += entropy.weight
         assert sum(found.values()) == 1
@@ -158,6 +168,29 @@ async def test_a_message_with_its_id_or_silence_tells_no_more_than_the_claim(
     assert len({tuple(sorted(marginal(law).items(), key=str)) for law in laws}) == 1, "ids and silence tell nothing"
     sizes = {len(sent[0][1]) for law in laws for sent in law if sent[0] is not None}
     assert len(sizes) == 1
+
+
+def telling_publics() -> list[Choice]:
+    """Public bytes that "a" accepts as often as any item can and "b" as rarely, the other way round, and any."""
+    one_bit, encoder = cast(PaperHistogram, randomizer_of(BIT)).one_bit, encoder_of(BIT.question)
+    a, b = (encoder.encode(text) for text in ("a", "b"))
+    assert isinstance(a, int)
+    assert isinstance(b, int)
+    drawn = [SeededEntropy(seed)(PUBLIC_SIZE) for seed in range(4_000)]
+    ratios = [(one_bit.probability(public, a) / one_bit.probability(public, b), public) for public in drawn]
+    return [(public, Fraction(1, 3)) for public in (max(ratios)[1], min(ratios)[1], drawn[0])]
+
+
+async def test_one_bit_about_public_bytes_tells_no_more_than_the_claim_whatever_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, publics = LocalPath(monkeypatch, BIT), telling_publics()
+    laws = [await path.law(value, publics) for value in LETTERS]
+    ratios = [log_ratio(one, other) for one, other in itertools.permutations(laws, 2)]
+    assert 0.99 * 8 < max(ratios) <= 8 + SLACK
+    assert len({tuple(sorted(marginal(law).items(), key=str)) for law in laws}) == 1, "ids and silence tell nothing"
+    assert {len(sent[0][1]) for law in laws for sent in law if sent[0] is not None} == {PUBLIC_SIZE + 1}
+    assert all(law == laws[3] for law in laws[4:]), "what is no value favours no item"
 
 
 async def test_what_is_no_value_sends_the_law_that_favours_no_item(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.draws import ONE, keep_threshold
-from tacit.succinct.basic import SignReport
-from tacit.succinct.channels import ChannelSums, SuccinctHistogram
-from tacit.succinct.one_bit import OneBit
+from tacit.methods.paper_channels import ChannelSums, SuccinctHistogram
+from tacit.methods.paper_one_bit import OneBit
+from tacit.methods.paper_signs import SignReport
 from tests.unit.device_path import Law, classes
 from tests.unit.test_methods_draws import e_to_the
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.succinct.basic import BasicRandomizer
+from tacit.methods.paper_projection import FrequencyOracle
+from tacit.methods.paper_signs import BasicRandomizer
 from tacit.succinct.lower_bound import information_bound, law_error_bound, share_error_bound
-from tacit.succinct.projection import FrequencyOracle
 
 SHARES = st.floats(1e-4, 1)
 

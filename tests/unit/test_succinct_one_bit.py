@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.methods.draws import MIN_EPSILON0
-from tacit.succinct.basic import BasicRandomizer
-from tacit.succinct.one_bit import OneBit
+from tacit.methods.paper_one_bit import OneBit
+from tacit.methods.paper_signs import BasicRandomizer
 from tests.unit.test_methods_draws import e_to_the
 
 TINY = Fraction(1, 2**60)

@@ -8,11 +8,14 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infra.lab.bench.rows import Row, document
+from infra.lab.bench.rows import document
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FOLDER = Path("benchmarks")
 PLOT = "history.png"
@@ -38,7 +41,7 @@ class Result:
     rows: list[dict[str, Any]]
 
 
-def save(rows: Iterable[Row], folder: Path) -> Path:
+def save(rows: Iterable[DataclassInstance], folder: Path) -> Path:
     """Write the document as ``{date}-{commit}.json``; returns the file. Raises ``UsageError``."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     path = folder / f"{day}-{_commit()}.json"

@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FEATURES = ("avx2", "bmi2", "avx512f", "avx512dq", "avx512ifma", "asimd", "sha3")
 
@@ -109,6 +112,6 @@ def _facts(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs}
 
 
-def document(rows: Iterable[Row]) -> dict[str, Any]:
+def document(rows: Iterable[DataclassInstance]) -> dict[str, Any]:
     """Return the JSON document of a run: the machine and its rows."""
     return {"machine": machine(), "rows": [asdict(row) for row in rows]}

@@ -28,6 +28,10 @@ DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
 
+Engine = Annotated[
+    str | None, typer.Option(help="With --model local: tree (default), or paper, the histogram of 2015 (slow).")
+]
+
 
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
@@ -56,6 +60,7 @@ def demo(
     top: Annotated[
         int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
     ] = None,
+    engine: Engine = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -67,9 +72,9 @@ def demo(
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
     if model == LOCAL:
-        return local(input_file, column, devices, epsilon, top, out, json_output=json_output)
-    if epsilon is not None or top is not None:
-        raise typer.BadParameter("--epsilon and --top go with --model local")
+        return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
+    if epsilon is not None or top is not None or engine is not None:
+        raise typer.BadParameter("--epsilon, --top and --engine go with --model local")
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,9 +14,12 @@ from infra.views.terminal import answers, notes, print_json
 
 if TYPE_CHECKING:
     from infra.lab.demo.local_result import LocalResult
+    from infra.lab.demo.words import Texts
 
-DEFAULT_EPSILON = Decimal(4)
+DEFAULT_EPSILON = {"tree": Decimal(4), "paper": Decimal(8)}
+"""By the engine that searches the reports."""
 DEFAULT_TOP = 20
+TREE = "tree"
 
 
 def local(
@@ -24,6 +28,7 @@ def local(
     devices: int | None,
     epsilon: str | None,
     top: int | None,
+    engine: str | None,
     out: Path,
     *,
     json_output: bool,
@@ -34,16 +39,23 @@ def local(
     from infra.lab.demo.view import Stages, show_local
     from infra.lab.demo.words import load_texts, load_wordfreq
 
-    wanted = _epsilon(epsilon)
+    chosen = engine or TREE
+    if chosen not in DEFAULT_EPSILON:
+        raise typer.BadParameter(f"--engine takes {' or '.join(DEFAULT_EPSILON)}")
+    wanted = _epsilon(epsilon, chosen)
     if input_file is None and column is not None:
         raise typer.BadParameter("--column goes with --input")
     texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices)
+    if chosen != TREE:
+        texts = _of_their_length(texts)
     if not json_output:
         prepare_report(out)
     stages = Stages(notes())
     result = cast(
         "LocalResult",
-        in_a_fresh_folder(stages, lambda folder: LocalRun(texts, wanted, top or DEFAULT_TOP, folder, stages).run()),
+        in_a_fresh_folder(
+            stages, lambda folder: LocalRun(texts, wanted, top or DEFAULT_TOP, chosen, folder, stages).run()
+        ),
     )
     if json_output:
         print_json(result.document())
@@ -51,9 +63,20 @@ def local(
     show_local(result, answers(), write_report(result, out))
 
 
-def _epsilon(text: str | None) -> Decimal:
+def _of_their_length(texts: Texts) -> Texts:
+    """The texts in the smallest domain that holds them all: the paper's histogram finds little in a larger one. A real
+    recipe states its length before any device is asked."""
+    longest = max(len(value.encode()) for value in texts.values)
+    length = max(1, min(longest, int(texts.encoder["length"])))
+    if "alphabet" in texts.encoder or length == texts.encoder["length"]:
+        return texts
+    notes().print(f"proposed from the file: texts of up to {length} bytes", style="yellow")
+    return replace(texts, encoder={**texts.encoder, "length": length})
+
+
+def _epsilon(text: str | None, engine: str) -> Decimal:
     try:
-        found = DEFAULT_EPSILON if text is None else Decimal(text)
+        found = DEFAULT_EPSILON[engine] if text is None else Decimal(text)
     except InvalidOperation as error:
         raise typer.BadParameter("--epsilon takes a number such as 2 or 0.5") from error
     if not Decimal("0.1") <= found <= 8:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from infra.lab.commands.progress import progress
 from infra.stacks.command_options import AsJson
-from infra.views.terminal import answers, notes, print_json
+from infra.views.terminal import answers, print_json
 from tacit.dp import parameters
 from tacit.errors import UsageError
 from tacit.extras import require_extra
@@ -66,7 +65,7 @@ def figures(
     if measured:
         require_feasible(population)
     _make(out)
-    with _progress("accounting") as tell:
+    with progress("accounting") as tell:
         drawn = draw_up(population, budget, tell)
     points = _measure(drawn, runs) if measured else []
     paths = [path for figure in drawn for path in write(_with_points(figure, points), budget, out)]
@@ -103,7 +102,7 @@ def pan_privacy(
     if devices % 2:
         raise typer.BadParameter("--devices must be even: half of them have an event")
     _make(out)
-    with _progress("measuring ") as tell:
+    with progress("measuring ") as tell:
         found = compare(STEPS, Decimal(repr(epsilon0)), devices, tell)
     paths = write(found, out)
     if as_json:
@@ -132,11 +131,11 @@ def succinct(
 
     Example: tacit figures succinct --out figures
     """
-    require_extra("the figure", "figures", "matplotlib")
+    require_extra("the figure", "figures", "matplotlib", "numpy")
     from infra.lab.measure.succinct import compare, table, write
 
     _make(out)
-    with _progress("measuring ") as tell:
+    with progress("measuring ") as tell:
         found = compare(bits, Decimal(repr(epsilon0)), runs, tell)
     paths = write(found, out)
     if as_json:
@@ -169,9 +168,9 @@ def shuffled(
     from infra.lab.measure.shuffled_errors import compare_errors
 
     _make(out)
-    with _progress("users     ") as tell:
+    with progress("users     ") as tell:
         needed = compare(EPSILON, DELTA, runs, tell)
-    with _progress("errors    ") as tell:
+    with progress("errors    ") as tell:
         errors = compare_errors(populations, tell)
     paths = [*write_users(needed, EPSILON, DELTA, out), *write_errors(errors, out)]
     if as_json:
@@ -186,15 +185,6 @@ def shuffled(
         raise typer.Exit(1)
 
 
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on stderr; yields a function that sets the share done (0 to 1)."""
-    columns = (TextColumn(what), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=notes()) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda share: progress.update(task, completed=share)
-
-
 def _measure(drawn: Sequence[Figure], runs: int) -> list[Measured]:
     """Measure both models at every point of the panels that have measurements."""
     from infra.lab.measure.experiments import experiments
@@ -206,7 +196,7 @@ def _measure(drawn: Sequence[Figure], runs: int) -> list[Measured]:
         for panel in figure.panels
         for experiment in experiments(f"Figure {figure.number}", panel.points)
     ]
-    with _progress("measuring ") as tell:
+    with progress("measuring ") as tell:
         return measure(asked, runs, tell)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infra.lab.demo.result import Bucket, DemoResult
-
-Hitter = Bucket
-"""A frequent text, with its estimate and the truth."""
+from infra.lab.demo.result import DemoResult
+from tacit.methods.registry import method_named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +26,11 @@ class LocalResult(DemoResult):
     def report_bits(self) -> int:
         """Bits of a report's answer."""
         return int(self.recipe["randomizer"]["categories"]).bit_length() - 1
+
+    @property
+    def engine(self) -> str | None:
+        """What searched the reports."""
+        return method_named(self.recipe["randomizer"]["name"]).ENGINE
 
     @property
     def found_words(self) -> str:
@@ -52,6 +55,7 @@ class LocalResult(DemoResult):
             "others_below": round(self.rest_below, 3),
             "others_probability": self.rest_probability,
             "epsilon0": self.recipe["randomizer"]["epsilon0"],
+            "engine": self.engine,
             "report_bits": self.report_bits,
             "domain_bits": self.domain_bits,
             "frequent": [{"item": text, "devices": number} for text, number in self.frequent],

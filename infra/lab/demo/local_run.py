@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from infra.lab.demo.dataset import Dataset, Question
 from infra.lab.demo.fleet import Fleet, loot_of, spender_of
-from infra.lab.demo.local_result import Hitter, LocalResult
-from infra.lab.demo.result import Sighting, StagedRefusal
+from infra.lab.demo.local_result import LocalResult
+from infra.lab.demo.result import Bucket, Sighting, StagedRefusal
 from infra.lab.demo.run import BATCH_FLOOR, DRAWN, DRILL_DEVICES, DRILL_METRIC, DemoRun
 from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, PRECISION, Recipes, recipe_summary
 from infra.lab.demo.view import Stages
@@ -22,6 +22,7 @@ from infra.lab.demo.watched_attacks import LocalThief, refusals_of
 from infra.lab.demo.words import Texts
 from tacit.errors import Refusal, UsageError
 from tacit.messages.one_server import OneServerReport
+from tacit.methods.registry import METHODS
 from tacit.methods.result import rows
 from tacit.models.devices import device_side
 from tacit.models.faces.one_server import AnalyzerChannel
@@ -47,8 +48,12 @@ class LocalRun(DemoRun):
 
     ROBBED_DEVICES: ClassVar[int] = 3
 
-    def __init__(self, texts: Texts, epsilon: Decimal, top: int, state_dir: Path, stages: Stages) -> None:
+    def __init__(self, texts: Texts, epsilon: Decimal, top: int, engine: str, state_dir: Path, stages: Stages) -> None:
         question = Question(f"Which values of {texts.metric} are frequent?", texts.metric)
+        self._method = next(one for one in METHODS.values() if engine == one.ENGINE)
+        if self._method.MOST_PLANNED < MOST_CONTRIBUTIONS:
+            # so few devices hide nothing in each other: a release tells as much as the analyzer learns anyway
+            self._release_cap = f"{epsilon:f}"
         super().__init__(Dataset(texts.source, question, texts.values), state_dir, stages, (ANALYZER,))
         self._texts = texts
         self._epsilon = epsilon
@@ -97,7 +102,7 @@ class LocalRun(DemoRun):
         status = await self._status(ANALYZER, recipe.hash_text, transport)
         ranked, truth = document["ranked"], self._truth(recipe)
         hitters = [
-            Hitter(row["label"], truth[row["item"]], row["estimate"], row["stderr"])
+            Bucket(row["label"], truth[row["item"]], row["estimate"], row["stderr"])
             for row in rows(document)[: self._top]
         ]
         spec = recipe.question.encoder
@@ -130,7 +135,7 @@ class LocalRun(DemoRun):
     # Pieces
 
     def _main_recipe(self) -> Recipe:
-        number = len(self._texts.values)
+        number, most = len(self._texts.values), min(MOST_CONTRIBUTIONS, self._method.MOST_PLANNED)
         return self._proposed(
             name="demo",
             text=self._dataset.question.text,
@@ -138,7 +143,8 @@ class LocalRun(DemoRun):
             encoder=self._texts.encoder,
             population=number,
             slot=MAIN_SLOT,
-            rate=min(Decimal(1), (Decimal(MOST_CONTRIBUTIONS) / number).quantize(Decimal("0.001"), ROUND_DOWN)),
+            rate=min(Decimal(1), (Decimal(most) / number).quantize(Decimal("0.001"), ROUND_DOWN)),
+            randomizer=self._method.NAME,
         )
 
     def _drill_recipe(self) -> Recipe:

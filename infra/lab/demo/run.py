@@ -84,6 +84,8 @@ class DemoRun(Staging):
 
     ROBBED_DEVICES: ClassVar[int] = 2
     """Devices whose tokens are stolen before they are spent."""
+    _release_cap: str = ""
+    """The most epsilon that policies let a batch tell, if not the usual one."""
 
     def __init__(
         self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
@@ -91,7 +93,13 @@ class DemoRun(Staging):
         devices = len(dataset.values)
         self._dataset = dataset
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
-        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
+        options = StackOptions(
+            epoch_seconds=DAY,
+            slots_per_epoch=2,
+            batch_floor=BATCH_FLOOR,
+            witnesses=WITNESSES,
+            release_cap=self._release_cap,
+        )
         if devices > self._agents:
             options = replace(options, job_size=CROWD_JOB)
         super().__init__(state_dir, options, stages, *servers)

@@ -16,18 +16,20 @@ from decimal import Decimal
 from pathlib import Path
 from statistics import fmean, stdev
 
+import numpy as np
 from rich.table import Table
 
+from infra.lab.devices.vectorised import collected
 from infra.views.terminal import plain_table
 from tacit.adapters.system import OsEntropy
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, seed_of
+from tacit.methods.affine import AffineHashing
 from tacit.methods.design import SampleDesign
+from tacit.methods.paper_projection import FrequencyOracle
+from tacit.methods.paper_signs import SignSums
 from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tacit.ports import Entropy
-from tacit.succinct.basic import SignSums
 from tacit.succinct.lower_bound import share_error_bound
-from tacit.succinct.projection import FrequencyOracle
-from tacit.succinct.supports import Reports, count_supports
+from tacit.succinct.supports import count_supports
 
 BETA = 0.05
 """Chance with which the paper's bound may fail."""
@@ -91,10 +93,7 @@ def _zipf(bits: int, entropy: Entropy) -> int:
 def _affine(items: Sequence[int], bits: int, epsilon0: Decimal, entropy: Entropy) -> float:
     """The largest error of affine hashing with one level."""
     method = AffineHashing.tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), epsilon0, 1, 1e-6)
-    reports = Reports(method.hash_bits)
-    for item in items:
-        public, value = method.randomise(item, entropy)
-        reports.add(seed_of(public.to_bytes(PUBLIC_SIZE, "big")), value)
+    (reports,) = collected(method, np.array(items, dtype=np.uint64), entropy).levels
     (supports,) = count_supports(reports, [0], 0, bits)
     truth = Counter(items)
     values = method.estimate(supports, len(items), EVERYBODY).values

@@ -7,17 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.affine import PUBLIC_SIZE
 from tacit.models.faces.server import ServerSide
 from tacit.models.local.task import Packing, local_task, packing_of
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Counting, Read, Reading
-from tacit.succinct.tree import MAX_TOP, Collected, search
+from tacit.succinct.engines import Engine, engine_of
 from tacit.task.one_server import OneServerTask
-
-RECORD_SIZE = PUBLIC_SIZE + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,13 @@ class PackedNumbers(Counting):
 class HashedReports(Reading):
     """Reports that are kept: public bytes and value, 17 bytes each."""
 
-    method: AffineHashing
+    engine: Engine[Any]
     packing: Packing
-    record_size: int = RECORD_SIZE
+
+    @property
+    def record_size(self) -> int:  # type: ignore[override]
+        """Bytes of a kept report: its payload."""
+        return self.packing.size
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
         """The payload is the record of a report."""
@@ -45,12 +47,13 @@ class HashedReports(Reading):
         return Read(self.packing.unpack(payload), payload)
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
-        """The most frequent items, and the levels of the search (``tacit.succinct.tree.Found``)."""
-        collected = Collected(self.method)
-        for several in records:
-            for at in range(0, len(several), RECORD_SIZE):
-                collected.add(several[at : at + PUBLIC_SIZE], several[at + PUBLIC_SIZE])
-        return search(collected, MAX_TOP).document()
+        """What the method's engine finds."""
+        size = self.packing.size
+        return self.engine.search(
+            (several[at : at + PUBLIC_SIZE], several[at + PUBLIC_SIZE])
+            for several in records
+            for at in range(0, len(several), size)
+        )
 
 
 class LocalServer(ServerSide):
@@ -65,4 +68,5 @@ class LocalServer(ServerSide):
         del key
         method = randomizer_of(recipe)
         packing = packing_of(method)
-        return HashedReports(method, packing) if isinstance(method, AffineHashing) else PackedNumbers(packing)
+        engine = engine_of(method)
+        return PackedNumbers(packing) if engine is None else HashedReports(engine, packing)

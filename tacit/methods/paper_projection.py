@@ -23,8 +23,8 @@ from decimal import Decimal
 from hashlib import blake2b
 
 from tacit.methods.draws import epsilon0_from
+from tacit.methods.paper_signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tacit.ports import Entropy
-from tacit.succinct.basic import BasicRandomizer, SignReport, SignSums, sign_at
 
 SEED_SIZES = range(16, 65)
 MAX_ITEMS = 1 << 64

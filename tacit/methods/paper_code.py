@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 
-from tacit.succinct.reed_solomon import ReedSolomon
+from tacit.methods.paper_reed_solomon import ReedSolomon
 
 MAX_BITS = 64
 INNER_BITS = 20
@@ -29,7 +29,7 @@ _CHECKS = 11
 @dataclass(frozen=True, slots=True)
 class ItemCode:
     """The code for items of ``bits`` bits, 1 to 64. A codeword is an integer of ``length`` bits, and a vector of signs
-    (``tacit.succinct.basic``)."""
+    (``paper_signs``)."""
 
     bits: int
     outer: ReedSolomon = field(init=False, repr=False)

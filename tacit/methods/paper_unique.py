@@ -22,9 +22,9 @@ import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from tacit.methods.paper_code import ItemCode
+from tacit.methods.paper_signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tacit.ports import Entropy
-from tacit.succinct.basic import BasicRandomizer, SignReport, SignSums, sign_at
-from tacit.succinct.code import ItemCode
 
 _STEPS = 60
 

@@ -2,8 +2,8 @@
 
 Theory (Bassily and Smith, 2015, Algorithm 5). In each of ``T = ln(3/beta)`` repetitions a public hash function,
 pairwise independent, sends an item to one of ``K = n^1.5`` channels. In its item's channel a device is a holder of the
-unique heavy hitter (``tacit.succinct.unique``), in every other one it has no item. A frequent item is alone in its
-channel at least once, and is decoded there. One more report goes to a frequency oracle (``tacit.succinct.projection``),
+unique heavy hitter (``paper_unique``), in every other one it has no item. A frequent item is alone in its
+channel at least once, and is decoded there. One more report goes to a frequency oracle (``paper_projection``),
 which tells what was decoded rightly from noise: items above its error bound are kept. Each of the 2T + 1 reports that
 depend on the item gets an equal part of epsilon: two items differ in at most 2T channels, and in the oracle.
 
@@ -16,28 +16,32 @@ A report has a component in each of T K channels, all independent, all but T of 
 device computes the ones that are asked for, and whoever evaluates a simulated population asks only for channels in
 which somebody has an item. The others decode to noise, which the oracle's bound keeps out together with all else.
 
-With one-bit reports (``tacit.succinct.one_bit``) no component is sent at all: the components of a device without an
+With one-bit reports (``paper_one_bit``) no component is sent at all: the components of a device without an
 item follow from public randomness, and a device accepts or rejects them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from hashlib import blake2b
+from struct import Struct
 from typing import NamedTuple, Protocol
 
 from tacit.methods.affine import hash_of
 from tacit.methods.draws import epsilon0_from
+from tacit.methods.paper_projection import FrequencyOracle
+from tacit.methods.paper_signs import BasicRandomizer, SignReport, SignSums
+from tacit.methods.paper_unique import UniqueHitter
 from tacit.ports import Entropy
-from tacit.succinct.basic import BasicRandomizer, SignReport, SignSums
-from tacit.succinct.projection import FrequencyOracle
-from tacit.succinct.unique import UniqueHitter
 
 MAX_REPORTS = 1 << 40
+BLOCK = 8
+"""Channels whose components in public randomness are computed together."""
+_WORDS = Struct(f">{BLOCK}Q")
 
 
 class Components(Protocol):
@@ -155,15 +159,15 @@ class SuccinctHistogram:
             raise ValueError(f"a channel must be from 0 to {self.oracle_channel}")
         return (self.oracle if channel == self.oracle_channel else self.unique).randomizer
 
-    def sufficient_share(self) -> float:
+    def sufficient_share(self, counted: int | None = None) -> float:
         """The share from which on every item is found, except with probability ``beta`` (Theorem 3.5); infinite if
-        there is none. A third of ``beta`` each is for channels that are decoded wrongly, for the oracle, and for items
-        that are never alone in their channel: at most sqrt(n) items have a share that can be enough, and each meets
-        another one in all repetitions with probability ``n^(-T/2)``, together less than ``e^-T`` from 55 reports on;
-        fewer are never enough."""
-        items = math.sqrt(self.reports)
-        decoded = self.unique.sufficient_share(self.reports, self.beta / (3 * items))
-        return max(decoded, 2 * self.oracle.error_bound(self.reports))
+        there is none. ``counted``: how many reports there are (at most n; default: n). A third of ``beta`` each is for
+        channels that are decoded wrongly, for the oracle, and for items that are never alone in their channel: at most
+        sqrt(n) items have a share that can be enough, and each meets another one in all repetitions with probability
+        ``n^(-T/2)``, together less than ``e^-T`` from 55 reports on; fewer are never enough."""
+        reports = self.reports if counted is None else counted
+        decoded = self.unique.sufficient_share(reports, self.beta / (3 * math.sqrt(self.reports)))
+        return max(decoded, 2 * self.oracle.error_bound(reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +179,31 @@ class PublicComponents:
 
     def __getitem__(self, channel: int, /) -> SignReport:
         length = self.histogram.randomizer_of(channel).length
-        drawn = int.from_bytes(blake2b(channel.to_bytes(16, "big"), key=self.public, digest_size=16).digest(), "big")
-        return SignReport((drawn >> 1) * length >> 127, 1 - 2 * (drawn & 1))
+        block, at = divmod(channel, BLOCK)
+        return component(block_words(self.public, block)[at], length)
+
+
+def block_words(public: bytes, block: int) -> tuple[int, ...]:
+    """The words of 64 bits from which the components of ``BLOCK`` channels follow."""
+    return _WORDS.unpack(blake2b(block.to_bytes(16, "big"), key=public, digest_size=_WORDS.size).digest())
+
+
+def component(word: int, length: int) -> SignReport:
+    """The component of a channel of ``length`` coordinates that follows from its word."""
+    return SignReport((word >> 1) * length >> 63, 1 - 2 * (word & 1))
+
+
+def decoded(histogram: SuccinctHistogram, publics: Sequence[bytes]) -> set[int]:
+    """The items that any of all channels gives, from the public bytes of the reports that were accepted: for n reports
+    ``T n^2.5`` steps, as in the paper."""
+    length, found = histogram.unique.randomizer.length, set()
+    for block in range(histogram.oracle_channel // BLOCK):
+        sums = [SignSums(length) for _ in range(BLOCK)]
+        for public in publics:
+            for one, word in zip(sums, block_words(public, block), strict=True):
+                one.sums[(word >> 1) * length >> 63] += 1 - 2 * (word & 1)
+        found |= {histogram.unique.find(one) for one in sums}
+    return {item for item in found if item is not None}
 
 
 class ChannelSums:

@@ -1,0 +1,113 @@
+"""Many devices at once: populations, and the reports of affine hashing, drawn with numpy.
+
+From the same random bytes a device (``tacit.methods.affine``) and this module draw the same report, bit for bit. The
+one exception has a probability below 2^-120 a report: a device draws a uniform number again where its bytes fall into
+the incomplete last part of all values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.draws import BYTES
+from tacit.succinct.tree import Collected
+
+REPORT_SIZE = PUBLIC_SIZE + 2 * BYTES
+"""Random bytes that a device draws for a report."""
+CHUNK = 100_000
+"""Devices that are drawn together: 5 MB of random bytes."""
+Words = NDArray[np.uint64]
+_HALF = (1 << 64) - 1
+_STEP, _FIRST, _SECOND = (np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def zipf_shares(items: int, exponent: float) -> NDArray[np.float64]:
+    """The probabilities of ``items`` items, which fall with their rank r as ``r^-exponent``."""
+    weights: NDArray[np.float64] = np.arange(1, items + 1, dtype=np.float64) ** -exponent
+    return weights / float(weights.sum())
+
+
+def zipf_items(random: np.random.Generator, devices: int, items: int, exponent: float, bits: int) -> Words:
+    """The item of each device: one of ``items`` different items of ``bits`` bits, which are random themselves."""
+    names = random.choice(1 << bits, items, replace=False).astype(np.uint64)
+    ranks = random.choice(items, devices, p=zipf_shares(items, exponent))
+    return names[ranks]
+
+
+def most_frequent(items: Words, top: int) -> list[int]:
+    """The ``top`` most frequent items, the most frequent one first."""
+    return [item for item, _ in Counter(items.tolist()).most_common(top)]
+
+
+def collected(method: AffineHashing, items: Words, entropy: Callable[[int], bytes]) -> Collected:
+    """The reports of devices with these items, as a server keeps them by level. ``entropy`` is asked for
+    ``REPORT_SIZE`` bytes a device, in the order in which the devices would draw them one after the other."""
+    kept = Collected(method)
+    for words, values in _drawn(method, items, entropy):
+        seeds, levels = words[:, 0], _scaled(words[:, 1], len(method.levels))
+        for at, reports in enumerate(kept.levels):
+            mine = levels == at
+            reports.seeds.frombytes(seeds[mine].tobytes())
+            reports.values += values[mine].tobytes()
+    return kept
+
+
+def records(method: AffineHashing, items: Words, entropy: Callable[[int], bytes]) -> bytes:
+    """The same reports as the payloads that devices seal: public bytes and value, one after the other."""
+    found = []
+    for words, values in _drawn(method, items, entropy):
+        public = words[:, :2].astype(">u8").view(np.uint8)
+        found.append(np.concatenate([public, values[:, np.newaxis]], axis=1).tobytes())
+    return b"".join(found)
+
+
+def _drawn(
+    method: AffineHashing, items: Words, entropy: Callable[[int], bytes]
+) -> Iterator[tuple[Words, NDArray[np.uint8]]]:
+    """For some devices after the other: the words of their random bytes, a row each, and the values they report."""
+    for start in range(0, len(items), CHUNK):
+        some = items[start : start + CHUNK]
+        drawn = np.frombuffer(entropy(REPORT_SIZE * len(some)), ">u8")
+        words = drawn.reshape(len(some), REPORT_SIZE // 8).astype(np.uint64)
+        yield words, _values(method, some, words).astype(np.uint8)
+
+
+def _values(method: AffineHashing, items: Words, words: Words) -> Words:
+    seeds, level_word, keep_high, keep_low, other_high, other_low = words.T
+    lengths = np.array(method.levels, dtype=np.uint64)[_scaled(level_word, len(method.levels))]
+    hashed = _hashes(seeds, items >> (np.uint64(method.bits) - lengths), method.hash_bits)
+    keep = int(method.thresholds()["keep_threshold"], 16)
+    high, low = np.uint64(keep >> 64), np.uint64(keep & _HALF)
+    kept = (keep_high < high) | ((keep_high == high) & (keep_low < low))
+    bound, rest = np.uint64(method.values - 1), np.uint64((1 << 64) % (method.values - 1))
+    other = ((other_high % bound) * rest + other_low % bound) % bound
+    return np.where(kept, hashed, other + (other >= hashed))
+
+
+def _scaled(words: Words, count: int) -> Words:
+    """``words * count / 2^64``, rounded down, for a count below 2^32."""
+    half, factor = np.uint64(32), np.uint64(count)
+    low = (words & np.uint64((1 << 32) - 1)) * factor >> half
+    return ((words >> half) * factor + low) >> half
+
+
+def _hashes(seeds: Words, prefixes: Words, hash_bits: int) -> Words:
+    """As ``tacit.methods.affine.hash_of``, for each seed and prefix."""
+    found = _word(seeds, hash_bits + 1) & np.uint64((1 << hash_bits) - 1)
+    for at in range(hash_bits):
+        parity = np.bitwise_count(_word(seeds, at + 1) & prefixes).astype(np.uint64) & np.uint64(1)
+        found ^= parity << np.uint64(at)
+    return found
+
+
+def _word(seeds: Words, at: int) -> Words:
+    """The word number ``at``, from 1, that follows from each seed (``tacit.methods.affine.words``)."""
+    word = seeds + np.uint64(at * int(_STEP) & _HALF)
+    word = (word ^ (word >> np.uint64(30))) * _FIRST
+    word = (word ^ (word >> np.uint64(27))) * _SECOND
+    return word ^ (word >> np.uint64(31))

@@ -1,0 +1,214 @@
+"""What searches single reports for frequent items, and what the result of a search tells: one engine for each method
+that has one (``Method.ENGINE``).
+
+``tree`` is affine hashing on a tree of prefixes (``tacit.succinct.tree``), ``paper`` the histogram of Bassily and Smith
+(``tacit.methods.paper_channels``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from tacit.methods.affine import AffineHashing
+from tacit.methods.design import SampleDesign
+from tacit.methods.estimate import Estimate
+from tacit.methods.method import Method
+from tacit.methods.paper_channels import PublicComponents, decoded
+from tacit.methods.paper_histogram import BETA, PaperHistogram
+from tacit.succinct.tree import (
+    CONFIDENCE,
+    FALSE_POSITIVE_RATE,
+    MAX_TOP,
+    Collected,
+    Found,
+    expected_threshold,
+    others_below,
+    search,
+    threshold,
+)
+
+Searched = TypeVar("Searched", bound=Method)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The items that pass ``threshold``, best first, with their estimates. An item that no device has passes it with
+    probability ``false_positive_rate`` at most, over all items together; with ``probability``, every item that is not
+    listed has fewer devices than ``below``."""
+
+    items: tuple[int, ...]
+    estimate: Estimate
+    threshold: float
+    false_positive_rate: float
+    below: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Engine(ABC, Generic[Searched]):
+    """Searches the reports of ``method``."""
+
+    NAME: ClassVar[str]
+    method: Searched
+
+    @property
+    @abstractmethod
+    def report_bits(self) -> int:
+        """Bits of a report that depend on the item."""
+
+    @property
+    @abstractmethod
+    def domain_bits(self) -> int:
+        """Bits of an item."""
+
+    @abstractmethod
+    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
+        """What is found in reports, each its 16 public bytes and its value, as JSON. ``ValueError`` if that is
+        impossible."""
+
+    @abstractmethod
+    def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
+        """What a search of so many ``reports`` tells. ``ValueError`` for a document that no search of them makes."""
+
+    @abstractmethod
+    def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
+        """The threshold and the standard error of a rare item, in devices, as expected from so many reports."""
+
+
+class TreeEngine(Engine[AffineHashing]):
+    """Affine hashing on a tree of prefixes."""
+
+    NAME = "tree"
+
+    @property
+    def report_bits(self) -> int:
+        """Those of the hash."""
+        return self.method.hash_bits
+
+    @property
+    def domain_bits(self) -> int:
+        """Those of the last level."""
+        return self.method.bits
+
+    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
+        """The most frequent items, and the levels of the search (``tacit.succinct.tree.Found``)."""
+        collected = Collected(self.method)
+        for public, value in reports:
+            collected.add(public, value)
+        return search(collected, MAX_TOP).document()
+
+    def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
+        """Items that pass the exact threshold over all candidates of the last level."""
+        method, found = self.method, self._checked(document, reports)
+        least = threshold(found, method, design, FALSE_POSITIVE_RATE)
+        estimate = method.estimate(found.supports, found.levels[-1].reports, design)
+        passing = sum(value >= least for value in estimate.values)
+        rest = others_below(found.first(passing), method, design, CONFIDENCE)
+        listed = Estimate(estimate.values[:passing], estimate.stderrs[:passing])
+        return Ranking(found.items[:passing], listed, least, FALSE_POSITIVE_RATE, max(1.0, rest), CONFIDENCE)
+
+    def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
+        """See ``expected_threshold``."""
+        return expected_threshold(self.method, reports, design)
+
+    def _checked(self, document: Any, reports: int) -> Found:
+        """The search, which must be one of this many reports, over this domain. Numbers that no search has would take
+        long, or could not be computed with."""
+        method, found = self.method, Found.from_document(document)
+        if len(found.levels) != len(method.levels):
+            raise ValueError(f"the search has {len(found.levels)} levels, the recipe {len(method.levels)}")
+        if sum(level.reports for level in found.levels) != reports:
+            raise ValueError("the levels of the search must have all reports together")
+        if any(item >> method.bits for item in found.items):
+            raise ValueError(f"items must have {method.bits} bits")
+        for level, (before, after) in zip(found.levels, itertools.pairwise((0, *method.levels)), strict=True):
+            prefixes, rest = divmod(level.candidates, 1 << (after - before))
+            if rest or not 1 <= prefixes <= (MAX_TOP if before else 1):
+                raise ValueError("candidates must be all extensions of the prefixes that are kept")
+        return found
+
+
+class PaperEngine(Engine[PaperHistogram]):
+    """Every channel is decoded, and the oracle tells what was decoded rightly. The reports that were accepted have the
+    law of a random part of all devices' reports."""
+
+    NAME = "paper"
+
+    @property
+    def report_bits(self) -> int:
+        """Whether the report of the public bytes is accepted."""
+        return 1
+
+    @property
+    def domain_bits(self) -> int:
+        """Those of the code's message."""
+        return self.method.bits
+
+    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
+        """The items that any channel gives and the oracle puts above its bound, with the numbers of ``accepted``
+        reports whose signs are ``agreeing`` with them."""
+        publics = [public for public, accepted in reports if accepted]
+        if not publics:
+            raise ValueError("no report was accepted")
+        histogram = self.method.histogram
+        signs = [PublicComponents(histogram, public)[histogram.oracle_channel] for public in publics]
+        rows = []
+        for item in decoded(histogram, publics):
+            column = histogram.oracle.column(item)
+            agreeing = sum(sign == 1 - 2 * (column >> row & 1) for row, sign in signs)
+            rows.append((-agreeing, item))
+        best = [(item, -count) for count, item in sorted(rows) if self._share(-count, len(publics)) > 0][:MAX_TOP]
+        items, counts = [item for item, _ in best], [count for _, count in best]
+        return {"items": items, "agreeing": counts, "accepted": len(publics)}
+
+    def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
+        """Items whose estimate passes the oracle's error bound (Theorem 2.5)."""
+        items, counts, accepted = self._checked(document, reports)
+        method = self.method
+        total, least = method.total(accepted, design), method.share_bound(accepted)
+        found = method.estimate(counts, accepted, design)
+        passing = sum(value >= least * total for value in found.values)
+        listed = Estimate(found.values[:passing], found.stderrs[:passing])
+        # of an item's devices fewer may have been accepted than their share: Hoeffding's inequality, for each of at
+        # most sqrt(n) items that are frequent enough
+        fewer = math.sqrt(math.log(math.sqrt(method.reports) / (1 - CONFIDENCE)) / (2 * accepted))
+        enough = method.histogram.sufficient_share(accepted) if accepted <= method.reports else math.inf
+        below = total * (enough + fewer) if enough + fewer < 1 else total + 1
+        return Ranking(items[:passing], listed, least * total, BETA / 3, below, CONFIDENCE - BETA)
+
+    def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
+        """From the expected number of accepted reports."""
+        accepted = max(1, round(reports * self.method.one_bit.accepted))
+        total = self.method.total(accepted, design)
+        (stderr,) = self.method.estimate([accepted // 2], accepted, design).stderrs
+        return self.method.share_bound(accepted) * total, stderr
+
+    def _share(self, agreeing: int, accepted: int) -> float:
+        return self.method.histogram.oracle.randomizer.scale * (2 * agreeing - accepted) / accepted
+
+    def _checked(self, document: Any, reports: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        if not isinstance(document, dict) or set(document) != {"items", "agreeing", "accepted"}:
+            raise ValueError("a search must have the members items, agreeing and accepted")
+        items, counts, accepted = document["items"], document["agreeing"], document["accepted"]
+        if not isinstance(items, list | tuple) or not isinstance(counts, list | tuple) or len(items) != len(counts):
+            raise ValueError("items must have one number of agreeing reports each")
+        if len(items) > MAX_TOP or any(type(one) is not int or one < 0 for one in (*items, *counts, accepted)):
+            raise ValueError(f"a search must have at most {MAX_TOP} items, and whole numbers")
+        if not 1 <= accepted <= reports or any(item >> self.method.bits for item in items):
+            raise ValueError("accepted reports must be some of all, and items in the domain")
+        if len(set(items)) < len(items) or any(a < b for a, b in itertools.pairwise((accepted, *counts))):
+            raise ValueError("items must be distinct, and fall by their agreeing reports")
+        return tuple(items), tuple(counts), accepted
+
+
+_ENGINES: dict[str, type[Engine[Any]]] = {one.NAME: one for one in (TreeEngine, PaperEngine)}
+
+
+def engine_of(method: Method) -> Engine[Any] | None:
+    """What searches the reports of a method; None where they are added up."""
+    return None if method.ENGINE is None else _ENGINES[method.ENGINE](method)

@@ -1,0 +1,110 @@
+"""``tacit bench accuracy``: its rows, its comparison of pairs, and its simulation of the shuffled model."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infra.cli import run
+from infra.lab.bench import accuracy, peers
+from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p, table
+from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows, truncated
+from infra.lab.devices.vectorised import Words, most_frequent
+
+MEMBERS = {"model", "n", "domain_bits", "epsilon", "metric", "value", "stderr", "seeds", "peer", "peer_value", "target"}
+QUICK_PEER = 20_000
+
+
+@pytest.mark.false_alarm(0, "only times depend on the system's draws, and no time is asserted")
+def test_a_quick_run_has_a_row_of_every_part_and_keeps_and_draws_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(peers, "why_not", lambda: "no peer here")
+    assert run(["bench", "accuracy", "--quick", "--json", "--save", "--plot", "picture.png"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    rows = [AccuracyRow(**row) for row in document["rows"]]
+    assert set(document["rows"][0]) >= MEMBERS
+    assert {row.model for row in rows} == {"local", "local, oracle", "shuffled"}
+    (recall,) = [row for row in rows if row.metric == RECALL]
+    assert (recall.peer, recall.peer_value, recall.difference_p) == (None, None, None)
+    assert "no peer here" in said.err
+    assert {"server seconds", "client ms per report", "payload bits"} <= {row.metric for row in rows}
+    (kept,) = (tmp_path / "benchmarks" / "accuracy").glob("*.json")
+    assert json.loads(kept.read_text())["rows"] == document["rows"]
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.false_alarm(0, "only times depend on the system's draws, and no time is asserted")
+def test_a_part_that_there_is_not_and_a_picture_of_nothing_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "accuracy", "--quick", "--part", "speed"]) != 0
+    assert "recall, oracle, shuffled, cost, not speed" in capsys.readouterr().err.replace("\n", " ")
+    assert run(["bench", "accuracy", "--quick", "--part", "cost", "--plot", str(tmp_path / "nothing.png")]) != 0
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("tacit: --plot: ")
+
+
+def test_a_peer_that_knows_the_truth_has_a_recall_of_one_on_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def knows(items: Words, epsilon: float, bits: int, top: int) -> list[int]:
+        assert (len(items), epsilon, bits) == (QUICK_PEER, 4, 32)
+        return most_frequent(items, top)
+
+    monkeypatch.setattr(peers, "most_frequent_by_peer", knows)
+    part = accuracy.accuracy_parts(accuracy.QUICK, with_peer=True)["recall"]
+    told: list[float] = []
+    (row,) = accuracy.measured(part, told.append)
+    assert (row.peer, row.peer_value) == (peers.NAME, 1.0)
+    assert row.value < 1
+    assert row.difference_p is not None
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+
+
+def test_pairs_are_compared_by_every_way_to_exchange_them() -> None:
+    assert paired_p([3, 5, 4], [1, 1, 1]) == 2 / 8
+    assert paired_p([1, 2], [2, 1]) == 1
+    assert paired_p([5, 1, 0], [0, 0, 2]) == 6 / 8
+    assert paired_p([10] * 20, [9] * 20) == 2 / 2**20
+
+
+def test_a_row_is_a_mean_with_its_error_and_says_whether_a_target_is_met() -> None:
+    where = Where("local", 10, 3, 1.0)
+    row = where.row(RECALL, [0.5, 0.7], target=0.6, peer="other", peer_value=0.3, difference_p=0.5)
+    assert [row.value, row.stderr] == pytest.approx([0.6, 0.1])
+    assert (row.met, row.significant) == (True, False)
+    assert where.row("an error", [2.0], target=1.0).met is False
+    assert where.row("an error", [2.0]).met is None
+    assert table([row]).row_count == 1
+
+
+def test_the_expected_largest_of_normal_numbers_is_known_for_one_and_two() -> None:
+    assert accuracy.largest_of_normal(1) == pytest.approx(math.sqrt(2 / math.pi), abs=1e-6)
+    assert accuracy.largest_of_normal(2) == pytest.approx(2 / math.sqrt(math.pi), abs=1e-6)
+    assert accuracy.largest_of_normal(65_536) == pytest.approx(4.4, abs=0.1)
+
+
+def test_zsum_reads_a_total_as_the_paper_does() -> None:
+    n, noise = 5, 2.0
+    for count in range(n + 1):
+        for ones in range(n + 1):
+            total = count + ones
+            wanted = 0.0 if total <= n else total - (1 - noise / n) * n
+            found = truncated(np.array([count]), np.array([n - ones]), noise)
+            assert found.tolist() == pytest.approx([wanted])
+
+
+def test_shuffled_errors_are_those_of_the_published_simulation() -> None:
+    """The known values at 100 cells are 22.6 without bias and 21.7 for zsum, for n = 100,000."""
+    rows = {row.metric: row for row in shuffled_rows(100_000, 100, 60, lambda _: None)}
+    assert rows["largest count error, unbiased"].value == pytest.approx(22.1, abs=1.5)
+    zsum, paper = rows["largest count error, zsum"], rows["largest count error, unbiased"].peer_value
+    assert paper is not None
+    assert paper > 50 * zsum.value
+    assert rows["false positives, zsum"].value == 0
+    assert set(TARGETS.values()) == {42.5, 56.6}
