@@ -105,6 +105,7 @@ class Admission:
             round_owner=None
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
+            round_before=await _round_before(tx, recipe, series),
             slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
             directory=await _directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
@@ -334,6 +335,17 @@ async def _series_of(tx: AdmissionTx, recipe: Recipe) -> Series | None:
     if logged is None:
         return None
     return stored_series((await tx.leaves([logged.index]))[logged.index])
+
+
+async def _round_before(tx: AdmissionTx, recipe: Recipe, series: Series | None) -> Recipe | None:
+    """The recipe that holds the round before this one, if the log has it."""
+    if series is None or recipe.series is None or not recipe.series.index:
+        return None
+    owner = await tx.series.round_owner(series.hash, recipe.series.index - 1)
+    index = None if owner is None else await tx.recipe_index(owner)
+    if index is None:
+        return None
+    return Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
 
 
 async def _directory_of(tx: AdmissionTx, issuer: str, epoch: int) -> IssuerDirectory | None:

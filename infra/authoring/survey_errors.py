@@ -21,6 +21,7 @@ KINDS: Final = {
     "buckets": "buckets",
     "categories": "categories",
     "strings": "strings",
+    "prefixes": "prefixes",
     "boolean": "boolean",
     "attribute": "attributes",
     "cells": "cells",

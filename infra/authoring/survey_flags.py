@@ -53,6 +53,14 @@ def edges_of(text: str) -> list[int | str]:
         raise ValueError(f"takes numbers with commas between, such as 0,1,2,4 or 0,0.25,0.5: {error}") from error
 
 
+def _wholes(text: str) -> list[int]:
+    """Parse whole numbers separated by commas. Raises ``ValueError``."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError("takes whole numbers with commas between, such as 9,15,20") from error
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
@@ -133,6 +141,13 @@ FLAGS: Mapping[str, Flag] = {
     "categories": Flag("encoder.categories", read=_parts, help="Exact texts: red,green,blue"),
     "strings": _whole("encoder.length", 1, "Frequent texts of up to so many characters (model local)."),
     "alphabet": Flag("encoder.alphabet", help="The characters of such a text (default: any; then bytes are counted)."),
+    "prefixes": _whole(
+        "encoder.length", 1, "Frequent texts of up to so many characters, in rounds of a series (docs/ways-to-ask.md)."
+    ),
+    "prefix_levels": Flag(
+        "encoder.levels", read=_wholes, help="Bits of a text's prefix in each round: 9,15,20 (default: what fits)."
+    ),
+    "candidates": _whole("encoder.candidates", 1, "Most prefixes in a round (default: 512)."),
     "boolean": Flag("encoder.kind", bool, bool, "A yes or no question.", default=False),
     "attribute": Flag("encoder.attributes", list[str], _several, metavar="NAME=VALUE,...",
                       help="Count devices by these values; repeat for more."),
