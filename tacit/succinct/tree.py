@@ -134,7 +134,7 @@ def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, fal
     """An estimate that items which no device has reach with this probability at most, over all candidates of the last
     level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
     last = found.levels[-1]
-    least = _rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
+    least = rare(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
     none, every = randomizer.estimate([0, last.reports], last.reports, design).values
     return none + least * (every - none) / last.reports
 
@@ -148,8 +148,7 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
 
     def missed(share: float) -> float:
         chances = (
-            _at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain)
-            for level in found.levels
+            at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain) for level in found.levels
         )
         return sum(chances) / share
 
@@ -161,7 +160,7 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
     return high * total
 
 
-def _rare(trials: int, p: float, chance: float) -> int:
+def rare(trials: int, p: float, chance: float) -> int:
     """The least s with ``Pr[Bin(trials, p) >= s] <= chance``, summed upwards from where the terms fall."""
     tail = chance * _BEYOND
     first = min(trials, math.ceil(trials * p + deviation(trials * p * (1 - p), tail)))
@@ -172,7 +171,7 @@ def _rare(trials: int, p: float, chance: float) -> int:
     return int(trials * p) + 1
 
 
-def _at_most(cut: int, trials: int, mean: float) -> float:
+def at_most(cut: int, trials: int, mean: float) -> float:
     """A bound on the probability that at most ``cut`` of ``trials`` independent events happen, of which each happens
     with probability ``mean`` on average (W. Hoeffding, "Probability Inequalities for Sums of Bounded Random
     Variables", 1963, theorem 1)."""

@@ -39,6 +39,7 @@ WORDS = asked_prefixes(PrefixSearch(kind="prefixes", length=4, alphabet=string.a
 TINY = asked_prefixes(PrefixSearch(kind="prefixes", length=2, alphabet="abc", levels=(1, 3, 4), candidates=12), None)
 BYTES = asked_prefixes(PrefixSearch(kind="prefixes", length=8), "no value")
 KIT = RecipeKit()
+RULE = "round-candidates"
 
 
 def question(**members: Any) -> Question:
@@ -291,7 +292,7 @@ def test_a_round_after_one_without_candidates_is_refused_and_raises_nothing() ->
 def test_prefixes_are_asked_for_in_a_series_only_and_a_draft_may_wait() -> None:
     alone = KIT.recipe(question=question(), population=20_000)
     assert check(alone, KIT.policy, Context(Stage.DRAFT, NOW)) == []
-    found = check(alone, KIT.policy, Context(Stage.PUBLISH, NOW), only={"round-candidates"})
+    found = check(alone, KIT.policy, Context(Stage.PUBLISH, NOW), only={RULE})
     assert "rounds of a series" in found[0].detail
     with pytest.raises(Refusal, match="round-candidates"):
         encoder_of(a_round(0, "x").question)
