@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import string
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,16 +23,17 @@ from tests.kit.simulation import EPOCH, EPOCH_SECONDS, HIGH_CAPS, Simulation, Te
 
 ROUNDS, SLOTS = 3, 3
 WINDOW, PAUSE = EPOCH_SECONDS // 3, EPOCH_SECONDS // 6
-WORDS = ("tree", "tree", "tree", "to", "to", "a")
-"""Of the devices of each round: Zipf's law, nearly, and one that has a text outside the domain."""
+WORDS = ("tree", "tree", "tree", "tree", "to", "to", "to", "a")
+"""Of the devices of each round; one more has a text outside the domain."""
 OUTSIDE = "Bäume"
 TOSSES = (True, *(False,) * 3, True, *(False,) * 3, True)
 """Three coins each of three devices: one for every round."""
 
 
 def series_of(simulation: Simulation) -> Series:
-    """A search among texts of four letters, two rounds an epoch, with a pause between two."""
-    encoder = asked_prefixes(PrefixSearch(kind="prefixes", length=4, alphabet=string.ascii_lowercase), "no value")
+    """A search among texts of four of six letters, two rounds an epoch, with a pause between two."""
+    search = {"kind": "prefixes", "length": 4, "alphabet": "abeort", "levels": (5, 8, 12), "candidates": 40}
+    encoder = asked_prefixes(PrefixSearch.model_validate(search), "no value")
     question = Question(text="Which word?", metric="word", encoder=encoder, statistic="histogram")
     recipe = simulation.recipe(
         name="words",
@@ -69,10 +69,11 @@ async def refused(simulation: Simulation, recipe: Recipe) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.false_alarm(0.005, "two of three reports of one text lost in a round: 6e-4 each; or two strange ones")
 async def test_three_rounds_find_the_frequent_texts_and_no_device_is_in_two(
     bare: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Coins are dealt out, so that every round has the same seven texts."""
+    """Coins are dealt out, so that every round has the same nine texts."""
     tosses = itertools.cycle(TOSSES)
     monkeypatch.setattr("client_agent.series.coin", lambda _rate, _entropy: next(tosses))
     folder = bare.copy(tmp_path / "stack")
@@ -104,7 +105,7 @@ async def test_three_rounds_find_the_frequent_texts_and_no_device_is_in_two(
             assert collection["state"] == "released", collection
         *_, found = await where(simulation)
         assert found.ranked is not None
-        assert [item.text for item in found.ranked.items] == ["tree", "to", "a"]
+        assert {item.text for item in found.ranked.items} == {"tree", "to"}, "one device does not reach the threshold"
         assert found.ranked.below >= 1
         for device in devices:
             entries = [await device.entry(recipe) for recipe in (await where(simulation))[1]]
@@ -116,12 +117,14 @@ async def test_three_rounds_find_the_frequent_texts_and_no_device_is_in_two(
 async def check_bad_rounds(simulation: Simulation, series: Series, index: int) -> None:
     """The log refuses a round without candidates, with those of another round, and with those of another search."""
     encoder = series.probe.question.encoder
-    item = StringEncoder(encoder).encode("zzzz")  # type: ignore[arg-type]
+    item = StringEncoder(encoder).encode("beer")  # type: ignore[arg-type]
     assert isinstance(item, int)
     bits, before = encoder.levels[index], encoder.levels[index - 1]  # type: ignore[union-attr]
-    strange = Candidates(bits, (item >> 20 - bits,)).text()
-    earlier = Candidates(before, (item >> 20 - before,)).text()
-    given = {None: b"must hold", "weights: 1": b"round_input", earlier: b"bits", strange: b"extends"}
+    strange = Candidates(bits, (item >> 12 - bits,)).text()
+    earlier = Candidates(before, (item >> 12 - before,)).text()
+    given: dict[str | None, bytes] = {None: b"must hold", "weights: 1": b"round_input", earlier: b"bits"}
+    if index > 1:  # round 0 asked of every prefix
+        given[strange] = b"extends"
     for text, words in given.items():
         body = await refused(simulation, series.round(index, series.window(index), text))
         assert b"round-candidates" in body
