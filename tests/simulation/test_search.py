@@ -97,7 +97,7 @@ async def test_three_rounds_find_the_frequent_texts_and_no_device_is_in_two(
             await simulation.settle("issuer", "gateway")
             await simulation.publish(recipe)
             *_, waiting = await where(simulation)
-            assert waiting.following is waiting.ranked is None
+            assert (waiting.following, waiting.ranked) == (None, None)
             await simulation.live(recipe.interval.start + WINDOW // 5, pieces=8)
             await simulation.live(recipe.interval.end - 1, pieces=6)
             simulation.clock.jump(2)

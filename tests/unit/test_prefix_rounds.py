@@ -32,7 +32,7 @@ from tacit.rules.table import check
 
 KIT = RecipeKit()
 DEVICES = 20_000
-WORDS = {"love": 0.3, "that": 0.2, "with": 0.11, "to": 0.09, "a": 0.05, "tree": 0.004}
+WORDS: dict[str | None, float] = {"love": 0.3, "that": 0.2, "with": 0.11, "to": 0.09, "a": 0.05, "tree": 0.004}
 
 
 def search_of(length: int = 4, alphabet: str = "abcdefghijklmnopqrstuvwxyz", **options: Any) -> Series:
