@@ -30,6 +30,7 @@ from tacit.errors import DecodeError, UsageError
 if TYPE_CHECKING:
     from tacit.logview.live import LiveSeries
     from tacit.recipe.model import Recipe
+    from tacit.recipe.series import Series
 
 
 app = typer.Typer(help="Ask one recipe in several rounds that are charged once.", no_args_is_help=True)
@@ -87,7 +88,6 @@ def new(
     from infra.stacks.api import read_recipe
     from infra.views.series_view import series_document, show_series
     from tacit.operations.drafting import refusals_document
-    from tacit.recipe.encoder_specs import Prefixes
     from tacit.recipe.series_builder import propose_series
     from tacit.rules import series_table as series_rules
 
@@ -112,10 +112,17 @@ def new(
     if refusals:
         raise typer.Exit(1)
     if out is not None:
-        stack = "" if state_dir is None else f" --state-dir {state_dir}"
-        searches = isinstance(recipe.question.encoder, Prefixes)
-        first = f"series next {series.name}{stack}" if searches else f"series round {out} --index 0 --out round-0.json"
-        notes().print(f"next: tacit series publish {out}{stack}; tacit {first}", style="dim")
+        _note_next(series, out, state_dir)
+
+
+def _note_next(series: Series, out: Path, state_dir: Path | None) -> None:
+    """Print what follows on a series in the file ``out``."""
+    from tacit.recipe.encoder_specs import Prefixes
+
+    stack = "" if state_dir is None else f" --state-dir {state_dir}"
+    searches = isinstance(series.probe.question.encoder, Prefixes)
+    first = f"series next {series.name}{stack}" if searches else f"series round {out} --index 0 --out round-0.json"
+    notes().print(f"next: tacit series publish {out}{stack}; tacit {first}", style="dim")
 
 
 @app.command("sign")
