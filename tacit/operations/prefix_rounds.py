@@ -100,6 +100,10 @@ def searched(series: Series) -> Prefixes:
         )
     if not form.proves or not randomizer_of(series.probe).IS_LOCAL:
         raise UsageError(f"series {series.name}: only reports that hide their answers by themselves can be judged")
+    if spec.missing is None:  # a dummy counts a candidate more often than another device's answer does
+        raise UsageError(
+            f"series {series.name}: devices without a text need a category, which --missing ignore leaves out"
+        )
     return spec
 
 

@@ -246,5 +246,16 @@ def test_a_series_that_cannot_be_a_search_is_refused_in_words() -> None:
     with pytest.raises(UsageError, match="hide their answers by themselves"):
         searched(flips)
     assert math.isfinite(float(SEARCH.claim.epsilon["aggregator"]))
+    encoder = asked_prefixes(PrefixSearch(kind="prefixes", length=4, alphabet="abcd"), None)
+    recipe = KIT.recipe(
+        name="words",
+        question=SEARCH.probe.question.model_copy(update={"encoder": encoder}),
+        population=DEVICES,
+        rate=Decimal(1),
+        missing="ignore",
+    )
+    levels = len(encoder.levels)
+    with pytest.raises(UsageError, match="without a text need a category"):
+        searched(propose_series(recipe, Shape(levels, levels, recipe.interval.start, 600)))
     with pytest.raises(UsageError, match="no series called words"):
         rounds_of(LiveLog.from_entries([]), "words")
