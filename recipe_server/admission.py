@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from recipe_server.room import census_room, recipe_room
+from recipe_server.rounds import round_before, series_of
 from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
@@ -95,7 +96,7 @@ class Admission:
     async def _recipe(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
-        token, series = recipe.token, await _series_of(tx, recipe)
+        token, series = recipe.token, await series_of(tx, recipe)
         place = recipe.series
         context = Context(
             stage=Stage.PUBLISH,
@@ -105,6 +106,7 @@ class Admission:
             round_owner=None
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
+            round_before=await round_before(tx, recipe, series),
             slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
             directory=await _directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
@@ -328,14 +330,6 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     return recipe
 
 
-async def _series_of(tx: RecipeTx, recipe: Recipe) -> Series | None:
-    """The series that a recipe names, if the log holds it."""
-    logged = None if recipe.series is None else await tx.series.find(unb64url(recipe.series.hash))
-    if logged is None:
-        return None
-    return stored_series((await tx.leaves([logged.index]))[logged.index])
-
-
 async def _directory_of(tx: RecipeTx, issuer: str, epoch: int) -> IssuerDirectory | None:
     for logged in await tx.directories(issuer):
         if logged.epoch == epoch:
@@ -388,11 +382,3 @@ def stored_recipe(data: bytes) -> Recipe:
         return Recipe.from_body(SignedLeaf.decode(data).body)
     except DecodeError as error:
         raise Fatal("the store holds an unreadable recipe") from error
-
-
-def stored_series(data: bytes) -> Series:
-    """The series of a stored leaf. Raises ``Fatal`` if the store holds something else."""
-    try:
-        return Series.from_body(SignedLeaf.decode(data).body)
-    except DecodeError as error:
-        raise Fatal("the store holds a series leaf that cannot be read") from error

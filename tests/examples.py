@@ -56,10 +56,21 @@ NOT_GIVEN = {
 }
 """Command -> why no test gives it. A file that a reason names exists."""
 
+SEARCH = {
+    **{
+        one.key: "tests/e2e/test_search.py"
+        for one in in_document("docs/ways-to-ask.md")
+        if ".tacit-words" in one.text or "words.csv" in one.text
+    },
+    "tacit series next words --state-dir .tacit": "tests/e2e/test_search.py",
+    "tacit series run words --state-dir .tacit": "tests/e2e/test_search.py",
+}
+
 LONG = {
     "tacit demo": "tests/e2e/test_demo.py",
     "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
     "tacit demo --input visits.csv --column visits --buckets 0,1,2,4": "tests/e2e/test_demo.py",
+    **SEARCH,
     "tacit up": "tests/e2e/test_up.py",
     "tacit up --agents 24 --batch-floor 20": "tests/e2e/test_up.py",
     "tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --together --batch-crypto": "tests/e2e/"

@@ -22,6 +22,7 @@ from tacit.models.form import Form
 from tacit.models.parties import Parties
 from tacit.operations.drafting import Drafted, drafted, watched_from
 from tacit.recipe.builder import propose
+from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.survey import Survey
 from tacit.tlog.canonical import parse_json, validated
 
@@ -97,4 +98,7 @@ def _deliver(found: Drafted, out: Path | None, stack: str, *, in_stack: bool, as
         notes().print(f"next: make {out} again without what is refused", style="dim")
     elif out is not None:
         stage = f" --stage publish{stack}" if in_stack else stack
-        notes().print(f"next: tacit recipe check {out}{stage}; tacit recipe publish {out}{stack}", style="dim")
+        then = f"recipe check {out}{stage}; tacit recipe publish {out}{stack}"
+        if isinstance(recipe.question.encoder, Prefixes):
+            then = f"series new{stack} --from {out} --out search.json"
+        notes().print(f"next: tacit {then}", style="dim")

@@ -8,6 +8,7 @@ from infra.stacks.command_options import STATE_DIR, layout_of
 from infra.stacks.layout import Layout
 from tacit.errors import DecodeError, UsageError
 from tacit.moments import moment
+from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
 from tacit.recipe.series_builder import Shape
@@ -32,29 +33,46 @@ def stack_if_any(state_dir: Path | None) -> Layout | None:
 
 
 def shape_of(
-    recipe: Recipe, layout: Layout | None, rounds: int, slots: int | None, window: int | None, per_epoch: int | None
+    recipe: Recipe,
+    layout: Layout | None,
+    counts: tuple[int | None, int | None],
+    window: int | None,
+    pause: int,
+    per_epoch: int | None,
 ) -> Shape:
-    """Return the shape of a series whose rounds begin with the recipe's interval. Each lasts ``window`` seconds
+    """Return the shape of a series whose rounds begin with the recipe's interval; ``counts``: how many rounds and
+    donation slots there are (default: for a search of prefixes as many as it has levels). Each lasts ``window`` seconds
     (default: as long as the recipe). With a local stack, raises ``UsageError`` if a round is not inside the epoch of
     its tokens."""
+    rounds, slots = _counts(recipe, *counts)
     seconds = window or recipe.interval.duration
     if layout is None:
-        return Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or 1)
+        return Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or 1, pause)
     epoch_seconds, first = layout.options.epoch_seconds, recipe.token.slot
-    usual = max(1, min(rounds, epoch_seconds // seconds, MAX_PER_EPOCH))
-    shape = Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or usual)
+    usual = max(1, min(rounds, (epoch_seconds + pause) // (seconds + pause), MAX_PER_EPOCH))
+    shape = Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or usual, pause)
     if first + shape.per_epoch > layout.options.slots_per_epoch:
         raise UsageError(
             f"{shape.per_epoch} slots per epoch from slot {first} on are more than the issuer's "
             f"{layout.options.slots_per_epoch}; take a longer --window, or a recipe with a lower --slot"
         )
     for index in range(rounds):
-        begin = shape.start + index * seconds
+        begin = shape.begin(index)
         epoch = recipe.token.epoch + index // shape.per_epoch
         if not epoch * epoch_seconds <= begin <= begin + seconds <= (epoch + 1) * epoch_seconds:
             raise UsageError(
                 f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
                 f"{moment(epoch * epoch_seconds)} to {moment((epoch + 1) * epoch_seconds)}: begin with an epoch, and "
-                "make --window times --slots-per-epoch its length"
+                "make --window and --pause together, times --slots-per-epoch, its length"
             )
     return shape
+
+
+def _counts(recipe: Recipe, rounds: int | None, slots: int | None) -> tuple[int, int | None]:
+    """How many rounds and donation slots there are. Raises ``UsageError`` where nothing says it."""
+    spec = recipe.question.encoder
+    if isinstance(spec, Prefixes):
+        return rounds or len(spec.levels), slots or len(spec.levels)
+    if rounds is None:
+        raise UsageError("--rounds is needed: how many rounds there may be")
+    return rounds, slots

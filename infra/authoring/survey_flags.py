@@ -54,6 +54,14 @@ def edges_of(text: str) -> list[int | str]:
         raise ValueError(f"takes numbers with commas between, such as 0,1,2,4 or 0,0.25,0.5: {error}") from error
 
 
+def _wholes(text: str) -> list[int]:
+    """Parse whole numbers separated by commas. Raises ``ValueError``."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError("takes whole numbers with commas between, such as 9,15,20") from error
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
@@ -128,6 +136,7 @@ _NOTATIONS: Final[Mapping[Value, tuple[Any, Callable[[Any], Any], str | None, An
     Value.QUANTITY: (str, _number, None, None),
     Value.AMOUNT: (str, amount, None, None),
     Value.FLOAT: (float, amount_of_float, None, None),
+    Value.WHOLES: (str, _wholes, None, None),
     Value.LABELS: (str, _parts, None, None),
     Value.QUANTITIES: (str, edges_of, None, None),
     Value.PAIRS: (list[str], _pairs, "NAME=VALUE", None),

@@ -64,7 +64,8 @@ LeafOrRecipe = Annotated[
 
 @app.command("new")
 @asking(
-    "name", "text", "metric", "buckets", "categories", "strings", "alphabet", "boolean", "population", "rate",
+    "name", "text", "metric", "buckets", "categories", "strings", "prefixes", "alphabet",
+    "prefix_levels", "candidates", "boolean", "population", "rate",
     "epsilon", "delta", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length",
     "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",

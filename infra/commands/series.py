@@ -10,6 +10,7 @@ import typer
 
 from infra.authoring.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
 from infra.base.token_options import Module, PinFile, Token, signer_of
+from infra.commands.series_rounds import next_round, run
 from infra.stacks.command_options import (
     HASH_ARGUMENT,
     AsJson,
@@ -28,16 +29,25 @@ from tacit.errors import DecodeError, UsageError
 if TYPE_CHECKING:
     from tacit.logview.live import LiveSeries
     from tacit.recipe.model import Recipe
+    from tacit.recipe.series import Series
 
 
 app = typer.Typer(help="Ask one recipe in several rounds that are charged once.", no_args_is_help=True)
+
+app.command("next")(next_round)
+app.command("run")(run)
 
 SeriesFile = Annotated[Path, typer.Argument(metavar="FILE", help="A series as JSON.", show_default=False)]
 LeafOrSeries = Annotated[
     Path, typer.Argument(metavar="FILE", help="A series as JSON, or its signed leaf.", show_default=False)
 ]
 Source = Annotated[Path, typer.Option("--from", help="The recipe that every round asks.")]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How many rounds there may be.")]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", min=1, help="How many rounds there may be (a search of texts: one a level).")
+]
+Pause = Annotated[
+    int, typer.Option("--pause", min=0, help="Seconds between two rounds, with --donation-slots: to collect the first.")
+]
 DonationSlots = Annotated[
     int | None, typer.Option("--donation-slots", min=1, help="A device takes part in at most one of this many rounds.")
 ]
@@ -56,9 +66,10 @@ TERMINAL_WIDTH = 120
 @app.command("new")
 def new(
     source: Source,
-    rounds: Rounds,
+    rounds: Rounds = None,
     donation_slots: DonationSlots = None,
     window: Window = None,
+    pause: Pause = 0,
     slots_per_epoch: SlotsPerEpoch = None,
     min_batch_size: MinBatchSize = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the series here (default: stdout).")] = None,
@@ -67,7 +78,8 @@ def new(
 ) -> None:
     """Make a series of a recipe: its rate is spread over the slots, and B, noise and the total claim follow.
 
-    The series as a whole has the recipe's delta. Example:
+    The series as a whole has the recipe's delta. A search for frequent texts (--prefixes) has a round for each level
+    and as many donation slots. Example:
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
     from infra.authoring.recipe_writing import tell_refusals
@@ -80,7 +92,7 @@ def new(
 
     recipe = read_recipe(read_file(source), str(source))
     layout = stack_if_any(state_dir)
-    shape = shape_of(recipe, layout, rounds, donation_slots, window, slots_per_epoch)
+    shape = shape_of(recipe, layout, (rounds, donation_slots), window, pause, slots_per_epoch)
     series = propose_series(recipe, shape, min_batch_size=min_batch_size)
     refusals = []
     if layout is not None:
@@ -99,9 +111,17 @@ def new(
     if refusals:
         raise typer.Exit(1)
     if out is not None:
-        stack = "" if state_dir is None else f" --state-dir {state_dir}"
-        first = f"tacit series round {out} --index 0 --out round-0.json"
-        notes().print(f"next: tacit series publish {out}{stack}; {first}", style="dim")
+        _note_next(series, out, state_dir)
+
+
+def _note_next(series: Series, out: Path, state_dir: Path | None) -> None:
+    """Print what follows on a series in the file ``out``."""
+    from tacit.recipe.encoder_specs import Prefixes
+
+    stack = "" if state_dir is None else f" --state-dir {state_dir}"
+    searches = isinstance(series.probe.question.encoder, Prefixes)
+    first = f"series next {series.name}{stack}" if searches else f"series round {out} --index 0 --out round-0.json"
+    notes().print(f"next: tacit series publish {out}{stack}; tacit {first}", style="dim")
 
 
 @app.command("sign")

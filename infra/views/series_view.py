@@ -86,7 +86,8 @@ def _facts(series: Series, state: str) -> Table:
     facts.show_header = False
     rounds = f"at most {series.rounds}"
     if series.donation is not None:
-        rounds += f", {series.donation.window_seconds} s each, back to back"
+        rounds += f", {series.donation.window_seconds} s each, "
+        rounds += f"{series.donation.pause} s apart" if series.donation.pause else "back to back"
     rows = [
         ("question", probe.question.text),
         ("state", state),

@@ -150,7 +150,15 @@ class LiveLog:
             censuses=self.censuses,
             series=series,
             round_owner=None if series is None or place is None else self._rounds.get((series.hash, place.index)),
+            round_before=self._round_before(live.recipe, series),
         )
+
+    def _round_before(self, recipe: Recipe, series: Series | None) -> Recipe | None:
+        if series is None or recipe.series is None or not recipe.series.index:
+            return None
+        owner = self._rounds.get((series.hash, recipe.series.index - 1))
+        found = None if owner is None else self.recipe(owner)
+        return None if found is None else found.recipe
 
 
 class LiveJoin:

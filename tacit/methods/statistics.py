@@ -51,7 +51,7 @@ class Statistic:
 
 HISTOGRAM = Statistic(
     "histogram",
-    ("buckets", "categories", "attributes"),
+    ("buckets", "categories", "attributes", "prefixes"),
     counts_devices=True,
     is_one_hot=True,
     bears_importance=True,

@@ -48,6 +48,8 @@ class Context:
     """The series that the recipe names, if the log holds it."""
     round_owner: bytes | None = None
     """Hash of the recipe that holds this round of the series: the first one in the log that fits."""
+    round_before: Recipe | None = None
+    """The recipe that holds the round before this one; None: there is none, or this party does not know it."""
     charges: tuple[Charge, ...] | None = None
     """What the log charges to the accounts beside this recipe; None: this party does not know the whole log."""
     accountant: Accountant = conservative

@@ -30,7 +30,7 @@ from tacit.models.parties import Aggregator
 from tacit.models.secure_aggregation.form import aggregators_of
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Prefixes, Range, Strings, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import exact, in_words
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
@@ -173,6 +173,8 @@ def shape_of(question: Question) -> Shape:
         return Shape(statistic, 1, 0, encoder.most)
     if isinstance(encoder, Strings):
         return Shape(statistic, 0, item_bits=encoder.bits)
+    if isinstance(encoder, Prefixes):
+        return Shape(statistic, encoder.cells)
     if not isinstance(encoder, Range):
         return Shape(statistic, len(encoder_of(question).labels))
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)

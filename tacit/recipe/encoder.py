@@ -24,7 +24,20 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS, StatisticName
-from tacit.recipe.encoder_specs import Attributes, Buckets, Categories, Number, Occurrences, Range, Strings, Vector
+from tacit.recipe.candidates import Candidates, candidates_of, label_of
+from tacit.recipe.encoder_specs import (
+    UNUSED,
+    Attributes,
+    Buckets,
+    Categories,
+    Domain,
+    Number,
+    Occurrences,
+    Prefixes,
+    Range,
+    Strings,
+    Vector,
+)
 from tacit.recipe.model import Question
 from tacit.recipe.quantity import PLACES, as_decimal, exact
 
@@ -203,7 +216,7 @@ class StringEncoder(_Total[int]):
 
     labels: tuple[str, ...] = ()
 
-    def __init__(self, spec: Strings) -> None:
+    def __init__(self, spec: Domain) -> None:
         self._spec = spec
         self._symbols = None if spec.alphabet is None else {one: at for at, one in enumerate(spec.alphabet, 1)}
 
@@ -239,6 +252,28 @@ class StringEncoder(_Total[int]):
             return None
 
 
+class PrefixEncoder(_Total[int]):
+    """Texts to the place of their prefix among the candidates of a round. A text of the domain with another prefix
+    belongs to ``other``, and everything else is no value: the devices of both take part like all others (P27). Without
+    a round's candidates, every text belongs to ``other``."""
+
+    def __init__(self, spec: Prefixes, candidates: Candidates | None) -> None:
+        self._items, self._all = StringEncoder(spec), spec.candidates
+        self._missing = MISSING if spec.missing is None else spec.candidates + 1
+        self._bits = 0 if candidates is None else spec.bits - candidates.bits
+        prefixes = () if candidates is None else candidates.prefixes
+        self._places = {prefix: place for place, prefix in enumerate(prefixes)}
+        named = () if candidates is None else (label_of(spec, one, candidates.bits) for one in prefixes)
+        unused = (f"{UNUSED} {place + 1})" for place in range(len(prefixes), spec.candidates))
+        stated = (spec.other,) if spec.missing is None else (spec.other, spec.missing)
+        self.labels = (*named, *unused, *stated)
+
+    def _answer(self, value: Value) -> int | None:
+        """The place of the text's prefix; those of ``other`` and ``missing`` follow all candidates' places."""
+        item = self._items.encode(value)
+        return self._missing if item is None else self._places.get(item >> self._bits, self._all)
+
+
 def _occurrence_labels(spec: Occurrences, statistic: StatisticName) -> tuple[str, ...]:
     kind = STATISTICS[statistic]
     if kind.is_one_hot:
@@ -257,7 +292,7 @@ def shrunk(entries: Sequence[int], norm: int) -> list[int]:
 
 
 def encoder_of(question: Question) -> Encoder:
-    """The encoder that the question names."""
+    """The encoder that the question names. Raises refusal ``round-candidates`` for a round input without candidates."""
     spec = question.encoder
     if isinstance(spec, Buckets):
         return BucketEncoder(spec.edges, spec.other, spec.missing)
@@ -267,8 +302,8 @@ def encoder_of(question: Question) -> Encoder:
         return VectorEncoder(spec)
     if isinstance(spec, Occurrences):
         return OccurrenceEncoder(spec.most, _occurrence_labels(spec, question.statistic))
-    if isinstance(spec, Strings):
-        return StringEncoder(spec)
+    if isinstance(spec, Strings | Prefixes):
+        return StringEncoder(spec) if isinstance(spec, Strings) else PrefixEncoder(spec, candidates_of(question))
     if isinstance(spec, Attributes):
         return CategoryEncoder(spec.labels, None, spec.missing)
     if isinstance(spec, Categories):

@@ -23,6 +23,10 @@ MAX_LABELS = 4096
 MAX_CELLS = 1024
 """Most conjunctions that a census may count: an aggregate share of that many numbers still fits into an entry of the
 log."""
+MAX_CANDIDATES = 1022
+"""Most prefixes of which a round asks: with two categories more they are as many as policies usually allow."""
+QUOTE, UNUSED = '"', "(unused"
+"""How labels of candidates begin, and of categories for which a round has no candidate."""
 LEAST_STEPS = 2
 """Least number of steps of a range that is not of whole numbers."""
 MAX_SYMBOLS = 255
@@ -215,12 +219,11 @@ class Occurrences(Part):
         return self.start + self.steps * self.step_seconds
 
 
-class Strings(Part):
-    """Text to a string of a large domain: up to ``length`` symbols of ``alphabet`` (distinct characters), or without an
-    alphabet up to ``length`` bytes of UTF-8. Symbols (bytes) and the empty rest have the same number of bits each, 64
-    together at most. A longer text, one with another character and an empty one count as no value."""
+class Domain(Part):
+    """Texts of up to ``length`` symbols of ``alphabet`` (distinct characters), or without an alphabet of up to
+    ``length`` bytes of UTF-8, as items of a large domain. Symbols (bytes) and the empty rest have the same number of
+    bits each, 64 together at most."""
 
-    kind: Literal["strings"]
     length: Annotated[int, Field(ge=1, le=MAX_ITEM_BITS)]
     alphabet: Annotated[str, Field(min_length=1, max_length=MAX_SYMBOLS)] | None = None
 
@@ -233,14 +236,65 @@ class Strings(Part):
             raise wrong("length", f"must be at most {most}: each symbol has {self.symbol_bits} bits")
 
     @property
+    def symbols(self) -> int:
+        """How many symbols there are; they are numbered from 1."""
+        return 255 if self.alphabet is None else len(self.alphabet)
+
+    @property
     def symbol_bits(self) -> int:
         """Bits of a symbol; 0 stands for the end."""
-        return 8 if self.alphabet is None else len(self.alphabet).bit_length()
+        return self.symbols.bit_length()
 
     @property
     def bits(self) -> int:
         """The number of bits that encode one text."""
         return self.length * self.symbol_bits
+
+
+class Strings(Domain):
+    """Text to a string of a large domain: up to ``length`` symbols of ``alphabet`` (distinct characters), or without an
+    alphabet up to ``length`` bytes of UTF-8. Symbols (bytes) and the empty rest have the same number of bits each, 64
+    together at most. A longer text, one with another character and an empty one count as no value."""
+
+    kind: Literal["strings"]
+
+
+class PrefixSearch(Domain):
+    """Frequent texts, searched for by prefixes in rounds that name at most ``candidates`` of them each. Where
+    ``levels``, the bits of the prefixes in each round, are left out, they follow from the domain and the candidates."""
+
+    kind: Literal["prefixes"]
+    levels: Annotated[tuple[int, ...], Field(min_length=1, max_length=MAX_ITEM_BITS, strict=False)] | None = None
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = 512
+    other: Label | None = None
+    missing: Label | None = None
+
+
+class Prefixes(PrefixSearch):
+    """Text to the place of its prefix among the candidates of a round (``question.round_input``): the text is an item
+    as for ``strings``, and round i of a series asks for its first ``levels[i]`` bits. There are at most ``candidates``
+    of them. ``other`` names the category of all texts with another prefix, ``missing`` that of devices without a text
+    of the domain; they follow the candidates' categories in this order."""
+
+    levels: Annotated[tuple[int, ...], Field(min_length=1, max_length=MAX_ITEM_BITS, strict=False)]
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)]
+    other: Label
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse levels that do not rise to whole items, and labels that a candidate could have."""
+        super().model_post_init(context)
+        rising = all(low < high for low, high in itertools.pairwise((0, *self.levels)))
+        if not rising or self.levels[-1] != self.bits:
+            raise wrong("levels", f"must rise from 1 or more to {self.bits}, the bits of an item")
+        _check_stated((), self.other, self.missing)
+        for name, label in (("other", self.other), ("missing", self.missing)):
+            if label is not None and label.startswith((QUOTE, UNUSED)):
+                raise wrong(name, f"must not begin with {QUOTE} or {UNUSED}, as candidates' labels do")
+
+    @property
+    def cells(self) -> int:
+        """How many categories there are: the candidates', and those of ``other`` and ``missing``."""
+        return self.candidates + 1 + (self.missing is not None)
 
 
 def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
@@ -286,5 +340,6 @@ class Watched(Part):
 
 
 EncoderSpec = Annotated[
-    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences | Strings, Field(discriminator="kind")
+    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences | Strings | Prefixes,
+    Field(discriminator="kind"),
 ]

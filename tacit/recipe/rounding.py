@@ -9,13 +9,14 @@ from pydantic import ValidationError
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Buckets, Occurrences, Range, Strings, Vector
+from tacit.recipe.encoder_specs import Buckets, Domain, Occurrences, Prefixes, Range, Strings, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import in_words, quantity
 
 FEW_STEPS = 10
 """With fewer steps than this, rounding may move a value, and the mean of values that agree, by over a twentieth of the
 range."""
+_NO_VALUE = "any other text counts as no value"
 _FINER = (100, 50, 20)
 """Numbers of steps that are proposed instead: the largest of these for which the noise fits."""
 
@@ -28,8 +29,11 @@ def rounding_words(question: Question) -> str | None:
         return f"a value belongs to the last bucket whose lower edge it reaches; {below}"
     if isinstance(spec, Occurrences):
         return _counted(question, spec)
+    if isinstance(spec, Prefixes):
+        asked = ", ".join(map(str, spec.levels))
+        return f"{_domain(spec)}, of whose {spec.bits} bits the rounds ask for the first {asked}; {_NO_VALUE}"
     if isinstance(spec, Strings):
-        return f"{_domain(spec)}; any other text counts as no value"
+        return f"{_domain(spec)}; {_NO_VALUE}"
     if not isinstance(spec, Range):
         return None
     what = "entries are" if isinstance(spec, Vector) else "values are"
@@ -41,7 +45,7 @@ def rounding_words(question: Question) -> str | None:
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
 
 
-def _domain(spec: Strings) -> str:
+def _domain(spec: Domain) -> str:
     if spec.alphabet is None:
         return f"texts of 1 to {spec.length} bytes of UTF-8"
     return f"texts of 1 to {spec.length} of the {len(spec.alphabet)} characters {spec.alphabet}"

@@ -35,10 +35,21 @@ a device in that time."""
 
 class Donation(Part):
     """Randomised donation time: a device takes part in at most one round, the first of ``slots`` rounds for which its
-    coin of the template's rate says yes; every round lasts exactly ``window_seconds``."""
+    coin of the template's rate says yes; every round lasts exactly ``window_seconds``, and ``pause_seconds`` (absent:
+    0) pass between two rounds, so that a round can ask what follows from the one before."""
 
     slots: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
     window_seconds: Positive
+    pause_seconds: Positive | None = None
+
+    @property
+    def pause(self) -> int:
+        """Seconds between the end of a round and the beginning of the next one."""
+        return self.pause_seconds or 0
+
+    def seconds(self, rounds: int) -> int:
+        """Length of so many rounds with the pauses between them."""
+        return rounds * self.window_seconds + (rounds - 1) * self.pause
 
 
 class SeriesSlots(Part):
@@ -60,7 +71,8 @@ class SeriesClaim(Part):
 
 
 class Series(Document):
-    """The whole series. ``interval`` contains every round's interval; with donation the rounds fill it without gaps."""
+    """The whole series. ``interval`` contains every round's interval; with donation the rounds fill it, with a pause
+    between two where one is stated."""
 
     what = "series"
 
@@ -85,7 +97,7 @@ class Series(Document):
             raise ValueError(f"a series must not last longer than {MAX_SECONDS} seconds")
         if self.slots.epoch + (self.rounds - 1) // self.slots.per_epoch > MAX_INTEGER:
             raise ValueError("slots: the last round's epoch is too large for a recipe")
-        if self.interval.start + self.rounds * self.round_seconds > MAX_INTEGER:
+        if self.window(self.rounds - 1).end > MAX_INTEGER:
             raise ValueError("interval: the last round's end is too large for a recipe")
         form = known(self.probe.model)
         problem = None if form is None else form.epsilon_problem(self.claim.epsilon.root)
@@ -116,9 +128,11 @@ class Series(Document):
         return TokenSlot(issuer=first.issuer, epoch=first.epoch + epochs, slot=first.slot + place)
 
     def window(self, index: int) -> Interval:
-        """The interval of round ``index`` where rounds follow each other without a gap, which they always do with
-        donation."""
-        return Interval(start=self.interval.start + index * self.round_seconds, duration=self.round_seconds)
+        """The interval of round ``index`` where rounds follow each other without a gap; with donation after the pause,
+        as they always do."""
+        pause = 0 if self.donation is None else self.donation.pause
+        start = self.interval.start + index * (self.round_seconds + pause)
+        return Interval(start=start, duration=self.round_seconds)
 
     def round(self, index: int, interval: Interval, round_input: str | None = None) -> Recipe:
         """The recipe of round ``index``, named after the series. Raises DecodeError where it is malformed."""

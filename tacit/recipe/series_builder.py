@@ -33,13 +33,24 @@ MAX_EPSILON0 = Decimal(8)
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The layout of a series: the number of rounds; with donation the number of slots that a device chooses from; when
-    each round begins and how long it lasts (seconds); and slots of tokens per epoch."""
+    each round begins and how long it lasts (seconds); slots of tokens per epoch; and the seconds between two rounds,
+    which belong to donation: other rounds have their own time."""
 
     rounds: int
     donation_slots: int | None
     start: int
     window_seconds: int
     per_epoch: int = 1
+    pause_seconds: int = 0
+
+    def begin(self, index: int) -> int:
+        """POSIX second at which round ``index`` begins."""
+        return self.start + index * (self.window_seconds + self.pause_seconds)
+
+    @property
+    def seconds(self) -> int:
+        """Length of all rounds with the pauses between them."""
+        return self.begin(self.rounds - 1) + self.window_seconds - self.start
 
 
 def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None = None) -> Series:
@@ -94,6 +105,8 @@ def _check(shape: Shape) -> None:
     for name, value in (("rounds", shape.rounds), ("donation slots", shape.donation_slots)):
         if value is not None and not 1 <= value <= MAX_ROUNDS:
             raise UsageError(f"{name} must be from 1 to {MAX_ROUNDS}")
+    if shape.pause_seconds and shape.donation_slots is None:
+        raise UsageError("a pause between rounds belongs to donation; other rounds have their own time")
 
 
 def _rate(recipe: Recipe, shape: Shape) -> Decimal:
@@ -136,11 +149,12 @@ def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Serie
             "slot": token.slot,
             "per_epoch": shape.per_epoch,
         },
-        "interval": {"start": shape.start, "duration": shape.rounds * shape.window_seconds},
+        "interval": {"start": shape.start, "duration": shape.seconds},
         "claim": {"delta": recipe.privacy.delta, "relation": RELATION, "epsilon": unclaimed},
     }
     if shape.donation_slots is not None:
-        body["donation"] = {"slots": shape.donation_slots, "window_seconds": shape.window_seconds}
+        pause = {"pause_seconds": shape.pause_seconds} if shape.pause_seconds else {}
+        body["donation"] = {"slots": shape.donation_slots, "window_seconds": shape.window_seconds, **pause}
     try:
         stated = total_claim(Series.from_body(body)).rounded_up()
         return Series.from_body({**body, "claim": {**body["claim"], "epsilon": stated}})

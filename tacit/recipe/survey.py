@@ -28,6 +28,7 @@ from tacit.models.form import Form
 from tacit.models.forms import FORMS, form_of
 from tacit.models.parties import Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
+from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.derive import shape_of
 from tacit.recipe.encoder_specs import (
     Attributes,
@@ -36,6 +37,7 @@ from tacit.recipe.encoder_specs import (
     Categories,
     Cells,
     Number,
+    PrefixSearch,
     Strings,
     Vector,
     Watched,
@@ -147,7 +149,7 @@ class Survey(Part):
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Strings | Cells | None,
+        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Strings | PrefixSearch | Cells | None,
         Field(discriminator="kind"),
     ] = None
     statistic: Annotated[StatisticName | None, Field(description=f"One of {', '.join(STATISTICS)}.")] = None
@@ -351,6 +353,8 @@ class Survey(Part):
     def _telling_missing(self, encoder: Any) -> Any:
         """The encoder that gives devices without a value an answer, unless they are to be ignored (P34): a category of
         their own in a histogram, no in a count."""
+        if isinstance(encoder, PrefixSearch):
+            return asked_prefixes(encoder, NO_VALUE if self.missing == CATEGORY else None)
         if isinstance(encoder, Boolean) and self.missing == CATEGORY:
             return encoder.model_copy(update={"missing": NO})
         tells = isinstance(encoder, Buckets | Categories) and self.kind.is_one_hot and self.missing == CATEGORY

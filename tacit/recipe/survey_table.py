@@ -30,6 +30,7 @@ class Value(enum.Enum):
     """A decimal number above 0, as text."""
     FLOAT = enum.auto()
     """A decimal number above 0, which the command line takes as a float."""
+    WHOLES = enum.auto()
     LABELS = enum.auto()
     QUANTITIES = enum.auto()
     PAIRS = enum.auto()
@@ -103,11 +104,18 @@ SURVEY_FIELDS: Final = (
     SurveyField("encoder.length", Value.WHOLE, "Length",
         "How many numbers the vector has, or characters a text at most",
         options=(Option("strings", "Frequent texts of up to so many characters (model local).", encoder="strings"),
-        Option("length", "Entries of a vector.")), least=1, kinds=("strings", "vector")),
+        Option("prefixes", "Frequent texts of up to so many characters, in rounds of a series (docs/ways-to-ask.md).",
+        encoder="prefixes"), Option("length", "Entries of a vector.")), least=1,
+        kinds=("strings", "prefixes", "vector")),
     SurveyField("encoder.alphabet", Value.TEXT, "Characters",
         "All characters of a text; if empty, any, and the length counts bytes",
         options=(Option("alphabet", "The characters of such a text (default: any; then bytes are counted)."),),
-        kinds=("strings",)),
+        kinds=("strings", "prefixes")),
+    SurveyField("encoder.levels", Value.WHOLES, "Bits of a round", "Bits of a text's prefix in each round, rising",
+        options=(Option("prefix_levels",
+        "Bits of a text's prefix in each round: 9,15,20 (default: what fits)."),), kinds=("prefixes",)),
+    SurveyField("encoder.candidates", Value.WHOLE, "Candidates", "The most prefixes in a round",
+        options=(Option("candidates", "Most prefixes in a round (default: 512)."),), least=1, kinds=("prefixes",)),
     SurveyField("encoder.norm", Value.QUANTITY, "Norm", "Longer vectors are scaled down to this norm",
         options=(Option("norm", "Largest Euclidean length of a vector."),), kinds=("vector",)),
     SurveyField("encoder.start", Value.MOMENT, "Watched from",

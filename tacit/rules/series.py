@@ -8,7 +8,9 @@ from tacit.dp.claim import TOLERANCE, covers, stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms import form_of
 from tacit.moments import moment
-from tacit.recipe.context import Context
+from tacit.recipe.candidates import candidates_of
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -45,7 +47,8 @@ def series_round(recipe: Recipe, policy: Policy, context: Context) -> str | None
 
 
 def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """With donation every round lasts exactly the window and begins where the one before it ends."""
+    """With donation every round lasts exactly the window and begins where the one before it ends, or the series' pause
+    later."""
     series = context.series
     if recipe.series is None or series is None or series.donation is None:
         return None
@@ -55,6 +58,42 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
         words = f"round {recipe.series.index} must last {must}, not {has}"
         return Detail(words, exactly(interval__start=wanted.start, interval__duration=wanted.duration))
     return donation_form(series)
+
+
+def round_candidates(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A question about prefixes is asked in a series, and from publication on ``question.round_input`` holds the
+    candidates of the round: well formed (docs/protocol.md), of the bits that ``levels`` state for this round, and each
+    an extension of a candidate of the round before, where this party knows that."""
+    question, place = recipe.question, recipe.series
+    if not isinstance(question.encoder, Prefixes):
+        return None
+    is_draft = context.stage is Stage.DRAFT
+    if place is None:
+        return None if is_draft else "prefixes are asked for in the rounds of a series; make one: tacit series new"
+    levels = question.encoder.levels
+    if place.index >= len(levels):
+        words = f"round {place.index} has no level; the encoder states {len(levels)}"
+        return Detail(words, at_most("series.index", len(levels) - 1))
+    try:
+        found = candidates_of(question)
+        before = None if context.round_before is None else candidates_of(context.round_before.question)
+    except Refusal as refusal:
+        return refusal.detail
+    if found is None:
+        return None if is_draft else "question.round_input must hold the round's candidates: tacit series next"
+    if found.bits != levels[place.index]:
+        return f"round {place.index} is about {levels[place.index]} bits, its candidates have {found.bits}"
+    if before is not None and not found.extend(before):
+        return f"a candidate of round {place.index} extends none of round {place.index - 1}"
+    return None
+
+
+def series_levels(series: Series) -> str | None:
+    """A series about prefixes has no more rounds than its encoder has levels."""
+    spec = series.probe.question.encoder
+    if not isinstance(spec, Prefixes) or series.rounds <= len(spec.levels):
+        return None
+    return f"the series has {series.rounds} rounds, but its encoder states {len(spec.levels)} levels"
 
 
 def series_claim(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -106,11 +145,12 @@ def claim_over_cap(series: Series, policy: Policy) -> str | None:
 
 
 def donation_form(series: Series) -> str | None:
-    """With donation the series lasts exactly as long as its rounds one after another."""
+    """With donation the series lasts exactly as long as its rounds and the pauses between them."""
     if series.donation is None:
         return None
-    whole = series.rounds * series.donation.window_seconds
+    whole = series.donation.seconds(series.rounds)
     if series.interval.duration == whole:
         return None
-    windows = f"{series.rounds} windows of {series.donation.window_seconds} seconds"
+    pauses = f" and {series.donation.pause} seconds between them" if series.donation.pause else ""
+    windows = f"{series.rounds} windows of {series.donation.window_seconds} seconds{pauses}"
     return f"{windows} are {whole} seconds, not the series' {series.interval.duration}"

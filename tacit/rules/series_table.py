@@ -1,8 +1,8 @@
 """What makes a series acceptable before any of its rounds exists: the rules of the table on what its rounds have in
 common, and rules on the series itself.
 
-Names are those of the table: ``series-donation``, ``series-claim``, ``account-unknown``, ``budget-spent``, and every
-rule that applies to a draft.
+Names are those of the table: ``series-donation``, ``round-candidates``, ``series-claim``, ``account-unknown``,
+``budget-spent``, and every rule that applies to a draft.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import table as rules
 from tacit.rules.budget import charge_left
-from tacit.rules.series import donation_form, total_problem
+from tacit.rules.series import donation_form, series_levels, total_problem
 
 OF_A_ROUND = frozenset({"interval-unaligned", "interval-too-long"})
 """Rules on the interval, which each round has for itself without donation."""
@@ -36,6 +36,7 @@ def check(
     found = _template(series, policy, now)
     own = {
         "series-donation": donation_form(series),
+        "round-candidates": series_levels(series),
         "series-claim": total_problem(series, policy),
     }
     if charges is not None:
@@ -55,7 +56,7 @@ def require(
 
 def _template(series: Series, policy: Policy, now: float) -> list[Refusal]:
     """The rules of a draft, applied to the last round where all rounds are known, else to what they have in common."""
-    drafts = {rule.name for rule in rules.RULES if rule.stage is Stage.DRAFT}
+    drafts = {rule.name for rule in rules.RULES if rule.stage is Stage.DRAFT} - {"round-candidates"}
     if series.donation is None:
         return rules.check(series.probe, policy, Context(Stage.DRAFT, now), only=drafts - OF_A_ROUND)
     last = series.rounds - 1

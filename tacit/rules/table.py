@@ -86,6 +86,7 @@ RULES = (
     Rule("series-round", Stage.DRAFT, series.series_round),
     Rule("series-mismatch", Stage.DRAFT, series.series_mismatch),
     Rule("series-donation", Stage.DRAFT, series.series_donation),
+    Rule("round-candidates", Stage.DRAFT, series.round_candidates),
     Rule("series-claim", Stage.DRAFT, series.series_claim),
     Rule("account-unknown", Stage.DRAFT, budget.account_known),
     Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),

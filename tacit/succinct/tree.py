@@ -150,8 +150,7 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
 
     def missed(share: float) -> float:
         chances = (
-            _at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain)
-            for level in found.levels
+            at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain) for level in found.levels
         )
         return sum(chances) / share
 
@@ -163,7 +162,7 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
     return high * total
 
 
-def _at_most(cut: int, trials: int, mean: float) -> float:
+def at_most(cut: int, trials: int, mean: float) -> float:
     """A bound on the probability that at most ``cut`` of ``trials`` independent events happen, of which each happens
     with probability ``mean`` on average (W. Hoeffding, "Probability Inequalities for Sums of Bounded Random
     Variables", 1963, theorem 1)."""

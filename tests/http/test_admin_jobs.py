@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,14 @@ import pytest
 
 from services.admin.core.followed_log import BESIDE_SECONDS, FollowedLog
 from tacit.logview.live import LiveLog
+from tacit.operations.prefix_rounds import Asked, progress
+from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.census import Census
+from tacit.recipe.derive import labels
+from tacit.recipe.encoder_specs import PrefixSearch
+from tacit.recipe.model import Question
 from tacit.recipe.series import Series
+from tacit.recipe.series_builder import Shape, propose_series
 from tacit.service.app import STEPS
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_stage import KIT, Stage, prepared
@@ -157,6 +165,48 @@ async def test_rounds_of_a_series_stand_over_time_with_their_error_bars(stage: S
     await stage.inner.unmount(COLLECTOR_URL)
     assert (await browser.get(path)).status == 200
     assert not Html(browser.page).wrong
+
+
+async def test_a_search_shows_what_each_round_kept_and_then_the_ranking(stage: Stage, collector: CollectorStub) -> None:
+    encoder = asked_prefixes(
+        PrefixSearch(kind="prefixes", length=2, alphabet="<ab", levels=(2, 4), candidates=12), "no value"
+    )
+    question = Question(text="Which text?", metric="text", encoder=encoder, statistic="histogram")
+    recipe = KIT.recipe(name="texts", question=question, population=20_000, rate=Decimal(1), randomizer="krr")
+    series = propose_series(recipe, Shape(2, 2, recipe.interval.start, 1_800, per_epoch=4))
+    assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
+    browser, path = await signed_in(stage, "viewer"), f"/series/{series.hash_text}"
+    rounds: list[Asked] = []
+    for shown in ("Round 1 of 2 can be published now, with 3 candidates", "Round 2 of 2 can be published now, with 4"):
+        found = progress(series, rounds)
+        assert found.following is not None
+        await stage.clock.advance(BESIDE_SECONDS)
+        await browser.get(path)
+        assert shown in browser.page
+        made = series.round(len(rounds), series.window(len(rounds)), found.following.text())
+        assert (await stage.post_leaf(KIT.recipe_leaf(made))).status == 201
+        await stage.clock.advance(BESIDE_SECONDS)
+        await browser.get(path)
+        assert "published last is not released yet" in browser.page
+        counts = [5_000 if label.startswith('"<') else 50 for label in labels(made)]
+        document = {
+            **release_of(series, len(rounds), 1.0), "recipe_hash": made.hash_text, "name": made.name,
+            "statistic": "histogram", "report_count": sum(counts),
+            "buckets": [
+                {"label": label, "count": count, "estimate": count, "stderr": 2.0}
+                for label, count in zip(labels(made), counts, strict=True)
+            ],
+        }  # fmt: skip
+        collector.released = [*collector.released, document]
+        rounds.append((made, [document]))
+    await browser.get(path)
+    assert not Html(browser.page).wrong
+    found = progress(series, rounds)
+    assert found.ranked is not None
+    for item in found.ranked.items:
+        assert html.escape(item.text) in browser.page
+    assert "every other answer is below" in browser.page.lower()
+    assert "<svg" not in browser.page, "rounds ask of different prefixes, and are no series over time"
 
 
 def bars(page: Html) -> list[dict[str, str | None]]:

@@ -89,6 +89,7 @@ WORK = {
     "recipe show": (("infra.stacks.api", "infra.views.recipe_view", "tacit.operations.services"), CHECKED),
     "recipe yield": (("tacit.operations.yields",), CHECKED),
     "recipe publish": (("infra.stacks.api", "infra.authoring.publishing"), CHECKED),
+    "series next": (("infra.stacks.api", "infra.views.search_view", "tacit.operations.prefix_rounds"), CHECKED),
     "series show": (("infra.stacks.api", "infra.views.series_view"), CHECKED),
     "privacy ledger": (("infra.stacks.api", "infra.views.ledger_view", "tacit.operations.ledger"), CHECKED),
     "log verify": (("infra.base.log_watch", "infra.views.log_view"), CHECKED),

@@ -175,3 +175,63 @@ def test_a_round_is_planned_as_its_series_and_not_by_itself(
     path.write_text(json.dumps(KIT.round(KIT.series(name="unseen"), 0).body()))
     assert run(words) == 1
     assert "publish it first: tacit series publish" in " ".join(complaint(capsys).split())
+
+
+ASKED = (
+    *("recipe", "new", "--name", "words", "--metric", "word", "--prefixes", "4"),
+    *("--alphabet", "abcdefghijklmnopqrstuvwxyz", "--population", "20000", "--rate", "1", "--parties", "parties.json"),
+    *("--epoch", "20000", "--slot", "0", "--start", "1728000000", "--duration", "3600"),
+)
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a recipe about prefixes, in an empty folder that has no stack."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parties.json").write_text(KIT.parties().model_dump_json(exclude_none=True))
+    assert run([*ASKED, "--out", "ask.json"]) == 0
+    return "ask.json"
+
+
+def test_a_search_has_a_round_and_a_slot_for_each_level(
+    search: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, series = made(search, tmp_path, "--window", "600", "--pause", "60")
+    said = capsys.readouterr()
+    assert "600 s each, 60 s apart" in said.out
+    assert "tacit series next words" in said.err
+    encoder = series.template["question"]["encoder"]
+    assert (encoder["levels"], encoder["candidates"], encoder["missing"]) == ([9, 14, 20], 512, "no value")
+    assert series.donation is not None
+    assert (series.rounds, series.donation.slots, series.donation.pause_seconds) == (3, 3, 60)
+    assert run(["series", "round", out, "--index", "1", "--round-input", "no candidates", "--out", "r.json"]) == 0
+    capsys.readouterr()
+    assert run(["recipe", "check", "r.json"]) == 1
+    assert "round-candidates" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--prefix-levels", "9,x"], "whole numbers with commas"),
+        (["--prefix-levels", "9,14"], "must rise from 1 or more to 20"),
+        (["--candidates", "1"], "too few"),
+        (["--candidates", "2000"], "candidates"),
+        (["--alphabet", "aa"], "distinct"),
+        (["--strings", "4"], "give only one of"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_by_its_flag(
+    search: str, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
+) -> None:
+    assert run([*ASKED, *flags]) != 0
+    assert words in " ".join(complaint(capsys).split())
+
+
+def test_rounds_are_needed_elsewhere_and_a_pause_belongs_to_donation(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["series", "new", "--from", file]) == 1
+    assert "--rounds is needed" in complaint(capsys)
+    assert run(["series", "new", "--from", file, "--rounds", "3", "--pause", "60"]) == 1
+    assert "a pause between rounds belongs to donation" in complaint(capsys)

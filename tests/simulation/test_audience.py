@@ -26,7 +26,7 @@ from tacit.recipe.census import attested, counts_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tests.kit.device import Device
-from tests.kit.simulation import AGENTS, EPOCH, EPOCH_SECONDS, Simulation, Template
+from tests.kit.simulation import AGENTS, EPOCH, EPOCH_SECONDS, HIGH_CAPS, Simulation, Template, relax
 
 BEGIN = EPOCH * EPOCH_SECONDS
 CENSUS_START, CENSUS_SECONDS = 1860, 1800
@@ -44,10 +44,7 @@ MEMBERS = range(10)
 LAX: dict[str, Any] = {
     "attributes": ATTRIBUTES,
     "min_audience": 6,
-    "max_epsilon_aggregator": "9",
-    "max_epsilon_aggregator_with_relay": "9",
-    "max_epsilon_half_batch_with_relay": "9",
-    "max_epsilon_half_batch": "9",
+    **HIGH_CAPS,
     "allow_unbounded_local": True,
 }
 AGGREGATORS = ("leader", "helper")
@@ -77,17 +74,6 @@ def targeted(simulation: Simulation, **criteria: str) -> Recipe:
         start=BEGIN + TARGET_START,
         duration=TARGET_SECONDS,
     )
-
-
-def relax(folder: Path) -> None:
-    """Give every party of the stack in ``folder`` the policy that this test's small numbers need."""
-    for path in (folder / "policy.json", *folder.glob("*/config.json")):
-        body = json.loads(path.read_text())
-        policy = body if path.name == "policy.json" else body.get("policy")
-        if policy is not None:
-            policy.update(LAX)
-            policy["accounts"]["default"]["epsilon"] = "100"
-            path.write_text(json.dumps(body))
 
 
 async def answered(simulation: Simulation, recipe: Recipe) -> None:
@@ -124,7 +110,7 @@ def counted(bare: Template, tmp_path_factory: pytest.TempPathFactory) -> Counted
 
 
 async def _count(folder: Path) -> Counted:
-    relax(folder)
+    relax(folder, **LAX)
     simulation = Simulation(folder, seed=4)
     async with simulation.running():
         recipe = census(simulation)
@@ -249,7 +235,7 @@ async def test_shares_survive_a_crash_between_release_and_the_log_and_are_publis
 ) -> None:
     """With noise of the aggregators, a share drawn anew would not add up to what the collector opened."""
     folder = bare.copy(tmp_path / "stack")
-    relax(folder)
+    relax(folder, **LAX)
     simulation = Simulation(folder, seed=6)
     async with simulation.running():
         recipe = census(simulation, **noise)

@@ -250,6 +250,7 @@ ELSEWHERE = {
     "series-round": "test_series_rules.py",
     "series-mismatch": "test_series_rules.py",
     "series-donation": "test_series_rules.py",
+    "round-candidates": "test_encoder_prefixes.py",
     "series-claim": "test_series_rules.py",
 }
 """Rules whose words have a table of their own, with the recipes that they need."""

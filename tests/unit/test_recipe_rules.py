@@ -69,6 +69,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "series-round",
         "series-mismatch",
         "series-donation",
+        "round-candidates",
         "series-claim",
         "account-unknown",
         "budget-spent",

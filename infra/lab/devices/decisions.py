@@ -86,18 +86,23 @@ def decide(
     cells: int = 1,
     *,
     everybody: bool = False,
+    chosen: NDArray[np.bool_] | None = None,
 ) -> Iterator[Decided]:
     """Draw data and coins of ``devices`` devices from ``first``, chunk by chunk. A device's measurement will take
-    ``cells`` numbers; with ``everybody`` chunks also hold the answers of devices that are not sampled."""
+    ``cells`` numbers; with ``everybody`` chunks also hold the answers of devices that are not sampled. ``chosen``:
+    which of the devices take part, where a draw for a whole series said it."""
     chunk = max(1, CHUNK // max(population.width, cells))
     for begin in range(first, first + devices, chunk):
         data = population.of(begin, min(chunk, first + devices - begin), generator)
         known = population.answers(data) if everybody or sampling.importance is not None else []
-        takes_part = participation(sampling, data if sampling.importance is None else known, entropy)
-        chosen, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
+        if chosen is None:
+            takes_part = participation(sampling, data if sampling.importance is None else known, entropy)
+        else:
+            takes_part = chosen[begin - first : begin - first + len(data)]
+        asked, dummies = np.flatnonzero(takes_part), np.flatnonzero(~takes_part)
         dummies = dummies[coins(sampling.dummy_rate, len(dummies), entropy) if sampling.dummies else slice(0)]
-        sampled, filling = ((places + begin).astype(np.uint32) for places in (chosen, dummies))
-        answers = [known[place] for place in chosen.tolist()] if known else population.answers(data[chosen])
+        sampled, filling = ((places + begin).astype(np.uint32) for places in (asked, dummies))
+        answers = [known[place] for place in asked.tolist()] if known else population.answers(data[asked])
         whole = (known, population.numbers(data)) if everybody else ((), None)
         yield Decided(begin, len(data), sampled, answers, filling, *whole)
 

@@ -29,6 +29,7 @@ from tacit.models.forms import form_of
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.task import Task
 from tacit.tokens.blind_rsa import TokenKey
 
@@ -46,6 +47,7 @@ class Destination:
     recipe_bytes: bytes
     token_key_spki: bytes
     late_seconds: float
+    series_bytes: bytes = b""
     tls_ca: Path | None = None
     insecure_http: bool = False
 
@@ -53,6 +55,11 @@ class Destination:
     def recipe(self) -> Recipe:
         """The recipe that the fleet answers, decoded from its canonical bytes."""
         return Recipe.decode(self.recipe_bytes)
+
+    @cached_property
+    def series(self) -> Series | None:
+        """The series of which the recipe is a round, decoded from its canonical bytes; None if it is by itself."""
+        return Series.decode(self.series_bytes) if self.series_bytes else None
 
     @cached_property
     def task(self) -> Task:
@@ -123,11 +130,6 @@ async def verified_target(
             raise refusals[0]
         await deps.clock.sleep(POLL_SECONDS)
     series = agent.live.series_of(live.recipe)
-    if series is not None and series.donation is not None:
-        raise UsageError(
-            f"recipe {live.recipe.name} is a round of a series with donation: each device chooses one of "
-            f"{series.donation.slots} rounds, and a fleet simulates one recipe; run agents instead"
-        )
     return Destination(
         relay_url=config.relay_url,
         attester_url=config.attester_url,
@@ -135,6 +137,7 @@ async def verified_target(
         recipe_bytes=live.recipe.encode(),
         token_key_spki=agent.live.slot_key(live.recipe),
         late_seconds=config.timing.late_seconds,
+        series_bytes=b"" if series is None else series.encode(),
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
-from tacit.recipe.encoder_specs import Number, Strings, Vector
+from tacit.recipe.encoder_specs import Domain, Number, Vector
 from tacit.recipe.model import Question
 
 Data: TypeAlias = NDArray[Any]
@@ -189,8 +189,8 @@ class ListedAnswers:
 def drawn_population(question: Question, text: str | None) -> Population:
     """Parse ``text`` as a distribution of what ``question`` asks for: of categories (default: zipf), or of numbers
     (default: uniform over the question's range). Raises ``UsageError``."""
-    if isinstance(question.encoder, Strings):
-        raise UsageError("a question about strings needs --population FILE: one row is one device")
+    if isinstance(question.encoder, Domain):
+        raise UsageError("a question about texts needs --population FILE: one row is one device")
     if isinstance(question.encoder, Number | Vector):
         return _numbers(question, question.encoder, "uniform" if text is None else text)
     return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
@@ -65,7 +66,8 @@ class ShardPlan:
     ``send_at`` is the POSIX second from which reports are sent. ``contributions`` is this shard's number of those in
     the ``prepared`` file. ``prepare`` is a file to write instead of sending. ``everybody``: also add up what all
     devices know. The services' clock is ``ahead`` of this machine's, in seconds. ``state_keys`` open what devices that
-    watched an event send, so that the oracle knows it.
+    watched an event send, so that the oracle knows it. ``chosen``: which of the devices take part, where their draw for
+    a series said it.
     """
 
     number: int
@@ -88,6 +90,7 @@ class ShardPlan:
     everybody: bool = False
     ahead: float = 0.0
     state_keys: tuple[PrivateKey, ...] = field(default=(), repr=False)
+    chosen: NDArray[np.bool_] | None = field(default=None, repr=False)
 
 
 @dataclass
@@ -164,7 +167,9 @@ class Shard:
         cells, adds = kept_cells(randomizer), randomizer.missing_adds(derive.design_of(recipe))
         opened = self._opened()
         devices = (plan.population, plan.first, plan.devices)
-        chunks = decide(sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody)
+        chunks = decide(
+            sampling, *devices, entropy, self._generator, cells, everybody=plan.everybody, chosen=plan.chosen
+        )
         for chunk in chunks:
             if plan.everybody:
                 self._add_up(chunk, adds)

@@ -12,6 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
@@ -26,13 +29,14 @@ from infra.lab.devices.prepared import (
     read_totals,
 )
 from infra.lab.devices.profile import Profile
+from infra.lab.devices.series_draws import drawn_rounds
 from infra.lab.devices.shard import ShardPlan, ShardResult
 from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
 from tacit.adapters.http import HttpTransport
-from tacit.adapters.system import SystemClock
+from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.models.faces.watched import is_watched
 from tacit.ports import Transport
@@ -187,6 +191,7 @@ class FleetRun:
             slot_key = asyncio.run(slot_private_key(self._origin.layout, self._target))
         else:
             authority = self._origin.authority
+        chosen = self._chosen()
         for number in range(workers):
             first, end = (self._devices * place // workers for place in (number, number + 1))
             yield ShardPlan(
@@ -207,7 +212,17 @@ class FleetRun:
                 contributions=len(range(number, contributions, workers)),
                 ahead=self._origin.ahead,
                 state_keys=opening,
+                chosen=None if chosen is None else chosen[first:end],
             )
+
+    def _chosen(self) -> NDArray[np.bool_] | None:
+        """Which devices take part, where the recipe is a round of a series with donation. Raises ``UsageError``."""
+        series, place = self._target.series, self._target.recipe.series
+        if series is None or place is None:
+            return None
+        folder = self._origin.config.state_dir
+        drawn = drawn_rounds(folder, series, self._devices, place.index, OsEntropy())
+        return None if drawn is None else drawn == place.index
 
     def _contributions(self, path: Path) -> int:
         """Number of contributions in a prepared file. Raises ``UsageError`` if they are for another recipe."""

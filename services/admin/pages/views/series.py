@@ -7,6 +7,7 @@ from aiohttp import web
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
+from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
 from tacit.service.openapi import DEFAULT_LIMIT
 
@@ -49,11 +50,13 @@ async def shown(visit: Visit) -> web.StreamResponse:
         }
         for one in reversed(newest)
     ]
+    search = search_of(live, series.hash, [documents[one.place] for one in tabled])
     drawn = []
-    for several, whole in zip(groups, by_answers(releases, by_name=False), strict=True):
+    alike = zip(groups, by_answers(releases, by_name=False), strict=True)
+    for several, whole in () if search is not None else alike:  # rounds of a search ask of other prefixes each
         points = [documents[one.place] for one in several]
         drawn.append({"unit": unit_of(points[-1]), "count": len(whole), "charts": over_time(points)})
     return visit.show(
         "one_series.html", series=series, rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
-        released=len(last),
+        released=len(last), search=search,
     )  # fmt: skip

@@ -1,0 +1,37 @@
+"""What a transaction finds in the log around a round of a series."""
+
+from __future__ import annotations
+
+from recipe_server.store import RecipeTx
+from tacit.codec import unb64url
+from tacit.errors import DecodeError, Fatal
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.tlog.leaves import SignedLeaf
+
+
+async def series_of(tx: RecipeTx, recipe: Recipe) -> Series | None:
+    """The series that a recipe names, if the log holds it."""
+    logged = None if recipe.series is None else await tx.series.find(unb64url(recipe.series.hash))
+    if logged is None:
+        return None
+    return stored_series((await tx.leaves([logged.index]))[logged.index])
+
+
+async def round_before(tx: RecipeTx, recipe: Recipe, series: Series | None) -> Recipe | None:
+    """The recipe that holds the round before this one, if the log has it."""
+    if series is None or recipe.series is None or not recipe.series.index:
+        return None
+    owner = await tx.series.round_owner(series.hash, recipe.series.index - 1)
+    index = None if owner is None else await tx.recipe_index(owner)
+    if index is None:
+        return None
+    return Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
+
+
+def stored_series(data: bytes) -> Series:
+    """The series of a stored leaf. Raises ``Fatal`` if the store holds something else."""
+    try:
+        return Series.from_body(SignedLeaf.decode(data).body)
+    except DecodeError as error:
+        raise Fatal("the store holds a series leaf that cannot be read") from error
