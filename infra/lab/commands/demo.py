@@ -39,7 +39,12 @@ def demo(
     ] = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
     devices: Annotated[
-        int | None, typer.Option(min=1, help="Take the first N rows (at least 200; with --model 60 to 2000).")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with "
+            "--model local 1,000 to 100,000.",
+        ),
     ] = None,
     model: Annotated[
         str | None,
