@@ -42,8 +42,8 @@ def demo(
         int | None,
         typer.Option(
             min=1,
-            help="Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with "
-            "--model local 1,000 to 100,000.",
+            help="Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, "
+            "with --model local 1,000 to 100,000.",
         ),
     ] = None,
     model: Annotated[
