@@ -1,8 +1,8 @@
 """State diagrams of stored objects, in the page that describes them.
 
 ``python -m infra.tools.documents.states PAGE`` redraws the diagrams of PAGE: each follows a line ``<!-- states: NAME
--->`` that names one of ``MACHINES``. The keys in the page of configurations and the metrics in theirs, in the same folder,
-are regenerated, too.
+-->`` that names one of ``MACHINES``. The keys in the page of configurations and the metrics in theirs, in the same
+folder, are regenerated, too.
 """
 
 from __future__ import annotations
