@@ -28,8 +28,8 @@ AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
 DEVICES_HELP = (
-    "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model local "
-    "1,000 to 100,000."
+    "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
+    "local 1,000 to 100,000."
 )
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
