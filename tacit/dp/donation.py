@@ -3,7 +3,7 @@
 With donation (Appendix A of the SA2 paper) a device tosses one coin of rate r for each of m rounds, its window, and
 takes part in the first round whose coin says yes, or in none. Windows are the same for everybody, or have no round in
 common: rounds 0 to m - 1, m to 2m - 1 and so on. Three bounds hold for whoever does not see who takes part, and the
-smallest is used (the proof is in docs/privacy.md):
+smallest is used (the proof is below):
 
 * the round's own: a device takes part once at most, so whatever protects it in that round protects it in the series;
 * sampling of the whole: it takes part at all with probability ``1 - (1 - r)^m`` only;
@@ -18,6 +18,24 @@ Batches are seen, so r is not the chance that counts but its bound by rule P17b,
 coin of rate q and then m of rate 1/m. Its chance in a slot, given that no earlier one was taken, is at most q/m and
 falls from slot to slot where q < 1; coins of rate r = q/m keep it the same for every device in its slots, and so make
 each batch a uniform sample of them, which rule P17b asks for.
+
+Proof. One device's value is x or x'. Its coins and everyone else's do not depend on it, so the sizes of all batches
+say nothing and may be held fixed. The first bound: given the device's round, the views differ in one report of one
+batch. For the other two, N devices share the device's window; what others do is independent and may be told. Each
+assignment of the N to the m rounds and to none has a probability that depends on its sizes alone (``r (1-r)^t`` for
+each device in round t, ``(1-r)^m`` for each in none), so given the sizes m_t all are equally likely. One is drawn
+thus: draw one in which the device is in none, call it A; let it change places with the holder of one of the N - (m_1
++ ... + m_m) idle and m_1 + ... + m_m busy places at random. Tell A to the adversary. The device is then in round t
+with probability m_t/N, and if it is, the view is that of A except for one report of batch t, which is replaced: Z_t
+for A and W_t(x) differ by the round's (epsilon, delta), and so do W_t(x) and W_t(x'), while all other rounds are as
+in A. The whole: both views put all but y = (m_1 + ... + m_m)/N of their weight on A; joint convexity gives ``ln(1 + y
+(e^epsilon - 1))`` at y delta. Slots: after what was seen of rounds before t, the device is in round t with
+probability at most ``r_t = m_t / (N - m_1 - ... - m_(t-1))``, since that is their share of the cases in which it is
+not in an earlier one, which look alike so far. So round t shows ``p W_t(x) + (1 - p) Z_t`` or ``p' W_t(x') + (1 - p')
+Z_t`` with p and p' at most r_t. With three laws that are pairwise within epsilon no two such mixtures are further
+apart than ``ln(1 + r_t (e^epsilon - 1))``, and the composition theorem for mechanisms chosen one after another does
+the rest. Later questions may depend on earlier results; sizes may not depend on values. Rule P17b bounds the m_t and
+y by the rate: m_t is a binomial of those not yet taken.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ value.
   from two of epsilon/2 and delta/2.
 
 The paper proves the claim for ``lambda = 50 ln(2 / delta) / epsilon^2`` and ``n >= (100 / epsilon^2) ln(2 / delta)``.
-The exact lambda is 20 to 90 times smaller and holds for every n. It does not depend on the number of categories.
+The exact lambda is 18 to 90 times smaller and holds for every n. It does not depend on the number of categories.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
+from infra.tools.documents.metrics import listed
+from tacit.errors import UsageError
 from tacit.service import metrics as module
 from tacit.service.metric_names import METRICS
 from tacit.service.metrics import GRANULARITY, LEVEL_WINDOWS, WINDOW_SECONDS, Coarse, Metrics, Reading
@@ -300,18 +302,11 @@ async def test_two_applications_of_one_process_have_registries_of_their_own() ->
 
 
 def test_the_document_lists_every_metric_as_it_is() -> None:
-    rows = {
-        cells[0].strip("`"): cells[1:]
-        for line in (ROOT / "docs" / "metrics.md").read_text().splitlines()
-        if line.startswith("| `") and len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 6
-    }
-    assert rows == {
-        one.name: [
-            one.type,
-            ", ".join(f"`{label}`" for label in one.labels),
-            one.rule.value,
-            ", ".join(one.by) or "every one",
-            one.about,
-        ]
-        for one in METRICS.values()
-    }
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert listed(page) == page, "run: make documents"
+    stale = page.replace("| `tacit_ready` | gauge |", "| `tacit_ready` | counter |")
+    assert stale != page
+    assert listed(stale) == page
+    assert all(f"| `{name}` | {one.type} |" in page for name, one in METRICS.items())
+    with pytest.raises(UsageError, match="needs the line"):
+        listed("# Metrics")

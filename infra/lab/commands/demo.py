@@ -25,6 +25,10 @@ LOCAL = "local"
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
+DEVICES_HELP = (
+    "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
+    "local 1,000 to 100,000."
+)
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
 
@@ -40,9 +44,7 @@ def demo(
         str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
     ] = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
-    devices: Annotated[
-        int | None, typer.Option(min=1, help="Take the first N rows (at least 200; with --model 60 to 2000).")
-    ] = None,
+    devices: Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)] = None,
     model: Annotated[
         str | None,
         typer.Option(

@@ -1,7 +1,8 @@
 """State diagrams of stored objects, in the page that describes them.
 
 ``python -m infra.tools.documents.states PAGE`` redraws the diagrams of PAGE: each follows a line ``<!-- states: NAME
--->`` that names one of ``MACHINES``. The keys in the page of configurations in the same folder are regenerated, too.
+-->`` that names one of ``MACHINES``. The keys in the page of configurations and the metrics in theirs, in the same
+folder, are regenerated, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from client_agent.journal import ENTRY_STATES
 from infra.tools.documents.configuration import CONFIGURATION, configured
+from infra.tools.documents.metrics import METRICS_PAGE, listed
 from services.admin.core.records import QUESTION_STATES
 from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
@@ -54,5 +56,6 @@ if __name__ == "__main__":
     for argument in sys.argv[1:]:
         path = Path(argument)
         path.write_text(drawn(path.read_text()))
-        beside = path.with_name(CONFIGURATION)
-        beside.write_text(configured(beside.read_text()))
+        for name, made in ((CONFIGURATION, configured), (METRICS_PAGE, listed)):
+            beside = path.with_name(name)
+            beside.write_text(made(beside.read_text()))
