@@ -234,7 +234,7 @@ async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_say
     recipe = changed(target.recipe, "sampling.importance", {"default": 0, "default_rate": "0.1"})
     recipe = changed(recipe, "sampling.dummies", {"intensity": "1", "population": 3})
     unequal = replace(target)
-    assert unequal.task.task_id == target.task.task_id
+    assert (unequal.task.task_id, unequal.url) == (target.task.task_id, target.url), "kept from before the change"
     vars(unequal)["recipe"] = recipe
     plan = stage.plan(unequal, "unequal", authority=stage.origin.authority, rate=400.0)
     result = await stage.run(plan)

@@ -243,7 +243,7 @@ def test_a_contribution_is_released_over_tls_while_every_certificate_is_renewed(
     def publish() -> Recipe:
         recipe = recipe_now(layout, time.time() + 2)
         drafted.write_bytes(recipe.encode())
-        assert command(stack, capsys, "recipe", "publish", str(drafted))["hash"] == recipe.hash_text
+        assert command(stack, capsys, "recipe", "publish", "--now", str(drafted))["hash"] == recipe.hash_text
         return recipe
 
     before = {name: serial(url) for name, url in layout.urls.items()}
