@@ -64,13 +64,15 @@ class Method(ABC):
     """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
     its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
-    ``DRAWS`` describes its draws for the page of methods."""
+    ``IS_SHUFFLED``: a measurement is how many messages a device sends about each cell, and they hide its answer only
+    once they are shuffled among those of others. ``DRAWS`` describes its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
     STATISTICS: ClassVar[tuple[StatisticName, ...]]
     IS_LOCAL: ClassVar[bool]
     IS_PROVED: ClassVar[bool] = True
+    IS_SHUFFLED: ClassVar[bool] = False
     DRAWS: ClassVar[Draws]
 
     @classmethod

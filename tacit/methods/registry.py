@@ -9,9 +9,12 @@ from tacit.methods.method import Method
 from tacit.methods.oue import Oue
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
+from tacit.methods.shuffled import Unbiased, Zsum
 from tacit.methods.statistics import Shape, Statistic
 
-METHODS: dict[str, type[Method]] = {one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing)}
+METHODS: dict[str, type[Method]] = {
+    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, Zsum, Unbiased)
+}
 """Ordered by preference: a question takes the first method that fits."""
 
 

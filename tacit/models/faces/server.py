@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from tacit.hpke import KeyPair
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Reading
+from tacit.roles.shuffled import MessageCounter
 from tacit.task.one_server import OneServerTask
 
 
@@ -24,6 +26,11 @@ class ServerSide(ABC):
     def state_key(self, recipe: Recipe) -> str | None:
         """The public key (base64url) to which devices encrypt what they keep; None if they keep nothing."""
         del recipe
+        return None
+
+    def counter(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair) -> MessageCounter | None:
+        """How messages from a shuffler are counted, opened with ``key_pair``; None in a model without a shuffler."""
+        del recipe, slot_key, key_pair
         return None
 
     @abstractmethod
