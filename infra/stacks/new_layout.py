@@ -40,7 +40,7 @@ from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
-SERVERS = ("leader", "helper", "analyzer")
+SERVERS = ("leader", "helper", "analyzer", "shuffler")
 """The services that opt in to recipes and take reports."""
 SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
 

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from services.analyzer.records import Aggregate
-from tacit.aggregator.ports import CountingTx, OpenTx, StatusTx
-from tacit.aggregator.records import Known, OutcomeRow
+from services.analyzer.records import Chunk
+from tacit.aggregator.one_server.ports import ClosedTx, UploadTx
+from tacit.aggregator.one_server.records import Aggregate
+from tacit.aggregator.ports import CountingTx, StatusTx
+from tacit.roles.shuffled import Tally
 
 
-class ClosedTx(OpenTx, Protocol):
-    """The transaction of everything that counts or releases."""
+class ChunkTx(ClosedTx, Protocol):
+    """The transaction that takes a chunk of shuffled messages."""
 
-    async def is_closed(self, task_id: bytes) -> bool:
-        """Whether a recipe's sum was released, or the recipe closed for good without a release."""
+    async def chunk(self, task_id: bytes, index: int) -> Chunk | None:
+        """The chunk that was stored under this index."""
         ...
 
-
-class UploadTx(ClosedTx, Protocol):
-    """The transaction that takes reports."""
-
-    async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
-        """The stored outcomes of ``report_ids``; ids without an outcome are left out."""
+    async def chunk_total(self, task_id: bytes) -> int | None:
+        """The ``total`` that every stored chunk of the recipe states; None if there is none."""
         ...
 
-    async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
-        """Insert those of ``rows`` whose report id and nullifier are free; returns the report ids of the others. Of two
-        rows with the same id or nullifier, the first is inserted."""
+    async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: Tally) -> bool:
+        """Store a chunk with what it held; False, with nothing changed, if there is one of its index."""
+        ...
+
+    async def tallies(self, task_id: bytes) -> list[Tally]:
+        """What each stored chunk held; only before the release."""
         ...
 
     async def count_rejections(self, task_id: bytes, causes: Mapping[str, int]) -> None:
-        """Add to the recipe's counters of rejected reports by cause."""
+        """Add to the recipe's counters of rejected reports, and of malformed messages, by cause."""
         ...
 
     async def add(self, task_id: bytes, counted: Aggregate) -> None:
-        """Add reports to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
-        ...
-
-    async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:
-        """Keep the records of a group of reports until the release; ``first`` is the id of one of them."""
+        """Add to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
         ...
 
 
-class ReleaseTx(ClosedTx, CountingTx, Protocol):
+class ReleaseTx(ChunkTx, CountingTx, Protocol):
     """The transaction that releases a sum."""
 
     async def running(self, task_id: bytes) -> Aggregate | None:

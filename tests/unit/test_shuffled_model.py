@@ -29,7 +29,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.collector import AggregateResult
-from tacit.roles.shuffled import Tally, chunks, complete, shuffled
+from tacit.roles.shuffled import MessageCounter, Tally, chunks, complete, shuffled
 from tacit.rules.table import check
 from tacit.task.shuffled import MESSAGE_SIZE, split
 from tacit.tokens.slots import TokenVerifier
@@ -40,6 +40,12 @@ SPKI = issuer_key().token_key.spki
 
 def refused(found: Recipe) -> list[str]:
     return [one.rule for one in check(found, KIT.policy, Context(now=NOW, stage=Stage.DRAFT))]
+
+
+def counter_of(recipe: Recipe) -> MessageCounter:
+    bundling = server_side("shuffled").bundling(recipe, SPKI)
+    assert bundling is not None
+    return MessageCounter(bundling, KIT.hpke_key.key_pair)
 
 
 def bundler(seed: int = 0, **members: Any) -> Bundler:
@@ -124,8 +130,7 @@ def test_the_shuffler_has_an_operator_of_its_own(others: str) -> None:
 def test_a_bundle_has_one_size_and_the_analyzer_counts_exactly_its_messages(counts: list[int], seed: int) -> None:
     devices = FOUR
     bundle = devices.channel.payload(counts, SeededEntropy(seed))
-    counter = server_side("shuffled").counter(devices.recipe, SPKI, KIT.hpke_key.key_pair)
-    assert counter is not None
+    counter = counter_of(devices.recipe)
     assert len(bundle) == 5 * MESSAGE_SIZE == devices.channel.task.payload_size
     assert counter.count(bundle) == Tally(tuple(counts), 5 - sum(counts), 0)
     assert len(set(split(bundle))) == 5
@@ -143,8 +148,7 @@ def test_counts_that_no_device_sends_are_not_sealed(counts: list[int]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=4 * MESSAGE_SIZE), st.integers(0, 4 * MESSAGE_SIZE - 1))
 def test_bytes_that_are_no_messages_are_counted_as_malformed_or_refused(data: bytes, at: int) -> None:
-    counter = server_side("shuffled").counter(FOUR.recipe, SPKI, KIT.hpke_key.key_pair)
-    assert counter is not None
+    counter = counter_of(FOUR.recipe)
     if len(data) % MESSAGE_SIZE:
         with pytest.raises(ValueError, match="50 bytes each"):
             counter.count(data)
@@ -156,9 +160,8 @@ def test_bytes_that_are_no_messages_are_counted_as_malformed_or_refused(data: by
 
 
 def test_a_message_of_another_recipe_or_role_or_number_does_not_count() -> None:
-    counter = server_side("shuffled").counter(FOUR.recipe, SPKI, KIT.hpke_key.key_pair)
+    counter = counter_of(FOUR.recipe)
     other = bundler(name="others", encoder={"kind": "categories", "categories": list("abcd")}, missing="ignore")
-    assert counter is not None
     assert counter.count(other.channel.payload([1, 0, 0, 0], SeededEntropy(1))).malformed == 5
     assert counter.count(FOUR.channel.bundling._sealed(5, SeededEntropy(1))).malformed == 1
     assert counter.count(FOUR.channel.bundling._sealed(4, SeededEntropy(1))).fillers == 1
@@ -174,8 +177,7 @@ def test_the_shuffler_opens_a_report_to_the_messages_it_cannot_open() -> None:
     (found,) = open_reports(party, [task.report_in(body)])
     assert isinstance(found, Counted)
     assert (found.numbers, len(found.record)) == ((1,), reading.record_size)
-    counter = server_side("shuffled").counter(devices.recipe, SPKI, KIT.shuffler_key.key_pair)
-    assert counter is not None
+    counter = MessageCounter(counter_of(devices.recipe).bundling, KIT.shuffler_key.key_pair)
     assert counter.count(found.record).malformed == counts_of(devices.recipe).messages
 
 

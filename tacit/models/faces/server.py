@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tacit.hpke import KeyPair
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Reading
-from tacit.roles.shuffled import MessageCounter
 from tacit.task.one_server import OneServerTask
+from tacit.task.shuffled import Bundling
 
 
 class ServerSide(ABC):
@@ -28,9 +27,10 @@ class ServerSide(ABC):
         del recipe
         return None
 
-    def counter(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair) -> MessageCounter | None:
-        """How messages from a shuffler are counted, opened with ``key_pair``; None in a model without a shuffler."""
-        del recipe, slot_key, key_pair
+    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling | None:
+        """How devices make the messages that a shuffler forwards to the analyzer; None in a model without a
+        shuffler."""
+        del recipe, slot_key
         return None
 
     @abstractmethod

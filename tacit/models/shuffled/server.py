@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.errors import ReportError, ReportRejected
-from tacit.hpke import KeyPair
 from tacit.models.faces.server import ServerSide
 from tacit.models.shuffled.task import analyzer_task, bundling_of, counts_of, shuffler_task
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
-from tacit.roles.shuffled import MessageCounter
 from tacit.task.one_server import OneServerTask
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import MESSAGE_SIZE, Bundling
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,11 @@ class Bundles(Reading):
         del report_id
         return Read((1,), payload)
 
+    def shown(self, numbers: tuple[int, ...], record: bytes) -> dict[str, str | int]:
+        """Sizes alone: no message opens here."""
+        del numbers
+        return {"sealed_messages": self.messages, "bytes": len(record)}
+
 
 @dataclass(frozen=True, slots=True)
 class NoReports(Reading):
@@ -43,7 +46,15 @@ class NoReports(Reading):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "not-shuffled")
 
 
-class ShuffledServer(ServerSide):
+class _EitherServer(ServerSide):
+    """What both servers know of the messages."""
+
+    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
+        """See ``bundling_of``."""
+        return bundling_of(recipe, slot_key)
+
+
+class ShuffledServer(_EitherServer):
     """The analyzer's side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
@@ -56,12 +67,8 @@ class ShuffledServer(ServerSide):
         counts_of(recipe)
         return NoReports()
 
-    def counter(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair) -> MessageCounter:
-        """How shuffled messages are counted."""
-        return MessageCounter(bundling_of(recipe, slot_key), key_pair)
 
-
-class ShufflerServer(ServerSide):
+class ShufflerServer(_EitherServer):
     """The shuffler's side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:

@@ -1,0 +1,54 @@
+"""The shuffler's transactions: those of every server without aggregators, and what is left to send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.shuffler.records import Outgoing
+from services.shuffler.schema import COMMON, KEPT, METADATA, MIGRATIONS, OUTGOING
+from tacit.adapters.dialect import Dialect
+from tacit.adapters.watermark import Watermark
+from tacit.aggregator.one_server.store import OneServerTx
+from tacit.aggregator.store import UNRELEASED, SqlStore
+
+_FORWARDED = b"forwarded"
+
+
+class SqlShufflerTx(OneServerTx):
+    """``services.shuffler.ports.ShufflerTx`` over a database."""
+
+    KEPT = KEPT
+
+    def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
+        super().__init__(connection, dialect, COMMON)
+
+    async def fix(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
+        await self.release(task_id, _FORWARDED)
+        rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
+        await self.connection.execute(insert(OUTGOING), rows)
+        await self.scrub_buckets(task_id)
+
+    async def drop(self, task_id: bytes, outgoing: Outgoing) -> None:
+        await self.release(task_id, UNRELEASED)
+        values = {"task_id": task_id, "number": outgoing.index, "body": outgoing.body}
+        await self.connection.execute(insert(OUTGOING).values(**values))
+        await self.scrub_buckets(task_id)
+
+    async def next_outgoing(self, task_id: bytes) -> Outgoing | None:
+        query = select(OUTGOING.c.number, OUTGOING.c.body).where(OUTGOING.c.task_id == task_id)
+        row = (await self.connection.execute(query.order_by(OUTGOING.c.number).limit(1))).one_or_none()
+        return None if row is None else Outgoing(row.number, row.body)
+
+    async def sent(self, task_id: bytes, index: int) -> None:
+        where = (OUTGOING.c.task_id == task_id) & (OUTGOING.c.number == index)
+        await self.connection.execute(delete(OUTGOING).where(where))
+
+
+class ShufflerStore(SqlStore[SqlShufflerTx]):
+    """The shuffler's state in an SQL database."""
+
+    def __init__(self, url: str, mark: Watermark | None = None) -> None:
+        super().__init__(url, METADATA, MIGRATIONS, SqlShufflerTx, mark)
