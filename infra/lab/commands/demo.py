@@ -15,6 +15,7 @@ from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_local import local
+from infra.lab.commands.demo_shuffled import of_domain, shuffled
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
 from infra.views.terminal import answers, notes
 from tacit.errors import UsageError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
-LOCAL = "local"
+LOCAL, SHUFFLED = "local", "shuffled"
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
@@ -45,7 +46,7 @@ def demo(
         str | None,
         typer.Option(
             help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
-            "large domain: local."
+            "large domain: local; a histogram behind a shuffler: shuffled."
         ),
     ] = None,
     statistic: Annotated[
@@ -57,6 +58,13 @@ def demo(
     ] = None,
     top: Annotated[
         int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
+    ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
+    ] = None,
+    domain: Annotated[
+        int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
     ] = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
@@ -72,6 +80,11 @@ def demo(
         return local(input_file, column, devices, epsilon, top, out, json_output=json_output)
     if epsilon is not None or top is not None:
         raise typer.BadParameter("--epsilon and --top go with --model local")
+    if model == SHUFFLED:
+        made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
+        return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
+    if variant is not None or domain is not None:
+        raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
@@ -130,6 +143,23 @@ def _dataset(
         categories=None if categories is None else _categories(categories),
         devices=devices,
     )
+
+
+def _shuffled_data(
+    input_file: Path | None,
+    column: str | None,
+    buckets: str | None,
+    categories: str | None,
+    devices: int | None,
+    domain: int | None,
+) -> Dataset:
+    from infra.lab.commands.demo_shuffled import DEFAULT_DEVICES as FEW
+
+    if domain is None:
+        return _dataset(input_file, column, buckets, categories, FEW if input_file is None and not devices else devices)
+    if input_file is not None or buckets or categories:
+        raise typer.BadParameter("--domain makes answers up; leave out --input, --buckets and --categories")
+    return of_domain(domain, devices)
 
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
