@@ -26,6 +26,8 @@ from tacit.service.log import get_logger
 from tacit.task.shuffled import Bundling
 
 TOO_SMALL, RATE_BOUND, TOO_MANY = "batch-too-small", "rate-bound", "messages-too-many"
+REFUSED = 422
+"""With this the analyzer refuses messages for good: others came first, or the recipe is over."""
 NOTHING = Outgoing(0, MessageChunk(0, 0, b"").encode())
 """Tells the analyzer that no messages of the recipe will come."""
 
@@ -118,7 +120,11 @@ class Forwarding:
                 self._log.info("not_forwarded", recipe=task.task_id_text, why=str(error))
                 return sent
             if not 200 <= answer.status < 300:
-                self._log.info("not_forwarded", recipe=task.task_id_text, why=f"the analyzer answered {answer.status}")
+                self._log.warning(
+                    "not_forwarded", recipe=task.task_id_text, why=f"the analyzer answered {answer.status}"
+                )
+                if answer.status == REFUSED:
+                    self._settled.add(task.task_id)
                 return sent
             async with self._store.transaction() as tx:
                 await tx.sent(task.task_id, left.index)

@@ -123,6 +123,16 @@ async def test_a_shuffler_and_an_analyzer_that_start_again_after_everything_send
             assert (await found.stage.forward(found.devices.recipe, body)).status == 201
 
 
+async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:
+    async with due(tmp_path) as found:
+        stage, recipe = found.stage, found.devices.recipe
+        empty = MessageChunk(0, 0, b"").encode()
+        assert (await stage.forward(recipe, empty)).status == 201
+        found.sent.clear()
+        assert [await stage.forwarding.step() for _ in range(3)] == [0, 0, 0]
+        assert len(found.sent) == 1
+
+
 async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
     async with due(tmp_path, "memory", make_postgres_url(ShufflerStore)) as found:
         second = await found.stage.start_shuffler(SECOND)

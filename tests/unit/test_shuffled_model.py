@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections import Counter
 from decimal import Decimal
@@ -10,15 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
+from infra.views.recipe_view import show_recipe
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
-from tacit.errors import FieldError, ReportRejected
+from tacit.errors import DecodeError, FieldError, ReportRejected
+from tacit.messages.chunk import MessageChunk
 from tacit.methods.draws import permutation
 from tacit.methods.estimate import Estimate
+from tacit.methods.figures import rest_words
 from tacit.methods.result import Buckets
 from tacit.models.collectors import collector_side
 from tacit.models.servers import server_side, shuffler_side
@@ -226,12 +231,25 @@ def test_a_total_that_noise_alone_can_make_is_zero_and_the_result_says_what_that
     assert found.zeros is not None
     assert 2_000 * rate < found.zeros.below < 2_000 * rate + 4 * math.sqrt(2_000 * rate)
     assert found.members()["zeros"] == {"below": found.zeros.below, "probability": 0.95}
-    assert found.zeros.sentence().startswith(f"0 means: fewer than {math.ceil(found.zeros.below)} devices")
+    words = rest_words(found.members())
+    assert words is not None
+    assert words.startswith(f"0 means: fewer than {math.ceil(found.zeros.below)} devices")
     plain = result_of(KIT.proposed(randomizer="unbiased"), (0, 100, 30, 2_000), 2_000)
     assert plain.zeros is None
     assert "zeros" not in plain.members()
     assert min(plain.estimate.values) < 0
     assert isinstance(plain.estimate, Estimate)
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "words"),
+    [("zsum", "with probability 1 - 0.02"), ("unbiased", "(at most 4 of them); hidden among others once shuffled")],
+)
+def test_a_person_reads_how_devices_make_noise_and_who_may_read_what(randomizer: str, words: str) -> None:
+    shown = io.StringIO()
+    show_recipe(KIT.proposed(randomizer=randomizer), {"state": "active"}, Console(file=shown, width=240))
+    assert words in shown.getvalue()
+    assert "the shuffler, which sees sealed messages and no result" in shown.getvalue()
 
 
 def test_the_number_below_which_a_count_may_be_cut_holds_with_its_probability() -> None:
@@ -245,3 +263,28 @@ def test_the_number_below_which_a_count_may_be_cut_holds_with_its_probability() 
         sampled = method.zeros_below(n, 0.5, chance)
         assert sampled is not None
         assert sampled > 2 * below
+
+
+@given(st.integers(1, 1 << 20), st.data())
+def test_a_chunk_is_read_as_it_was_written(total: int, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, total - 1))
+    chunk = MessageChunk(index, total, data.draw(st.binary(min_size=1, max_size=200)))
+    assert MessageChunk.decode(chunk.encode()) == chunk
+    assert MessageChunk.decode(MessageChunk(0, 0, b"").encode()) == MessageChunk(0, 0, b"")
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_a_chunk_or_refused(data: bytes) -> None:
+    try:
+        chunk = MessageChunk.decode(data)
+    except DecodeError:
+        return
+    assert chunk.encode() == data
+    assert chunk.index < max(1, chunk.total)
+    assert bool(chunk.messages) is bool(chunk.total)
+
+
+@pytest.mark.parametrize("chunk", [(1, 1, b"m"), (0, 0, b"m"), (0, 1, b""), (0, (1 << 20) + 1, b"m"), (1, 0, b"")])
+def test_a_chunk_whose_numbers_do_not_fit_is_refused(chunk: tuple[int, int, bytes]) -> None:
+    with pytest.raises(DecodeError, match="index below its total"):
+        MessageChunk.decode(MessageChunk(*chunk).encode())

@@ -30,7 +30,7 @@ class ShuffledResult(DemoResult):
             f"{shown} of {len(self.buckets)} answers are estimated above 0, {self.false_positives} of them held by "
             f"nobody. Every device sent {self.messages_per_device:,} sealed messages of the same size, whatever it has."
         )
-        return f"{words} {self.zeros}" if self.zeros else words
+        return f"{words} {self.zeros}." if self.zeros else words
 
     def document(self) -> dict[str, Any]:
         """That of every demo, with the answers that are not estimated as 0."""
