@@ -93,8 +93,8 @@ class ShuffledRun(DemoRun):
             collection = await self._collect(drill, transport)
             if collection.get("state") != "refused":
                 raise Refusal("demo-staged", "a batch below B was released")
-            attempt = f"a collection at {DRILL_DEVICES} of B = {DRILL_BATCH}"
-            found = StagedRefusal(attempt, f"{SHUFFLER}, {ANALYZER}", collection["detail"])
+            tried = f"a collection at {DRILL_DEVICES} of B = {DRILL_BATCH}"
+            found = StagedRefusal(tried, f"{SHUFFLER}, {ANALYZER}", collection["detail"])
             return [*refused, found, *await self._forged(recipes.main, transport)]
 
     async def _forged(self, recipe: Recipe, transport: Transport) -> list[StagedRefusal]:
