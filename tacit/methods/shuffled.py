@@ -46,6 +46,8 @@ RATE_PLACES = 12
 _TAIL_SHARE = 0.001
 """Share of delta that is kept for noise that would exceed its bound."""
 _WINDOW_TAIL = 1e-18
+_ONE_SIDE, _Z = 0.025, 1.959964
+"""How often an interval of 95 % lies above, or below, the truth; how many standard errors it reaches."""
 _SPARE = 2.0
 """Added to twice the target where a bound is chosen: claims are also computed for half of the devices."""
 
@@ -159,9 +161,9 @@ class ShuffledCounts(Method):
         return least if rate == 1 else (least + log + math.sqrt(log * log + 2 * least * log)) / rate
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per cell from the totals of n reports, with the error of the noise and of sampling; a total
-        that is cut has the error of its noise. ``ValueError`` for totals that n reports cannot have, or an uneven
-        design."""
+        """Population counts per cell from the totals of n reports, with the error of the noise and of sampling. That of a
+        total that is cut is such that an interval of 95 % reaches all counts that are cut more than rarely.
+        ``ValueError`` for totals that n reports cannot have, or an uneven design."""
         _check_design(design)
         if isinstance(n, bool) or n < 1:
             raise ValueError("n must be at least 1")
@@ -172,6 +174,9 @@ class ShuffledCounts(Method):
         if self.HAS_THRESHOLD:
             found = [0.0 if count <= n else one for count, one in zip(counts, found, strict=True)]
         errors = tuple(self._stderr(max(0.0, one), n, design.rate) for one in found)
+        below = self.zeros_below(n, design.rate, _ONE_SIDE)
+        if below is not None:
+            errors = tuple(error if one else below / _Z for one, error in zip(found, errors, strict=True))
         return Estimate(tuple(one / design.rate for one in found), errors)
 
     def expected_stderrs(

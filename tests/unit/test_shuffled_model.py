@@ -227,7 +227,10 @@ def test_a_total_that_noise_alone_can_make_is_zero_and_the_result_says_what_that
     assert found.estimate.values[0] == found.estimate.values[3] == 0
     assert found.estimate.values[1] == pytest.approx(1 + 2_000 * rate)
     assert found.estimate.values[2] == pytest.approx(500 + 2_000 * rate)
-    assert found.estimate.stderrs[0] == pytest.approx(math.sqrt(2_000 * rate * (1 - rate)))
+    assert found.estimate.stderrs[2] == pytest.approx(math.sqrt(2_000 * rate * (1 - rate)))
+    cut = counts_of(recipe).zeros_below(2_000, 1.0, 0.025)
+    assert cut is not None
+    assert found.estimate.stderrs[0] == pytest.approx(cut / 1.96, rel=1e-4)
     assert found.zeros is not None
     assert 2_000 * rate < found.zeros.below < 2_000 * rate + 4 * math.sqrt(2_000 * rate)
     assert found.members()["zeros"] == {"below": found.zeros.below, "probability": 0.95}
