@@ -161,7 +161,7 @@ class ShuffledCounts(Method):
         return least if rate == 1 else (least + log + math.sqrt(log * log + 2 * least * log)) / rate
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per cell from the totals of n reports, with the error of noise and sampling. That of a total
+        """Population counts per cell from the totals of n reports, with errors of noise and sampling. That of a total
         that is cut is such that an interval of 95 % reaches all counts that are cut more than rarely. ``ValueError``
         for totals that n reports cannot have, or an uneven design."""
         _check_design(design)
