@@ -21,7 +21,7 @@ from typing import Any
 
 from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
-from infra.stacks.new_layout import SERVERS
+from infra.stacks.options import SERVERS
 from infra.stacks.workers import Part, further_parts, service_part
 
 CHOICES = "deployment.json"

@@ -26,6 +26,8 @@ OPERATORS = {
 }
 ORGANISATIONS = ("analyst", "issuer", "attester", "relay", "leader", "helper", "analyzer", "witnesses", "shuffler")
 """Who runs the services of a stack. Its witnesses count as one organisation, though each has its own name."""
+SERVERS = ("leader", "helper", "analyzer", "shuffler")
+"""The services that opt in to recipes and take reports."""
 LOOPBACK = "127.0.0.1"
 FIRST_ADDRESS = 11
 CONTAINER_BLOCK, CONTAINER_NUMBERS = "10", (*range(80, 88), 89)

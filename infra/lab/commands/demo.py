@@ -30,42 +30,46 @@ AS_CATEGORY = "category"
 DEFAULT_DEVICES = 1500
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
+Edges = Annotated[str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
+        "large domain: local; a histogram behind a shuffler: shuffled."
+    ),
+]
+Statistic = Annotated[
+    str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
+]
+Epsilon = Annotated[
+    str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
+]
+Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
+Variant = Annotated[
+    str | None,
+    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
+]
+Domain = Annotated[
+    int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
+]
+Devices = Annotated[
+    int | None, typer.Option(min=1, help="Take the first N rows (at least 200; with --model 60 to 2000).")
+]
 
 
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
     column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
-    buckets: Annotated[
-        str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
-    ] = None,
+    buckets: Edges = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
-    devices: Annotated[
-        int | None, typer.Option(min=1, help="Take the first N rows (at least 200; with --model 60 to 2000).")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
-            "large domain: local; a histogram behind a shuffler: shuffled."
-        ),
-    ] = None,
-    statistic: Annotated[
-        str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
-    ] = None,
+    devices: Devices = None,
+    model: Model = None,
+    statistic: Statistic = None,
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
-    ] = None,
-    variant: Annotated[
-        str | None,
-        typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
-    ] = None,
-    domain: Annotated[
-        int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
-    ] = None,
+    epsilon: Epsilon = None,
+    top: Top = None,
+    variant: Variant = None,
+    domain: Domain = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -76,15 +80,17 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if model != SHUFFLED and (variant is not None or domain is not None):
+        raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model == LOCAL:
         return local(input_file, column, devices, epsilon, top, out, json_output=json_output)
     if epsilon is not None or top is not None:
         raise typer.BadParameter("--epsilon and --top go with --model local")
     if model == SHUFFLED:
+        if statistic is not None or steps is not None:
+            raise typer.BadParameter("--statistic and --steps do not go with --model shuffled")
         made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
         return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
-    if variant is not None or domain is not None:
-        raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
