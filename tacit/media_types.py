@@ -22,6 +22,7 @@ PRIVATE_TOKEN_RESPONSE = "application/private-token-response"  # noqa: S105
 ISSUER_DIRECTORY = "application/private-token-issuer-directory"  # RFC 9578 section 4
 
 ONE_SERVER_REPORT = "application/tacit-one-server-report"  # tacit.messages.one_server
+MESSAGE_CHUNK = "application/tacit-message-chunk"  # tacit.messages.chunk
 
 _DAP = "application/ppm-dap"
 _DAP_VERSION = "18"

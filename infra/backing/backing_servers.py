@@ -42,7 +42,7 @@ BROKER_OPERATOR = "broker.example"
 SECURE_PORT, PLAIN_PORT = 8883, 1883
 DEVICE_DELAY_SECONDS = 2.0
 """Within how many seconds of an announcement a stack's devices read the log; short, because its epochs are."""
-LISTENERS = ("leader", "helper", "analyzer", "collector")
+LISTENERS = ("leader", "helper", "shuffler", "analyzer", "collector")
 
 Server = TypeVar("Server", RedisServer, MosquittoServer)
 

@@ -11,6 +11,7 @@ MODULES = {
     "leader": ("services.leader", "LeaderConfig"),
     "helper": ("services.helper", "HelperConfig"),
     "analyzer": ("services.analyzer", "AnalyzerConfig"),
+    "shuffler": ("services.shuffler", "ShufflerConfig"),
     "collector": ("services.collector", "CollectorConfig"),
     "admin": ("services.admin", "AdminConfig"),
     "witness": ("services.witness", "WitnessConfig"),

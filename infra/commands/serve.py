@@ -21,7 +21,10 @@ INGEST = "ingest"
 INTEROP = "interop"
 AGENT = "agent"
 """Not a service, but its configuration can be printed."""
-MARKED = ("issuer", "attester", "gateway", "leader", "helper", "analyzer", "witness", "admin", "recipe_server")
+MARKED = (
+    *("issuer", "attester", "gateway", "leader", "helper", "analyzer", "shuffler", "witness", "admin"),
+    "recipe_server",
+)
 """The services whose databases record what was spent."""
 
 

@@ -102,7 +102,7 @@ def _tasks(tasks: list[TaskStatus]) -> Table:
     for heading in _COUNTS:
         table.add_column(heading, justify="right", no_wrap=True)
     for task in tasks:
-        table.add_row(task.recipe, styled(task.state), *_counts(task.leader or task.analyzer))
+        table.add_row(task.recipe, styled(task.state), *_counts(task.taking))
     return table
 
 
@@ -129,7 +129,7 @@ def _counts(page: Mapping[str, Any]) -> list[str]:
 def details(task: TaskStatus) -> list[Text]:
     """Return lines with what the table of tasks has no room for."""
     lines = [Text(f"refused by rule {task.rule}", style="red")] if task.rule else []
-    page = task.leader or task.analyzer
+    page = task.taking
     if page:
         waiting = page.get("oldest_waiting_seconds")
         if task.asked_until is not None and not page["uploaded"]:

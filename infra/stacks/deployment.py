@@ -21,6 +21,7 @@ from typing import Any
 
 from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
+from infra.stacks.options import SERVERS
 from infra.stacks.workers import Part, further_parts, service_part
 
 CHOICES = "deployment.json"
@@ -76,7 +77,7 @@ def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> 
     settings: list[tuple[str, str, Any, bool]] = [
         ("relay", "frames", {}, deployment.together),
         ("leader", "roles", ["upload"], own_workers),
-        *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", "leader", "helper", "analyzer")),
+        *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", *SERVERS)),
     ]
     marker = layout.state_dir / CHOICES
     chosen = _read(marker)

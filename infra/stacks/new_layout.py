@@ -21,6 +21,7 @@ from infra.stacks.options import (
     CREDENTIALS,
     KEY_ROTATION,
     OPERATORS,
+    SERVERS,
     StackOptions,
     address_of,
     bearer_token,
@@ -40,8 +41,6 @@ from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot
 
-SERVERS = ("leader", "helper", "analyzer")
-"""The services that opt in to recipes and take reports."""
 SIGNERS = ("analyst", "log", "issuer", "gateway", *SERVERS)
 
 

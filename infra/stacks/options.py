@@ -19,16 +19,20 @@ OPERATORS = {
     "leader": "leader.example",
     "helper": "helper.example",
     "analyzer": "analyzer.example",
+    "shuffler": "shuffler.example",
     "collector": "analyst.example",
     "admin": "analyst.example",
     **{witness_name(number): f"witness-{number}.example" for number in range(1, MAX_WITNESSES + 1)},
 }
-ORGANISATIONS = ("analyst", "issuer", "attester", "relay", "leader", "helper", "analyzer", "witnesses")
+ORGANISATIONS = ("analyst", "issuer", "attester", "relay", "leader", "helper", "analyzer", "witnesses", "shuffler")
 """Who runs the services of a stack. Its witnesses count as one organisation, though each has its own name."""
+SERVERS = ("leader", "helper", "analyzer", "shuffler")
+"""The services that opt in to recipes and take reports."""
 LOOPBACK = "127.0.0.1"
 FIRST_ADDRESS = 11
-CONTAINER_BLOCK, CONTAINER_FIRST = "10", 80
-"""Addresses of container networks: 10.80 is the first organisation's; the third number is of the stack's folder."""
+CONTAINER_BLOCK, CONTAINER_NUMBERS = "10", (*range(80, 88), 89)
+"""Addresses of container networks: 10.80 is the first organisation's, 10.88 Podman's own; the third number is of the
+stack's folder."""
 ACCOUNT = "default"
 """The only privacy account of a local stack, which ``tacit recipe new`` charges."""
 ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
@@ -36,13 +40,15 @@ ATTRIBUTES = {"locale": ("de", "en", "fr"), "os": ("linux", "mac")}
 KEY_ROTATION = 30 * 86400
 BEARER_PREFIX = b"tacit-"
 """What every bearer token begins with, so that a person or a scanner can tell it from a key."""
-OPERATED = ("collector", "leader", "helper", "analyzer", "attester", "issuer")
+OPERATED = ("collector", "leader", "helper", "analyzer", "shuffler", "attester", "issuer")
 """The services that give their operator exact counts on the listener that others use too."""
 CREDENTIALS = {
     "issuer_client": ("attester", "issuer"),
     "gateway_client": ("relay", "gateway"),
     "gateway_uploads": ("gateway", "leader"),
     "gateway_reports": ("gateway", "analyzer"),
+    "gateway_bundles": ("gateway", "shuffler"),
+    "messages": ("shuffler", "analyzer"),
     "collector": ("collector", "leader"),
     "aggregates": ("collector", "analyzer"),
     "results": ("collector", "recipe_server"),
@@ -138,4 +144,4 @@ def address_of(service: str, options: StackOptions) -> str:
 
 def organisation_network(organisation: str, network: str) -> str:
     """Return the first three numbers of an organisation's own network of containers."""
-    return f"{CONTAINER_BLOCK}.{CONTAINER_FIRST + ORGANISATIONS.index(organisation)}.{network.rpartition('.')[2]}"
+    return f"{CONTAINER_BLOCK}.{CONTAINER_NUMBERS[ORGANISATIONS.index(organisation)]}.{network.rpartition('.')[2]}"

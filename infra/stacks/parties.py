@@ -19,10 +19,11 @@ from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
+from tacit.models.shuffled.form import SHUFFLER, Shuffled
 from tacit.ports import Entropy
 
 AGGREGATORS = ("leader", "helper")
-ANALYZER_CONFIG_ID = 4
+SERVER_CONFIG_IDS = {ANALYZER: 4, SHUFFLER: 5}
 
 
 @dataclass(frozen=True)
@@ -65,21 +66,24 @@ def make_parties(folder: Path, urls: Mapping[str, str], signing: Mapping[str, st
     document = base.model_dump(mode="json")
     stateful = {name: {**document[name], "state_key": _state_key(folder / name, entropy)} for name in AGGREGATORS}
     common = {name: document[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
-    analyzer = _analyzer(folder / ANALYZER, urls[ANALYZER], signing[ANALYZER], entropy)
+    analyzer, shuffler = (
+        _server(folder / name, urls[name], signing[name], number, entropy) for name, number in SERVER_CONFIG_IDS.items()
+    )
     keyed = {**analyzer, "state_key": _state_key(folder / ANALYZER, entropy)}
     others = {
         PanPrivate.name: {**document, **stateful},
         PanPrivateSingle.name: {**common, ANALYZER: keyed},
         Local.name: {**common, ANALYZER: analyzer},
+        Shuffled.name: {**common, ANALYZER: analyzer, SHUFFLER: shuffler},
     }
     return StackParties(base, {model: form_of(model).parties.model_validate(body) for model, body in others.items()})
 
 
-def _analyzer(folder: Path, url: str, signing_key: str, entropy: Entropy) -> dict[str, str]:
+def _server(folder: Path, url: str, signing_key: str, config_id: int, entropy: Entropy) -> dict[str, str]:
     return {
-        "operator": OPERATORS[ANALYZER],
+        "operator": OPERATORS[folder.name],
         "url": url,
-        "hpke_config": _hpke_key(folder, ANALYZER_CONFIG_ID, entropy),
+        "hpke_config": _hpke_key(folder, config_id, entropy),
         "signing_key": signing_key,
     }
 

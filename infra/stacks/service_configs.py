@@ -92,6 +92,12 @@ class ServiceConfigs:
                     "methods": ["POST"],
                     "bearer": "gateway_reports.token",
                 },
+                {
+                    "origin": self.urls["shuffler"],
+                    "path_prefix": "/recipes/",
+                    "methods": ["POST"],
+                    "bearer": "gateway_bundles.token",
+                },
                 {"origin": self.urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
             ],
         }
@@ -133,13 +139,23 @@ class ServiceConfigs:
         return self._aggregator("helper")
 
     def _analyzer(self) -> dict[str, Any]:
-        return {
-            "operator": OPERATORS["analyzer"],
-            "signing_key": "signing.key",
-            "hpke_keys": ["hpke.key"],
+        own = {
             "state_keys": ["state.key"],
             "collector_token": "aggregates.token",
+            "shuffler_token": "messages.token",
             "gateway_tokens": ["gateway_reports.token"],
+        }
+        return {**self._one_server("analyzer"), **own}
+
+    def _shuffler(self) -> dict[str, Any]:
+        own = {"analyzer_token": "messages.token", "gateway_tokens": ["gateway_bundles.token"]}
+        return {**self._one_server("shuffler"), **own}
+
+    def _one_server(self, name: str) -> dict[str, Any]:
+        return {
+            "operator": OPERATORS[name],
+            "signing_key": "signing.key",
+            "hpke_keys": ["hpke.key"],
             "release_grace": RELEASE_GRACE,
             "idle_seconds": self.options.idle_seconds,
             "log": {

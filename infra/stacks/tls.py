@@ -20,6 +20,8 @@ _ROLES = {
     "gateway_client": "relay",
     "gateway_uploads": "gateway",
     "gateway_reports": "gateway",
+    "gateway_bundles": "gateway",
+    "messages": "shuffler",
     "aggregates": "collector",
     "results": "collector",
     "collections": "admin",

@@ -132,6 +132,11 @@ def _price(recipe: Recipe) -> Group:
 
 
 def _randomizer(spec: RandomizerSpec, *, watched: bool) -> str:
+    if spec.noise_rate is not None:
+        often = f"1 - {spec.noise_rate}" if spec.max_weight is None else spec.noise_rate
+        bound = "" if spec.max_weight is None else f" (at most {spec.max_weight} of them)"
+        noise = f"one of noise in each of {spec.categories} cells with probability {often}{bound}"
+        return f"{spec.name}: a message for the answer, and {noise}; hidden among others once shuffled"
     if spec.epsilon0 is None:
         where = f" in each of {spec.categories} numbers" if spec.categories > 1 else ""
         share = f"{spec.scale} times the value + {spec.flips} coin flips{where}"

@@ -27,6 +27,7 @@ SERVICE_NAMES = (
     "recipe_server",
     "leader",
     "helper",
+    "shuffler",
     "analyzer",
     "collector",
     "admin",

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from services.analyzer.chunks import Chunks
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.handlers import Handlers
 from services.analyzer.releases import Releases
-from services.analyzer.seat import AnalyzerSeat, read_identity
 from services.analyzer.store import AnalyzerStore
-from services.analyzer.uploads import Uploads
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.filling import Fillings
+from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
+from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
+from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
-from tacit.errors import UsageError
+from tacit.aggregator.state_keys import read_state_keys
+from tacit.errors import Refusal, UsageError
+from tacit.models.faces.server import ServerSide
+from tacit.models.forms import form_of
+from tacit.models.one_server import ANALYZER
+from tacit.models.servers import server_side
+from tacit.models.shuffled.form import SHUFFLER
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_roles, gateway_tokens, tokens_of
+from tacit.service.keys import read_signing_key
 from tacit.service.limits import ByteBudget
 from tacit.service.operated import OPERATED
 
-NAME = "analyzer"
+NAME = ANALYZER
 STORE = web.AppKey("store", AnalyzerStore)
 RELEASES = web.AppKey("releases", Releases)
 
@@ -43,7 +52,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = AnalyzerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
-    uploads = Uploads(store, deps, config)
+    uploads = Uploads(store, deps, config, NAME)
     releases = app[RELEASES] = Releases(store, parties, deps, config)
     app[STORE] = store
 
@@ -57,16 +66,18 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     handlers = Handlers(
         uploads,
+        Chunks(store, deps, config),
         releases,
         Fillings(store, deps.clock, deps.entropy),
+        store,
         parties,
         gateways,
         budget,
         max_body=config.max_body,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    identity = read_identity(config)
-    follow_log(app, store, parties, AnalyzerSeat(identity), config, deps)
+    identity = _identity(config)
+    follow_log(app, store, parties, ServerSeat(identity, _sides(callers)), config, deps)
     app[TROUBLES].append(identity.hpke_keys.trouble)
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
     app[TROUBLES].append(lambda: store.doubtful)
@@ -76,8 +87,28 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     return app
 
 
+def _identity(config: AnalyzerConfig) -> ServerIdentity:
+    """Read every key file that ``config`` names. Raises ``UsageError``."""
+    hpke_keys, state_keys = LiveHpkeKeys(config.hpke_keys), read_state_keys(config.state_keys)
+    return ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys, state_keys)
+
+
+def _sides(callers: Callers) -> Callable[[str], ServerSide]:
+    """The analyzer's side of a model; a model with a shuffler is refused where none has credentials here."""
+
+    def side_of(model: str) -> ServerSide:
+        found = server_side(model)
+        if SHUFFLER in form_of(model).opts_in and not callers.guards(SHUFFLER):
+            raise Refusal("model-unsupported", "this analyzer takes messages from no shuffler (shuffler_token)")
+        return found
+
+    return side_of
+
+
 def _callers(config: AnalyzerConfig) -> Callers:
     files = {"collector": config.collector_token, "operator": config.operator_token}
+    if config.shuffler_token is not None or SHUFFLER in config.listen.client_names:
+        files[SHUFFLER] = config.shuffler_token
     return Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
 
 

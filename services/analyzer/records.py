@@ -1,32 +1,15 @@
-"""The record of a recipe's sum."""
+"""The record of a chunk of shuffled messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-NUMBER_SIZE = 8
-
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Number of added reports, and the sum of their numbers, cell by cell. ``search``: what was found in reports that
-    are searched, as JSON; empty for all others, and before the release."""
+class Chunk:
+    """A part of all messages of a recipe: its ``index`` below ``total``, and the SHA-256 of its bytes. A ``total`` of 0
+    says that no messages will come."""
 
-    report_count: int
-    numbers: tuple[int, ...] = field(repr=False)
-    search: bytes = field(default=b"", repr=False)
-
-    def plus(self, other: Aggregate) -> Aggregate:
-        """The sum of two aggregates of the same recipe."""
-        numbers = tuple(one + another for one, another in zip(self.numbers, other.numbers, strict=True))
-        return Aggregate(self.report_count + other.report_count, numbers)
-
-
-def packed(numbers: tuple[int, ...]) -> bytes:
-    """The stored form of ``numbers``."""
-    return b"".join(number.to_bytes(NUMBER_SIZE, "big") for number in numbers)
-
-
-def unpacked(data: bytes) -> tuple[int, ...]:
-    """Decode the numbers that ``packed`` encoded."""
-    return tuple(int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE))
+    index: int
+    total: int
+    digest: bytes = field(repr=False)

@@ -11,11 +11,11 @@ import asyncio
 import json
 from dataclasses import replace
 
+from services.analyzer.chunks import counted
 from services.analyzer.config import AnalyzerConfig
-from services.analyzer.records import Aggregate
 from services.analyzer.store import AnalyzerStore, AnalyzerTx
+from tacit.aggregator.one_server.records import Aggregate
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.records import recipe_status
 from tacit.errors import Abort, Fatal, Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM, RATE_FACTOR
@@ -93,10 +93,20 @@ class Releases:
         self._log.info("released", recipe=task.task_id_text, report_count=aggregate.report_count)
         return aggregate
 
+    async def _counted(self, tx: AnalyzerTx, party: AnalyzerParty) -> tuple[int, Aggregate | None]:
+        """How many reports count, by their tokens, and their sum. Bundles were counted by the shuffler; their sum is
+        complete with its last chunk."""
+        task_id = party.task.task_id
+        if party.bundling is None:
+            return await tx.accepted_count(task_id), await tx.running(task_id)
+        found = await counted(tx, party, party.bundling)
+        if found is None:
+            raise self._still_open(party)
+        return found.report_count, found
+
     async def _releasable(self, tx: AnalyzerTx, party: AnalyzerParty) -> Aggregate:
         task = party.task
-        count = await tx.accepted_count(task.task_id)
-        running = await tx.running(task.task_id)
+        count, running = await self._counted(tx, party)
         if running is None or count < task.min_batch_size:
             least = task.min_batch_size
             raise Refusal(TOO_SMALL, f"fewer than the recipe's minimum of {least} contributions were counted")
@@ -105,6 +115,8 @@ class Releases:
         most = RATE_FACTOR * task.expected_contributions
         if count > most:
             raise Refusal(RATE_BOUND, f"{count} contributions were counted; at most {most} are released")
+        if party.bundling is not None:
+            await tx.add(task.task_id, running)
         return running
 
     async def _search(self, party: AnalyzerParty) -> tuple[int, bytes]:
@@ -133,25 +145,3 @@ class Releases:
             title="The sum is not complete.",
             headers={"Retry-After": str(max(1, int(left) + 1))},
         )
-
-    async def status(self, party: AnalyzerParty) -> dict[str, object]:
-        """Counts of one recipe, with nothing about any single report. No report is ever ``pending``."""
-        task_id = party.task.task_id
-        async with self._store.read() as tx:
-            rejections, counted = await tx.rejections(task_id), await tx.counted(task_id)
-            rejected = sum(rejections.values())
-            return {
-                "task_id": party.task.task_id_text,
-                "uploaded": counted + rejected,
-                "pending": 0,
-                "aggregated": counted,
-                "rejected": rejected,
-                "rejected_by_cause": rejections,
-                "distinct_nullifiers": await tx.accepted_count(task_id),
-                "released": await tx.release_count(task_id),
-            }
-
-    async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this analyzer, with its state and the rule that refused it, if any."""
-        async with self._store.read() as tx:
-            return recipe_status(await tx.tasks())

@@ -3,14 +3,16 @@
 ``outcomes`` holds ids, digests and nullifiers of reports, ``buckets`` the running sum of each recipe (``agg_share``: 8
 bytes per cell; checksum and times are those of DAP's batches, and empty). ``kept`` holds the randomised answers of
 recipes whose reports are searched when all have come: a row has those of one group of uploads, one after another, and
-all are deleted with the release. No other table holds a report, sealed or open.
+all are deleted with the release. ``chunks`` holds how many messages a shuffler forwarded about each cell, chunk by
+chunk. No other table holds a report, sealed or open.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, LargeBinary, MetaData, Table
+from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table
 
 from tacit.adapters.upsert import Int64
+from tacit.aggregator.one_server.schema import kept_table
 from tacit.aggregator.schema import CommonTables, looks_table
 
 MIGRATIONS = "services.analyzer.migrations"
@@ -27,11 +29,14 @@ AGGREGATES = Table(
     Column("numbers", LargeBinary, nullable=False),
     Column("search", LargeBinary, nullable=False),
 )
-KEPT = Table(
-    "kept",
+KEPT = kept_table(METADATA)
+CHUNKS = Table(
+    "chunks",
     METADATA,
     Column("task_id", LargeBinary, primary_key=True),
-    Column("first", LargeBinary, primary_key=True),
-    Column("records", LargeBinary, nullable=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("total", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("tally", LargeBinary, nullable=False),
 )
-"""``first``: the id of the first report of a row."""
+"""``tally``: 8 bytes for each cell, for fillers and for malformed messages; empty after the release."""

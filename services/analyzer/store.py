@@ -1,64 +1,32 @@
-"""The analyzer's transactions: those of every follower of the log, running sums, and released sums."""
+"""The analyzer's transactions: those of every server without aggregators, chunks of messages, and released sums."""
 
 from __future__ import annotations
 
-from functools import reduce
-
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.analyzer.records import Aggregate, packed, unpacked
-from services.analyzer.schema import AGGREGATES, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
+from services.analyzer.records import Chunk
+from services.analyzer.schema import AGGREGATES, CHUNKS, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
+from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
+from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.records import Batch
-from tacit.aggregator.store import CommonTx, SqlStore
-from tacit.errors import Fatal
+from tacit.aggregator.store import SqlStore
+from tacit.roles.shuffled import Tally
 
-_BUCKET = b"interval"
 _RELEASED = b"released"
-_OF_DAP = {"checksum": b"", "first_time": 0, "last_time": 0}
 
 
-class AnalyzerTx(CommonTx, LooksTx):
-    """One transaction of the analyzer: those of ``CommonTx`` and ``LooksTx``, and what it counts and releases."""
+class AnalyzerTx(OneServerTx, LooksTx):
+    """One transaction of the analyzer: those of ``OneServerTx`` and ``LooksTx``, and what it tallies and releases."""
 
     LOOKS = LOOKS
+    KEPT = KEPT
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
-
-    async def is_closed(self, task_id: bytes) -> bool:
-        """Whether a recipe's sum was released, or the recipe closed for good without a release."""
-        table = self.common.releases
-        query = select(func.count()).where(table.c.task_id == task_id)
-        return bool((await self.connection.execute(query)).scalar_one())
-
-    async def add(self, task_id: bytes, counted: Aggregate) -> None:
-        """Add reports to the recipe's running sum. Raises ``Fatal`` if the sum is gone."""
-        self.spends = True
-        table = self.common.buckets
-        key = {"task_id": task_id, "bucket": _BUCKET, "shard": self.shard}
-        values = {"count": counted.report_count, "agg_share": packed(counted.numbers), **_OF_DAP}
-        fresh = self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
-        if (await self.connection.execute(fresh)).rowcount:
-            return
-        where = (table.c.task_id == task_id) & (table.c.bucket == _BUCKET) & (table.c.shard == self.shard)
-        columns = (table.c["count"], table.c.agg_share)
-        before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
-        if not before.agg_share:
-            raise Fatal("a recipe's sum is gone, and nothing can be added to it")
-        total = Aggregate(before[0], unpacked(before.agg_share)).plus(counted)
-        changed = {"count": total.report_count, "agg_share": packed(total.numbers)}
-        await self.connection.execute(update(table).where(where).values(**changed))
-
-    async def running(self, task_id: bytes) -> Aggregate | None:
-        """The running sum, or ``None`` if nothing was counted."""
-        table = self.common.buckets
-        query = select(table.c["count"], table.c.agg_share).where(table.c.task_id == task_id)
-        parts = [Aggregate(row[0], unpacked(row[1])) for row in await self.connection.execute(query)]
-        return reduce(Aggregate.plus, parts) if parts else None
 
     async def released(self, task_id: bytes) -> Aggregate | None:
         """The released sum, or ``None``."""
@@ -68,20 +36,6 @@ class AnalyzerTx(CommonTx, LooksTx):
         row = (await self.connection.execute(query)).one_or_none()
         return None if row is None else Aggregate(row.report_count, unpacked(row.numbers), row.search)
 
-    async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:
-        """Keep the records of a group of reports until the release; ``first`` is the id of one of them."""
-        await self.connection.execute(insert(KEPT).values(task_id=task_id, first=first, records=records))
-
-    async def kept_records(self, task_id: bytes) -> list[bytes]:
-        """The records that were kept, those of a group in one entry; the order of entries says nothing."""
-        query = select(KEPT.c.records).where(KEPT.c.task_id == task_id)
-        return list((await self.connection.execute(query)).scalars())
-
-    async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
-        """As in ``CommonTx``, and forget the records that were kept."""
-        await super().scrub_buckets(task_id, batch)
-        await self.connection.execute(delete(KEPT).where(KEPT.c.task_id == task_id))
-
     async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
         """Release a sum: store it for the collector, close the recipe for good, and delete the running sum. Raises
         ``IntegrityError`` for a second release."""
@@ -90,6 +44,37 @@ class AnalyzerTx(CommonTx, LooksTx):
         values["search"] = aggregate.search
         await self.connection.execute(insert(AGGREGATES).values(task_id=task_id, **values))
         await self.scrub_buckets(task_id)
+
+    async def chunk(self, task_id: bytes, index: int) -> Chunk | None:
+        """The chunk that was stored under this index."""
+        query = select(CHUNKS).where(CHUNKS.c.task_id == task_id, CHUNKS.c.number == index)
+        row = (await self.connection.execute(query)).one_or_none()
+        return None if row is None else Chunk(row.number, row.total, row.digest)
+
+    async def chunk_total(self, task_id: bytes) -> int | None:
+        """The ``total`` that every stored chunk of the recipe states; None if there is none."""
+        query = select(func.min(CHUNKS.c.total)).where(CHUNKS.c.task_id == task_id)
+        found: int | None = (await self.connection.execute(query)).scalar_one()
+        return found
+
+    async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: Tally) -> bool:
+        """Store a chunk with what it held; False, with nothing changed, if there is one of its index."""
+        self.spends = True
+        tallied = packed((*tally.numbers, tally.fillers, tally.malformed))
+        values = {"number": chunk.index, "total": chunk.total, "digest": chunk.digest, "tally": tallied}
+        fresh = self.dialect.upsert(CHUNKS).values(task_id=task_id, **values).on_conflict_do_nothing()
+        return bool((await self.connection.execute(fresh)).rowcount)
+
+    async def tallies(self, task_id: bytes) -> list[Tally]:
+        """What each stored chunk held; only before the release."""
+        query = select(CHUNKS.c.tally).where(CHUNKS.c.task_id == task_id)
+        found = [unpacked(one) for one in (await self.connection.execute(query)).scalars()]
+        return [Tally(one[:-2], one[-2], one[-1]) for one in found]
+
+    async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
+        """As in ``OneServerTx``, and forget what chunks held."""
+        await super().scrub_buckets(task_id, batch)
+        await self.connection.execute(update(CHUNKS).where(CHUNKS.c.task_id == task_id).values(tally=b""))
 
 
 class AnalyzerStore(SqlStore[AnalyzerTx]):

@@ -48,7 +48,7 @@ def aggregated(needs: Requirements) -> Iterator[Alternative]:
     batch = int(FILL * needs.population)
     inner = min(needs.epsilon, needs.max_with_relay, _half(needs, 1.0, batch))
     for method in methods_for(needs.shape):
-        if not method.IS_LOCAL:
+        if method.IS_PROVED and not method.IS_LOCAL:
             yield from _summed(needs, method, AGGREGATION, 1.0, batch, inner)
 
 
@@ -57,7 +57,7 @@ def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
     variant."""
     for rate in RATES:
         batch = int(FILL * int(rate * needs.population))
-        if batch < 2 or (rate == 1.0 and not method.IS_LOCAL):
+        if batch < 2 or not method.IS_PROVED or (rate == 1.0 and not method.IS_LOCAL):
             continue
         inner = min(_before_sampling(needs.epsilon, rate, batch, needs.delta), needs.max_with_relay)
         if issubclass(method, LocalMethod):

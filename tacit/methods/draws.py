@@ -94,3 +94,12 @@ def _exp_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
 def hex_threshold(threshold: int, size: int = BYTES) -> str:
     """A threshold as ``size`` bytes in hex."""
     return f"{threshold:0{2 * size}x}"
+
+
+def permutation(size: int, entropy: Entropy) -> list[int]:
+    """The numbers from 0 to ``size - 1`` in an order of which every one is equally likely (Fisher-Yates)."""
+    order = list(range(size))
+    for at in range(size - 1, 0, -1):
+        other = uniform_below(at + 1, entropy)
+        order[at], order[other] = order[other], order[at]
+    return order

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from tacit.methods.result import rows
+from tacit.methods.result import Zeros, rows
 from tacit.methods.statistics import STATISTICS
 
 NORMAL_95: Final = 1.96
@@ -84,7 +84,10 @@ def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
 
 
 def rest_words(document: Mapping[str, Any]) -> str | None:
-    """The bound on the answers that a ranked result does not list, in words; None for other results."""
+    """The bound on the answers that a ranked result does not list, or what an estimate of 0 means where small counts
+    are cut, in words; None for other results."""
+    if "zeros" in document:
+        return Zeros(document["zeros"]["below"], document["zeros"]["probability"]).sentence()
     if "ranked" not in document:
         return None
     rest, threshold = document["ranked"]["rest"], document["ranked"]["threshold"]

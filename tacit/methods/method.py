@@ -65,8 +65,9 @@ class Method(ABC):
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
     its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
     ``ENGINE``: the name of what searches single reports for frequent items (``tacit.succinct.engines``); None where
-    reports are added up. ``MOST_PLANNED``: the most reports for which it can be ``planned_for``. ``DRAWS`` describes
-    its draws for the page of methods."""
+    reports are added up. ``MOST_PLANNED``: the most reports for which it can be ``planned_for``. ``IS_SHUFFLED``: a
+    measurement is how many messages a device sends about each cell, and they hide its answer only once they are
+    shuffled among those of others. ``DRAWS`` describes its draws for the page of methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
@@ -75,6 +76,7 @@ class Method(ABC):
     IS_PROVED: ClassVar[bool] = True
     ENGINE: ClassVar[str | None] = None
     MOST_PLANNED: ClassVar[int] = MAX_N
+    IS_SHUFFLED: ClassVar[bool] = False
     DRAWS: ClassVar[Draws]
 
     @classmethod

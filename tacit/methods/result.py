@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from tacit.methods.estimate import Estimate
@@ -21,19 +21,38 @@ MOST_ITEM_BYTES: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
+class Zeros:
+    """What an estimate of exactly 0 means where small counts are cut: an answer that nobody has is always 0, and one of
+    at least ``below`` devices is 0 with probability ``1 - probability`` at most."""
+
+    below: float
+    probability: float
+
+    def sentence(self) -> str:
+        """The meaning in words, for people."""
+        return (
+            f"0 means: fewer than {math.ceil(self.below):,} devices, perhaps none (with probability "
+            f"{self.probability:g} for each answer); an answer that nobody has is always 0"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
-    """One answer for each of ``labels``: the randomised count as it was summed, and the estimate with its error."""
+    """One answer for each of ``labels``: the randomised count as it was summed, and the estimate with its error.
+    ``zeros``: what an estimate of 0 means, where small counts are cut."""
 
     labels: tuple[str, ...]
     counts: tuple[int, ...]
     estimate: Estimate
+    zeros: Zeros | None = None
 
     def members(self) -> dict[str, Any]:
-        """The member ``buckets`` of a release."""
+        """The member ``buckets`` of a release, and ``zeros`` where small counts are released as 0."""
         found = self.estimate
         rows = zip(self.labels, self.counts, found.values, found.stderrs, strict=True)
         typical = [{} if found.typical is None else {"stderr_typical": one} for one in found.typical or self.labels]
-        return {
+        zeros = {} if self.zeros is None else {"zeros": asdict(self.zeros)}
+        return zeros | {
             "buckets": [
                 {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
                 for (label, count, value, stderr), more in zip(rows, typical, strict=True)

@@ -12,12 +12,15 @@ from tacit.models.pan_private_single.collector import PanPrivateSingleCollector
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.secure_aggregation.collector import SecureAggregationCollector
 from tacit.models.secure_aggregation.form import SecureAggregation
+from tacit.models.shuffled.collector import ShuffledCollector
+from tacit.models.shuffled.form import Shuffled
 
 COLLECTORS: dict[str, CollectorSide] = {
     SecureAggregation.name: SecureAggregationCollector(),
     PanPrivate.name: SecureAggregationCollector(),
     PanPrivateSingle.name: PanPrivateSingleCollector(),
     Local.name: LocalCollector(),
+    Shuffled.name: ShuffledCollector(),
 }
 
 

@@ -9,12 +9,14 @@ from tacit.models.local.device import LocalDevice
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.models.secure_aggregation.device import SecureAggregationDevice
+from tacit.models.shuffled.device import ShuffledDevice
 
 DEVICES: dict[str, DeviceSide] = {
     SecureAggregationDevice.name: SecureAggregationDevice(),
     PanPrivateDevice.name: PanPrivateDevice(),
     PanPrivateSingleDevice.name: PanPrivateSingleDevice(),
     LocalDevice.name: LocalDevice(),
+    ShuffledDevice.name: ShuffledDevice(),
 }
 
 

@@ -8,12 +8,14 @@ from tacit.models.local.form import Local
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.secure_aggregation.form import SecureAggregation
+from tacit.models.shuffled.form import Shuffled
 
 FORMS: dict[str, Form] = {
     SecureAggregation.name: SecureAggregation(),
     PanPrivate.name: PanPrivate(),
     PanPrivateSingle.name: PanPrivateSingle(),
     Local.name: Local(),
+    Shuffled.name: Shuffled(),
 }
 
 

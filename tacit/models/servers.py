@@ -9,11 +9,16 @@ from tacit.models.local.form import Local
 from tacit.models.local.server import LocalServer
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.pan_private_single.server import PanPrivateSingleServer
+from tacit.models.shuffled.form import Shuffled
+from tacit.models.shuffled.server import ShuffledServer, ShufflerServer
 
 SERVERS: dict[str, ServerSide] = {
     PanPrivateSingle.name: PanPrivateSingleServer(),
     Local.name: LocalServer(),
+    Shuffled.name: ShuffledServer(),
 }
+"""The analyzer's sides."""
+SHUFFLERS: dict[str, ServerSide] = {Shuffled.name: ShufflerServer()}
 
 
 def server_side(model: str) -> ServerSide:
@@ -21,4 +26,12 @@ def server_side(model: str) -> ServerSide:
     found = SERVERS.get(model)
     if found is None:
         raise Refusal("model-unsupported", f"model {model} does not have a single server that takes reports")
+    return found
+
+
+def shuffler_side(model: str) -> ServerSide:
+    """The shuffler's side of ``model``. Raises refusal ``model-unsupported``."""
+    found = SHUFFLERS.get(model)
+    if found is None:
+        raise Refusal("model-unsupported", f"model {model} does not have a shuffler")
     return found

@@ -20,7 +20,7 @@ from tacit.ports import Transport, TransportError
 from tacit.recipe.asking import asked_until
 
 AGGREGATORS = ("leader", "helper")
-ANALYZER = "analyzer"
+ANALYZER, SHUFFLER = "analyzer", "shuffler"
 T = TypeVar("T")
 
 
@@ -60,9 +60,9 @@ class ProcessStatus:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One recipe as seen by its leader, or by the analyzer if its model has one server. ``leader``, ``helper`` and
-    ``analyzer``: their status pages, or empty; ``place``: the epoch and slot of its tokens; ``asked_until``: the POSIX
-    second until which devices decide whether to take part."""
+    """One recipe as seen by its leader, or by the analyzer if its model has one. ``leader``, ``helper``, ``analyzer``
+    and ``shuffler``: their status pages, or empty; ``place``: the epoch and slot of its tokens; ``asked_until``: the
+    POSIX second until which devices decide whether to take part."""
 
     recipe: str
     recipe_hash: str
@@ -71,15 +71,21 @@ class TaskStatus:
     leader: dict[str, Any] = field(default_factory=dict)
     helper: dict[str, Any] = field(default_factory=dict)
     analyzer: dict[str, Any] = field(default_factory=dict)
+    shuffler: dict[str, Any] = field(default_factory=dict)
     place: tuple[int, int] | None = None
     asked_until: float | None = None
 
     @property
     def accepted(self) -> Accepted | None:
         """Its distinct contributions (the largest count of its servers); None if no server serves it."""
-        pages = (self.leader, self.helper, self.analyzer)
+        pages = (self.leader, self.helper, self.analyzer, self.shuffler)
         counts = [int(page.get("distinct_nullifiers", 0)) for page in pages if page]
         return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
+
+    @property
+    def taking(self) -> dict[str, Any]:
+        """The status page of the server that takes its reports; empty if there is none."""
+        return self.leader or self.shuffler or self.analyzer
 
     @property
     def failing(self) -> list[dict[str, Any]]:
@@ -174,8 +180,8 @@ async def _tasks(deployment: Deployment, transport: Transport, up: Collection[st
     """The recipes that name the leader or the analyzer, with the counts of those that are active."""
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
     by_aggregators = await _served(deployment, transport, known, [name for name in AGGREGATORS if name in up])
-    by_analyzer = await _served(deployment, transport, known, [ANALYZER] if ANALYZER in up else [])
-    return by_aggregators + by_analyzer
+    others = [name for name in (ANALYZER, SHUFFLER) if name in up] if ANALYZER in up else []
+    return by_aggregators + await _served(deployment, transport, known, others)
 
 
 async def _served(

@@ -48,9 +48,11 @@ class PrivacyTarget:
 
     def members(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:
         """The members ``randomizer`` and, if the model (``form``) has a VDAF, ``vdaf``. A server without a VDAF sees
-        single reports, and the target is what one of them reveals. Where devices watch an event, every answer is sent,
-        because nobody can look at it before. Raises ``UsageError``."""
-        made = self.made(plan, batch_size) if form.proves else self._alone(plan.expected_contributions(batch_size))
+        single reports, and the target is what one of them reveals, unless they are shuffled first. Where devices watch
+        an event, every answer is sent, because nobody can look at it before. Raises ``UsageError``."""
+        together = form.proves or self.method.IS_SHUFFLED
+        expected = plan.expected_contributions(batch_size)
+        made = self.made(plan, batch_size) if together else self._alone(expected)
         return self._members(form, self._never_rejecting(made) if form.watched else made)
 
     def _members(self, form: Form, made: Method) -> Members:
@@ -58,9 +60,11 @@ class PrivacyTarget:
         return {"randomizer": randomizer, **({"vdaf": form.proof(made).members()} if form.proves else {})}
 
     def made(self, plan: SamplingPlan, batch_size: int) -> Method:
-        """The method, tuned so that claim (b) keeps the target: at B, where only the sum hides a device at B/2. Dummies
-        do not count as reports (P20). Raises ``UsageError``."""
+        """The method, tuned so that claim (b) keeps the target: at B, where only secret shares hide a device at B/2.
+        Dummies do not count as reports (P20). Raises ``UsageError``."""
         method = self.method
+        if method.IS_SHUFFLED:
+            return self._tuned(self.epsilon, batch_size, float(self.delta), batch_size)
         if not issubclass(method, LocalMethod):
             honest, kept = self._reports(plan, batch_size, max(1, batch_size // 2))
             return self._tuned(self.epsilon, honest, kept, batch_size)

@@ -19,6 +19,7 @@ from tacit.roles.aggregator import Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task import CLOCK_LEEWAY
 from tacit.task.one_server import Contents, OneServerTask
+from tacit.task.shuffled import Bundling
 from tacit.tokens import binding
 from tacit.tokens.binding import Holder
 from tacit.tokens.slots import TokenVerifier
@@ -41,6 +42,10 @@ class Reading(ABC):
     @abstractmethod
     def read(self, report_id: bytes, payload: bytes) -> Read:
         """The randomised answer. Raises ``ReportRejected``."""
+
+    def shown(self, numbers: tuple[int, ...], record: bytes) -> dict[str, str | int]:
+        """What the server could read of one report, for an observer."""
+        return {"randomised_answer": record.hex() or " ".join(map(str, numbers))}
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
         """What is released beside the sums: found in the ``records`` of all reports, several in one entry. Empty if
@@ -72,6 +77,8 @@ class AnalyzerParty:
     verifier: TokenVerifier = field(repr=False)
     reading: Reading = field(repr=False)
     closes: float
+    bundling: Bundling | None = field(default=None, repr=False)
+    """How devices make the messages that a shuffler forwards to the analyzer; None in a model without a shuffler."""
 
     def check_time(self, now: float, grace: float) -> None:
         """Check that ``now`` lies between the interval's start, less the tolerated difference of clocks, and its end

@@ -41,7 +41,7 @@ class Shown:
 BUCKETS = (0.01, 0.1, 1.0, 10.0)
 """Upper bounds, in seconds, of every histogram; one further bucket is open."""
 
-_AGGREGATORS = ("leader", "helper", "analyzer")
+_AGGREGATORS = ("leader", "helper", "analyzer", "shuffler")
 _COARSE, _LEVEL, _EXACT = Rule.COARSE, Rule.LEVEL, Rule.EXACT
 
 REQUESTS = "tacit_http_request_duration_seconds"

@@ -18,6 +18,7 @@ from infra.lab.kit.reports import make_task_kit
 from services.analyzer.store import AnalyzerStore
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
+from services.shuffler.store import ShufflerStore
 from tacit.adapters import sqlite_dialect
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import CommonTx, SqlStore
@@ -38,7 +39,12 @@ BUCKET = (START + 1).to_bytes(8, "big")
 PROOF, REPLAYED = 6, 2
 
 Store = SqlStore[Any]
-STORES: dict[str, Callable[[str], Store]] = {"leader": LeaderStore, "helper": HelperStore, "analyzer": AnalyzerStore}
+STORES: dict[str, Callable[[str], Store]] = {
+    "leader": LeaderStore,
+    "helper": HelperStore,
+    "analyzer": AnalyzerStore,
+    "shuffler": ShufflerStore,
+}
 
 
 def url_of(tmp_path: Path, backend: str) -> str:

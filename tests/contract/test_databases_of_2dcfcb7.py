@@ -42,7 +42,8 @@ def service_of(schema: str) -> str:
     return schema.removeprefix("services.").split(".")[0]
 
 
-CASES = [(schema, kind) for schema in SCHEMAS for kind in ("sqlite", "postgresql")]
+CASES = [(schema, kind) for schema in SCHEMAS if service_of(schema) != "shuffler" for kind in ("sqlite", "postgresql")]
+"""There was no shuffler at 2dcfcb7."""
 CASES.remove(("client_agent.store", "postgresql"))  # a device's database is a file
 
 

@@ -118,7 +118,7 @@ class Stage:
         with pytest.raises(Refusal, match="opt-in-missing"):
             await self.verified(recipe.name)
         for _ in range(3):
-            await self.stack.step("leader", "helper", "analyzer", "collector")
+            await self.stack.step("leader", "helper", "shuffler", "analyzer", "collector")
         return await self.verified(recipe.name)
 
     async def verified(self, name: str) -> Destination:
@@ -149,7 +149,7 @@ class Stage:
     async def verdict(self, oracle: Oracle, result: FleetResult, patience: float = 20.0) -> Verdict:
         """What the oracle says, after the interval, while the services work."""
         done = asyncio.Event()
-        working = asyncio.ensure_future(self._work(done, "leader", "collector"))
+        working = asyncio.ensure_future(self._work(done, "leader", "shuffler", "collector"))
         try:
             return await oracle.judge(result, self.transport, patience)
         finally:

@@ -67,6 +67,8 @@ GUARDED = [
     ("helper", "POST", f"/tasks/{NO_TASK}/aggregate_shares", media_types.dap("aggregate-share-req"), "peer"),
     ("helper", "GET", "/v1/recipes", "", "operator_helper"),
     ("analyzer", "POST", f"/recipes/{NO_TASK}/reports", media_types.ONE_SERVER_REPORT, "gateway_reports"),
+    ("shuffler", "POST", f"/recipes/{NO_TASK}/reports", media_types.ONE_SERVER_REPORT, "gateway_bundles"),
+    ("analyzer", "POST", f"/recipes/{NO_TASK}/chunks", media_types.MESSAGE_CHUNK, "messages"),
     ("analyzer", "GET", f"/recipes/{NO_TASK}/aggregate", "", "aggregates"),
     ("analyzer", "GET", "/v1/recipes", "", "operator_analyzer"),
     ("collector", "POST", "/v1/collections", media_types.JSON, "operator_collector"),

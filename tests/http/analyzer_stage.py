@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -72,7 +72,11 @@ class Log(ShownLog):
 
 
 class Stage:
-    """All of it. The analyzer may be ended and started again on what it stored."""
+    """All of it. The analyzer may be ended and started again on what it stored. ``servers``: where the gateway forwards
+    reports to; ``policy``: what analyzer and collector require."""
+
+    servers: tuple[str, ...] = (ANALYZER_URL,)
+    policy: ClassVar[dict[str, Any]] = POLICY
 
     def __init__(self, folder: Path, storage: str = "memory", database: str = "") -> None:
         self.folder = folder
@@ -100,7 +104,7 @@ class Stage:
             "operator_token": self.folder / "operator.token",
             "gateway_tokens": [self.folder / "gateway.token"],
             "log": LOG_SETTINGS,
-            "policy": POLICY,
+            "policy": self.policy,
             "group_delay": 0.0,
         }
         if self.database:
@@ -132,13 +136,14 @@ class Stage:
     async def start_others(self) -> None:
         """Log, relay, gateway and collector."""
         await self.inner.mount(LOG, self.log.app())
-        rule = TargetRule(origin=ANALYZER_URL, path_prefix="/recipes/", bearer=self.folder / "gateway.token")
+        bearer = self.folder / "gateway.token"
+        rules = (TargetRule(origin=one, path_prefix="/recipes/", bearer=bearer) for one in self.servers)
         gateway = GatewayConfig(
             state_dir=self.folder / "gateway",
             storage="memory",
             group_delay=0.0,
             relay_bearer=self.folder / "relay.token",
-            targets=(rule,),
+            targets=tuple(rules),
         )
         served = create_gateway(gateway, self.deps("gateway"))
         await self.inner.mount(GATEWAY_URL, served)
@@ -155,7 +160,7 @@ class Stage:
                 "analyzer_token": self.folder / "collector.token",
                 "operator_token": self.folder / "operator.token",
                 "log": LOG_SETTINGS,
-                "policy": POLICY,
+                "policy": self.policy,
             }
         )
         self.collector = create_collector(collector, self.deps("collector"))

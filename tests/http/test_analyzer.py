@@ -9,8 +9,8 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
-from services.analyzer.records import packed
 from tacit.aggregator.filled import LOOKS, STEPS
+from tacit.aggregator.one_server.records import packed
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
 from tacit.models.faces.device import Fate

@@ -193,7 +193,7 @@ async def test_nothing_of_a_kept_report_is_left_in_the_files(tmp_path: Path) -> 
         for value in ["be"] * 30:
             drawn = method.randomise(encoder_of(crowd.recipe.question).encode(value), crowd.entropy)
             assert drawn is not None
-            payloads.append(crowd.channel.payload(drawn))
+            payloads.append(crowd.channel.payload(drawn, crowd.entropy))
             assert (await put(stage, crowd, crowd.sealed(drawn))).status == 201
         stage.end_interval(crowd.recipe)
         assert (await stage.aggregate(crowd.recipe))[0] == 200

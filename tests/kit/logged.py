@@ -29,6 +29,8 @@ MEMBERS: Mapping[str, frozenset[str]] = {
         "recipe": "recipe rule state why",
         "released": "recipe report_count",
         "not_released": "recipe rule",
+        "shuffled": "chunks recipe rule",
+        "not_forwarded": "recipe why",
         "collection_refused": "collection rule why",
         "result_published": "recipe",
     }.items()

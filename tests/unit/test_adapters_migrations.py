@@ -20,6 +20,7 @@ SCHEMAS = (
     "recipe_server.schema",
     "services.admin.core.schema",
     "services.analyzer.schema",
+    "services.shuffler.schema",
     "services.collector.schema",
     "services.gateway.store",
     "services.helper.schema",

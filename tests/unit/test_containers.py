@@ -56,7 +56,7 @@ def document(layout: Layout) -> dict[str, Any]:
 
 
 def test_every_container_is_closed(document: Mapping[str, Any]) -> None:
-    assert len(document["services"]) == 12 + 7 + 2 + 2
+    assert len(document["services"]) == 13 + 8 + 2 + 2
     users = set()
     for name, service in document["services"].items():
         assert service["read_only"], name
@@ -75,7 +75,7 @@ def test_every_container_is_closed(document: Mapping[str, Any]) -> None:
     assert all(network["internal"] for network in document["networks"].values())
     databases = {service["user"] for name, service in document["services"].items() if name.endswith("-database")}
     others = {service["user"] for name, service in document["services"].items() if not name.endswith("-database")}
-    assert len(databases) == 7
+    assert len(databases) == 8
     assert len(others) == len(ORGANISATIONS) + 1
     assert not databases & others
 
@@ -127,7 +127,7 @@ def test_legs_are_those_that_organisations_need_to_speak(layout: Layout) -> None
     pairs = {frozenset((organisation_of(name), leg)) for name in layout.services for leg in called_by(name)}
     pairs |= {frozenset(("devices", leg)) for leg in called_by("devices")}
     assert pairs == {frozenset(pair) for pair in SPEAK if len(set(pair)) == 2}
-    assert called_by("gateway") == ("leader", "analyzer")
+    assert called_by("gateway") == ("leader", "analyzer", "shuffler")
     assert called_by("witness_2") == ("analyst",)
     assert called_by("admin") == ()
     assert list(legs_of(layout, "leader")) == ["leader", "helper", "analyst", "leader-data"]

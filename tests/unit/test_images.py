@@ -47,8 +47,8 @@ def test_every_service_has_an_image_and_no_two_images_hold_the_same_domain() -> 
     packages = [package for domain in DOMAINS for package in domain.packages]
     assert len(packages) == len(set(packages)) == len(KINDS) + 1
     assert MARKED, "services with a mark are among them"
-    with pytest.raises(UsageError, match="no image is called shuffler; there are attester, issuer"):
-        domain_called("shuffler")
+    with pytest.raises(UsageError, match="no image is called sorter; there are attester, issuer"):
+        domain_called("sorter")
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)

@@ -30,7 +30,7 @@ from tests.conftest import ROOT
 from tests.manifests import ORGANISATIONS, OUTSIDE, PLACE, Document, Pod, admitted, of_kind, pods, rendered, selects
 
 SERVICES = {service: organisation for organisation, services in ORGANISATIONS.items() for service in services}
-MANY = ("leader", "helper", "analyzer")
+MANY = ("leader", "helper", "analyzer", "shuffler")
 KEY = signing_key_from_private(bytes(32)).public
 HTTPS, METRICS, POSTGRES = 8443, 9464, 5432
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -116,7 +116,9 @@ def test_a_policy_whose_values_nobody_filled_in_is_refused() -> None:
         load_config(place_of("leader") / "leader.toml", configurations()["leader"])
 
 
-@pytest.mark.parametrize("service", [service for service in SERVICES if service not in {"analyzer", "admin"}])
+@pytest.mark.parametrize(
+    "service", [service for service in SERVICES if service not in {"analyzer", "shuffler", "admin"}]
+)
 def test_a_configuration_says_what_the_page_for_operators_says(service: str) -> None:
     path = f"{SERVICES[service]}/{service}.toml"
     found = re.search(rf"`{re.escape(path)}`[^\n]*:\n\n```\n(.*?)```", PAGE, re.DOTALL)

@@ -303,9 +303,9 @@ def test_gateway_and_uploads_together_are_one_process_and_the_relay_sends_frames
     gateway, leader = (str(layout.configs[name]) for name in HOSTED)
     assert ingest.arguments == ["ingest", "--config", gateway, "--leader-config", leader]
     assert setting(layout, "relay.frames") == {}
-    assert [setting(layout, f"{name}.batch_crypto") for name in ("gateway", "leader", "helper", "analyzer")] == [
-        True
-    ] * 4
+    assert [
+        setting(layout, f"{name}.batch_crypto") for name in ("gateway", "leader", "helper", "analyzer", "shuffler")
+    ] == [True] * 5
     assert parts.further == [], "a database file has one process"
     assert setting(layout, "leader.roles") is None
 

@@ -116,7 +116,7 @@ DESIGN = [
         "model",
         "telepathy",
         "model telepathy",
-        "and local are",
+        "and shuffled are",
     ),
     bad("audience-not-allowed", "audience.population", "one-village", "'one-village'", "choose one of all"),
     bad("randomizer-not-allowed", "randomizer.name", "identity", "'identity'", f"{', '.join(METHODS)} are"),

@@ -304,7 +304,7 @@ def test_each_organisation_has_an_address_and_routes_to_those_it_speaks_with(lay
     places = {name: layout.urls[name].rpartition(":")[0] for name in layout.services}
     by_organisation = {organisation_of(name): place for name, place in places.items()}
     assert tuple(sorted(by_organisation)) == tuple(sorted(ORGANISATIONS))
-    assert len(set(by_organisation.values())) == len(ORGANISATIONS) == 8
+    assert len(set(by_organisation.values())) == len(ORGANISATIONS) == 9
     assert by_organisation["leader"] == f"https://10.77.9.{11 + PLACES.index('leader')}"
     assert neighbours(DEVICES) == ("attester", "relay")
     assert set(neighbours("attester")) == {"issuer", "devices", "console"}

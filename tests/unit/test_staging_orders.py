@@ -91,8 +91,8 @@ def test_names_are_those_of_services_and_of_organisations(services: list[Service
     assert titles("analyst") == ["recipe_server", "gateway", "collector", "admin"]
     assert titles("relay", "witness_2") == ["relay", "witness_2"]
     assert titles("witnesses") == titles("witness") == ["witness_1", "witness_2"]
-    with pytest.raises(UsageError, match="no service or organisation is called shuffler; there are recipe_server"):
-        titles("shuffler")
+    with pytest.raises(UsageError, match="no service or organisation is called sorter; there are recipe_server"):
+        titles("sorter")
 
 
 def test_services_start_again_one_after_another_and_only_those_that_are_meant(

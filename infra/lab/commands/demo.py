@@ -13,6 +13,7 @@ from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_local import local
+from infra.lab.commands.demo_shuffled import of_domain, shuffled
 from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
 from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
-LOCAL = "local"
+LOCAL, SHUFFLED = "local", "shuffled"
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
@@ -31,6 +32,29 @@ DEVICES_HELP = (
 )
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
+Edges = Annotated[str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
+        "large domain: local; a histogram behind a shuffler: shuffled."
+    ),
+]
+Statistic = Annotated[
+    str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
+]
+Epsilon = Annotated[
+    str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
+]
+Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
+Variant = Annotated[
+    str | None,
+    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
+]
+Domain = Annotated[
+    int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
+]
+Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
     str | None, typer.Option(help="With --model local: tree (default), or paper, the histogram of 2015 (slow).")
@@ -40,29 +64,17 @@ Engine = Annotated[
 def demo(
     input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
     column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
-    buckets: Annotated[
-        str | None, typer.Option(help="Lower bucket edges, the last one open: 0,1,2,4 or 0,0.25,0.5")
-    ] = None,
+    buckets: Edges = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Devices that many people use watch an event: pan-private or pan-private-single; frequent texts of a "
-            "large domain: local."
-        ),
-    ] = None,
-    statistic: Annotated[
-        str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
-    ] = None,
+    devices: Devices = None,
+    model: Model = None,
+    statistic: Statistic = None,
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")
-    ] = None,
+    epsilon: Epsilon = None,
+    top: Top = None,
     engine: Engine = None,
+    variant: Variant = None,
+    domain: Domain = None,
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -73,10 +85,17 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if model != SHUFFLED and (variant is not None or domain is not None):
+        raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model == LOCAL:
         return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
     if epsilon is not None or top is not None or engine is not None:
         raise typer.BadParameter("--epsilon, --top and --engine go with --model local")
+    if model == SHUFFLED:
+        if statistic is not None or steps is not None:
+            raise typer.BadParameter("--statistic and --steps do not go with --model shuffled")
+        made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
+        return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
     if model is not None:
         asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
@@ -135,6 +154,23 @@ def _dataset(
         categories=None if categories is None else _categories(categories),
         devices=devices,
     )
+
+
+def _shuffled_data(
+    input_file: Path | None,
+    column: str | None,
+    buckets: str | None,
+    categories: str | None,
+    devices: int | None,
+    domain: int | None,
+) -> Dataset:
+    from infra.lab.commands.demo_shuffled import DEFAULT_DEVICES as FEW
+
+    if domain is None:
+        return _dataset(input_file, column, buckets, categories, FEW if input_file is None and not devices else devices)
+    if input_file is not None or buckets or categories:
+        raise typer.BadParameter("--domain makes answers up; leave out --input, --buckets and --categories")
+    return of_domain(domain, devices)
 
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:

@@ -14,6 +14,7 @@ NEVER = {
     "gateway": "client address",
     "leader": "the answer, the device",
     "helper": "the answer, the device",
+    "shuffler": "message contents, the device",
     "analyzer": "the true answer, the device",
 }
 

@@ -22,7 +22,7 @@ from tacit.recipe.charges import cost_of
 from tacit.recipe.encoder import encoder_of
 
 TRIES = 1000
-BYTES = 4096
+BYTES = 1 << 15
 """More random bytes than one device draws."""
 
 

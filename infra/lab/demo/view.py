@@ -26,6 +26,7 @@ from rich.text import Text
 from infra.lab.demo.local_result import LocalResult
 from infra.lab.demo.progress_lines import Lines
 from infra.lab.demo.result import DemoResult
+from infra.lab.demo.shuffled_result import ShuffledResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
@@ -122,6 +123,17 @@ def show_local(result: LocalResult, console: Console, outputs: list[str]) -> Non
     console.print(_sightings(result))
     console.print(_refusals(result))
     console.print(_next_steps(outputs, "--model local "))
+
+
+def show_shuffled(result: ShuffledResult, console: Console, outputs: list[str]) -> None:
+    """The same for the shuffled model, and what an estimate of 0 means."""
+    console.print()
+    console.print(_chart(result, console.width))
+    console.print(Text(result.found_words))
+    console.print(_price(result))
+    console.print(_sightings(result))
+    console.print(_refusals(result))
+    console.print(_next_steps(outputs, "--model shuffled "))
 
 
 def _intruder(result: WatchedResult, width: int) -> Panel:

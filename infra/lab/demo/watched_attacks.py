@@ -196,7 +196,7 @@ class LocalThief(OneServerThief):
     """Makes the attacks on the local model."""
 
     def _payload(self) -> bytes:
-        return self.channel.payload(randomizer_of(self.recipe).dummy(self.entropy))
+        return self.channel.payload(randomizer_of(self.recipe).dummy(self.entropy), self.entropy)
 
     def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
         body = self._sealed(tokens[0], bytes([255] * len(self._payload()))).encode()

@@ -23,7 +23,7 @@ from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
-from tacit.models.one_server import ANALYZER
+from tacit.models.forms import form_of
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
@@ -118,7 +118,7 @@ class Oracle:
         self._layout = layout
         self._target = target
         self._clock = clock
-        self._servers = (ANALYZER,) if target.has_one_server else AGGREGATORS
+        self._servers = form_of(target.recipe.model).opts_in[:1] if target.has_one_server else AGGREGATORS
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:

@@ -301,7 +301,7 @@ def bad_recipes(kit: RecipeKit) -> list[tuple[str, Recipe]]:
 def _bad_parties(good: Recipe) -> list[Change]:
     other_key = b64url(bytes(31) + b"\x01")
     return [
-        *(("model-unsupported", "model", model) for model in ("telepathy", "shuffled", "hearsay")),
+        *(("model-unsupported", "model", model) for model in ("telepathy", "sorted", "hearsay")),
         ("analyst-unknown", "parties.analyst.operator", "someone.example"),
         ("analyst-unknown", "parties.analyst.signing_key", other_key),
         ("issuer-unknown", "parties.issuer.signing_key", other_key),

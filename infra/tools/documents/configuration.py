@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from infra.tools.documents.schemas import SCHEMAS, schema_of_model
 from infra.tools.documents.words import FROM_FOLDER, page, prose, table, type_in_words, value
 from tacit.aggregator.config import AggregatorConfig, FollowingConfig
+from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.errors import UsageError
 from tacit.service.config import ServiceConfig
 
@@ -18,7 +19,8 @@ PLACE = "<!-- keys: made from the models by `make documents`, like all below thi
 PREFIX = "config-"
 SHARED: Mapping[type[BaseModel], str] = {
     ServiceConfig: "Every service",
-    FollowingConfig: "Leader, helper and analyzer",
+    FollowingConfig: "Leader, helper, analyzer and shuffler",
+    OneServerConfig: "Analyzer and shuffler",
     AggregatorConfig: "Leader and helper",
 }
 """The models whose keys several services have -> the title under which those keys are listed."""

@@ -27,6 +27,7 @@ from services.gateway.config import GatewayConfig
 from services.helper.config import HelperConfig
 from services.issuer.config import IssuerConfig
 from services.leader.config import LeaderConfig
+from services.shuffler.config import ShufflerConfig
 from services.witness.config import WitnessConfig
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -78,6 +79,7 @@ SCHEMAS = {
     "config-leader": Entry(LeaderConfig, "configuration of the leader", nulls=True),
     "config-helper": Entry(HelperConfig, "configuration of the helper", nulls=True),
     "config-analyzer": Entry(AnalyzerConfig, "configuration of the analyzer", nulls=True),
+    "config-shuffler": Entry(ShufflerConfig, "configuration of the shuffler", nulls=True),
     "config-collector": Entry(CollectorConfig, "configuration of the collector", nulls=True),
     "config-admin": Entry(AdminConfig, "configuration of the admin service", nulls=True),
     "config-witness": Entry(WitnessConfig, "configuration of a witness", nulls=True),

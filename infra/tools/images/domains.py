@@ -45,6 +45,7 @@ DOMAINS = (
     Domain("leader", ("services.leader",)),
     Domain("helper", ("services.helper",)),
     Domain("analyzer", ("services.analyzer",)),
+    Domain("shuffler", ("services.shuffler",)),
     Domain("analyst", ("services.collector", "services.admin")),
     Domain("witness", ("services.witness",)),
     Domain("devices", ("client_agent",), AGENT, ()),

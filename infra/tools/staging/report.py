@@ -139,7 +139,7 @@ def report(
     by_hash: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
         by_hash.setdefault(result["recipe_hash"], []).append(result)
-    pages = {task.recipe_hash: task.leader or task.analyzer for task in tasks}
+    pages = {task.recipe_hash: task.taking for task in tasks}
     rows, found, sent = list[dict[str, Any]](), list[Mismatch](), 0
     for recipe in recipes:
         name = recipe.hash_text

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit import bhttp, media_types
-from tacit.errors import REFUSAL_PREFIX
+from tacit.errors import REFUSAL_PREFIX, Refusal
 from tacit.messages import REPORT_ID_SIZE
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
-from tacit.models.one_server import ANALYZER, analyzer_of
+from tacit.models.one_server import ANALYZER, OneServerParties
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
 from tacit.recipe.derive import hpke_config, slot_of
@@ -26,16 +26,20 @@ TERMINAL = (INVALID, OVER, REPLAYED)
 retry may succeed."""
 
 
-def task_of_one_server(recipe: Recipe, token_key_spki: bytes, cells: int, payload_size: int) -> OneServerTask:
-    """The recipe's task, in which a report has a payload of ``payload_size`` bytes and an aggregate ``cells`` numbers;
-    ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal ``model-unsupported`` for a
-    model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
-    analyzer = analyzer_of(recipe.parties)
+def task_of_one_server(
+    recipe: Recipe, token_key_spki: bytes, cells: int, payload_size: int, *, role: str = ANALYZER
+) -> OneServerTask:
+    """The recipe's task at the server in this ``role``: a report has a payload of ``payload_size`` bytes, an aggregate
+    ``cells`` numbers; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal
+    ``model-unsupported`` for a model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
+    server = recipe.parties.server(role) if isinstance(recipe.parties, OneServerParties) else None
+    if server is None:
+        raise Refusal("model-unsupported", f"the recipe's model has no {role} that takes reports")
     return OneServerTask(
         recipe_hash=recipe.hash,
-        role=ANALYZER,
-        server_url=analyzer.url,
-        hpke_config=hpke_config(analyzer.hpke_config),
+        role=role,
+        server_url=server.url,
+        hpke_config=hpke_config(server.hpke_config),
         cells=cells,
         payload_size=payload_size,
         start_seconds=recipe.interval.start,
@@ -49,7 +53,7 @@ def task_of_one_server(recipe: Recipe, token_key_spki: bytes, cells: int, payloa
 
 @dataclass(frozen=True)
 class AnalyzerChannel(Channel):
-    """The analyzer's upload resource of one recipe."""
+    """The upload resource of one recipe at the server that takes its reports."""
 
     task: OneServerTask
     verifier: TokenVerifier
@@ -60,13 +64,13 @@ class AnalyzerChannel(Channel):
         return self.task.url("reports")
 
     @abstractmethod
-    def payload(self, measurement: Any) -> bytes:
+    def payload(self, measurement: Any, entropy: Entropy) -> bytes:
         """The payload of a report with ``measurement``. ``ValueError`` for one that the recipe does not allow."""
 
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
-        """Seal one report to the analyzer. ``ValueError`` for a measurement that the recipe does not allow, or a token
+        """Seal one report to the server. ``ValueError`` for a measurement that the recipe does not allow, or a token
         for another nonce."""
-        payload = self.payload(measurement)
+        payload = self.payload(measurement, entropy)
         if not self.verifier.takes(token) or Token.decode(token).nonce != preimages.nonce:
             raise ValueError("the token does not belong to the recipe's slot, or has another nonce")
         report = self.task.seal(entropy(REPORT_ID_SIZE), Contents(token, preimages, payload), entropy)
@@ -74,9 +78,10 @@ class AnalyzerChannel(Channel):
 
 
 class AnalyzerDevice(DeviceSide):
-    """The device side of a model whose reports go to the analyzer."""
+    """The device side of a model whose reports go to one ``server``, the analyzer unless the model says otherwise."""
 
     media_type: ClassVar[str] = media_types.ONE_SERVER_REPORT
+    server: ClassVar[str] = ANALYZER
 
     def verdict(self, response: bhttp.Response) -> Verdict:
         """The meaning of the status or of a problem document. Only the known type is kept, not the document's words."""
@@ -84,6 +89,6 @@ class AnalyzerDevice(DeviceSide):
             return Verdict(Fate.STORED, "durably stored")
         problem = problem_type(response.content)
         known = next((rule for rule in TERMINAL if problem == REFUSAL_PREFIX + rule), None)
-        party = party_of(response.content, "the analyzer")
+        party = party_of(response.content, f"the {self.server}")
         said = f"{party} answered {response.status}" + (f", {known}" if known else "")
         return Verdict(Fate.REFUSED if known else Fate.LATER, said)

@@ -11,6 +11,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Reading
 from tacit.task.one_server import OneServerTask
+from tacit.task.shuffled import Bundling
 
 
 class ServerSide(ABC):
@@ -24,6 +25,12 @@ class ServerSide(ABC):
     def state_key(self, recipe: Recipe) -> str | None:
         """The public key (base64url) to which devices encrypt what they keep; None if they keep nothing."""
         del recipe
+        return None
+
+    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling | None:
+        """How devices make the messages that a shuffler forwards to the analyzer; None in a model without a
+        shuffler."""
+        del recipe, slot_key
         return None
 
     @abstractmethod

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.local.form import Local
 from tacit.models.local.task import Packing, local_task, packing_of
+from tacit.ports import Entropy
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.tokens.slots import TokenVerifier
@@ -19,8 +20,9 @@ class LocalChannel(AnalyzerChannel):
 
     packing: Packing = field(repr=False)
 
-    def payload(self, measurement: Any) -> bytes:
+    def payload(self, measurement: Any, entropy: Entropy) -> bytes:
         """Encode a measurement as ``Packing.pack`` does."""
+        del entropy
         return self.packing.pack(measurement)
 
 

@@ -25,8 +25,9 @@ from tacit.tokens.slots import TokenVerifier
 class StateChannel(AnalyzerChannel):
     """The analyzer's upload resource, for randomised cells of a state (``tacit.panprivate.single_server``)."""
 
-    def payload(self, measurement: Sequence[Ciphertext]) -> bytes:
+    def payload(self, measurement: Sequence[Ciphertext], entropy: Entropy) -> bytes:
         """The ciphertexts one after another."""
+        del entropy
         if len(measurement) != self.task.cells:
             raise ValueError(f"an answer to this recipe must have {self.task.cells} cells")
         return b"".join(cell.encode() for cell in measurement)

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.analyzer.config import AnalyzerConfig
-from services.analyzer.records import Aggregate
-from services.analyzer.store import AnalyzerStore, AnalyzerTx
+from tacit.aggregator.one_server.config import OneServerConfig
+from tacit.aggregator.one_server.records import Aggregate
+from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow
 from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
 from tacit.messages.one_server import OneServerReport
@@ -22,6 +22,7 @@ from tacit.roles.aggregator import Rejection
 from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
 from tacit.service.app import Deps
 from tacit.service.group_commit import GroupCommitter
+from tacit.service.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED, OneServerTask, digest_of
 
 ENOUGH = 32
@@ -59,8 +60,10 @@ class Upload:
 class Uploads:
     """Counts reports in groups. What was answered is durable."""
 
-    def __init__(self, store: AnalyzerStore, deps: Deps, config: AnalyzerConfig) -> None:
+    def __init__(self, store: Transactions[OneServerTx], deps: Deps, config: OneServerConfig, name: str) -> None:
+        """``name``: the server's name to an observer."""
         self._store = store
+        self._name = name
         self._deps = deps
         self._clock = deps.clock
         self._grace = config.release_grace
@@ -112,8 +115,8 @@ class Uploads:
         opened = await asyncio.to_thread(open_reports, party, reports, self._crypto)
         for upload, found in zip(fresh, opened, strict=True):
             if isinstance(found, Counted):
-                read = found.record.hex() or " ".join(map(str, found.numbers))
-                self._deps.saw("analyzer", report_id=upload.report.report_id.hex(), randomised_answer=read)
+                seen = party.reading.shown(found.numbers, found.record)
+                self._deps.saw(self._name, report_id=upload.report.report_id.hex(), **seen)
         return answers | await self._commit(party, fresh, opened)
 
     def _why_closed(self, party: AnalyzerParty) -> str | None:
@@ -145,7 +148,7 @@ class Uploads:
         return answers | {one: pairs[one][0].refused(outcome) for one, outcome in known.items()}
 
 
-async def _add(tx: AnalyzerTx, task: OneServerTask, counted: Mapping[bytes, Counted]) -> None:
+async def _add(tx: OneServerTx, task: OneServerTask, counted: Mapping[bytes, Counted]) -> None:
     """Add new reports, by their ids, to the recipe's sum, and keep their records, if it has any."""
     if not counted:
         return

@@ -1,0 +1,93 @@
+"""Takes the messages that a shuffler forwards, chunk by chunk, and counts them once all chunks are there (P25).
+
+Each chunk is opened when it arrives, and taken once: the same bytes again get the same answer, other bytes under its
+index are refused. Nothing of a message is kept but the number of messages about each cell of its chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from services.analyzer.config import AnalyzerConfig
+from services.analyzer.records import Chunk
+from services.analyzer.store import AnalyzerTx
+from tacit.aggregator.one_server.records import Aggregate
+from tacit.errors import DecodeError, Refusal
+from tacit.messages.chunk import MessageChunk
+from tacit.roles.analyzer import AnalyzerParty
+from tacit.roles.shuffled import MessageCounter, Tally, complete
+from tacit.service.app import Deps
+from tacit.service.log import get_logger
+from tacit.service.store import Transactions
+from tacit.task.one_server import INVALID, OVER, REPLAYED
+from tacit.task.shuffled import Bundling
+
+MALFORMED = "message-malformed"
+INCOMPLETE = "bundles-incomplete"
+
+
+class Chunks:
+    """Counts chunks of messages. What was answered is durable."""
+
+    def __init__(self, store: Transactions[AnalyzerTx], deps: Deps, config: AnalyzerConfig) -> None:
+        self._store = store
+        self._deps = deps
+        self._crypto = config.job_crypto()
+        self._log = get_logger("analyzer")
+
+    async def take(self, party: AnalyzerParty, body: bytes) -> None:
+        """Count one chunk. Raises ``Refusal``: ``report-invalid`` for bytes that are no chunk, or a recipe without a
+        shuffler; ``report-replayed`` for an index that has other bytes, or another total; ``recipe-over``."""
+        if party.bundling is None:
+            raise Refusal(INVALID, "the messages of this recipe are not shuffled")
+        try:
+            chunk = MessageChunk.decode(body)
+        except DecodeError as error:
+            raise Refusal(INVALID, str(error)) from error
+        known = Chunk(chunk.index, chunk.total, hashlib.sha256(body).digest())
+        async with self._store.read() as tx:
+            if await _is_known(tx, party, known):
+                return
+        try:
+            counter = MessageCounter(party.bundling, party.key_pair)
+            tally = await asyncio.to_thread(counter.count, chunk.messages, self._crypto)
+        except ValueError as error:
+            raise Refusal(INVALID, str(error)) from error
+        await self._keep(party, known, tally)
+        self._deps.saw("analyzer", chunk=chunk.index, messages=tally.messages)
+
+    async def _keep(self, party: AnalyzerParty, chunk: Chunk, tally: Tally) -> None:
+        task_id = party.task.task_id
+        async with self._store.transaction() as tx:
+            if await _is_known(tx, party, chunk):
+                return
+            if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
+                raise Refusal(OVER, "the recipe takes no more messages")
+            await tx.keep_chunk(task_id, chunk, tally)
+            if tally.malformed:
+                await tx.count_rejections(task_id, {MALFORMED: tally.malformed})
+
+
+async def _is_known(tx: AnalyzerTx, party: AnalyzerParty, chunk: Chunk) -> bool:
+    """Whether exactly this chunk is stored. Raises ``Refusal`` where another one has its index, or another total."""
+    task_id = party.task.task_id
+    stored = await tx.chunk(task_id, chunk.index)
+    if stored is not None and stored.digest == chunk.digest:
+        return True
+    if stored is not None or await tx.chunk_total(task_id) not in {None, chunk.total}:
+        raise Refusal(REPLAYED, "other messages came under this index, or with another total")
+    return False
+
+
+async def counted(tx: AnalyzerTx, party: AnalyzerParty, bundling: Bundling) -> Aggregate | None:
+    """The totals of all chunks, as of so many bundles; None until all are there. Raises ``Refusal`` for messages that
+    are no whole bundles."""
+    total, tallies = await tx.chunk_total(party.task.task_id), await tx.tallies(party.task.task_id)
+    if total is None or len(tallies) < total:
+        return None
+    try:
+        bundles, found = complete(tallies, bundling.messages)
+    except ValueError as error:
+        raise Refusal(INCOMPLETE, str(error)) from error
+    return Aggregate(bundles, found.numbers)

@@ -1,0 +1,16 @@
+"""The table of records that a server without aggregators keeps of reports until it releases or forwards them."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, LargeBinary, MetaData, Table
+
+
+def kept_table(metadata: MetaData) -> Table:
+    """A row has the records of one group of uploads, one after another; ``first`` is the id of the first report."""
+    return Table(
+        "kept",
+        metadata,
+        Column("task_id", LargeBinary, primary_key=True),
+        Column("first", LargeBinary, primary_key=True),
+        Column("records", LargeBinary, nullable=False),
+    )

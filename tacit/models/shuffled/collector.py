@@ -1,0 +1,30 @@
+"""The shuffled model, the collector: estimates from the analyzer's totals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tacit.methods.result import Buckets, Zeros
+from tacit.models.faces.one_server_collector import AnalyzerCollector
+from tacit.models.faces.release import buckets_of
+from tacit.models.shuffled.task import analyzer_task, counts_of
+from tacit.recipe.model import Recipe
+from tacit.roles.collector import AggregateResult
+from tacit.task.one_server import OneServerTask
+
+CONFIDENCE = 0.95
+"""With this probability an answer that is released as 0 has fewer devices than stated."""
+
+
+class ShuffledCollector(AnalyzerCollector):
+    """The collector side of model ``shuffled``."""
+
+    def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
+        """See ``analyzer_task``."""
+        return analyzer_task(recipe, slot_key)
+
+    def result(self, recipe: Recipe, aggregate: AggregateResult) -> Buckets:
+        """An estimate for each label, and what one of 0 means."""
+        found, method = buckets_of(recipe, aggregate), counts_of(recipe)
+        below = method.zeros_below(aggregate.report_count, float(recipe.rate), 1 - CONFIDENCE)
+        return found if below is None else replace(found, zeros=Zeros(below, CONFIDENCE))

@@ -1,0 +1,81 @@
+"""The shuffled model's two servers: the shuffler keeps bundles that it cannot read, the analyzer counts messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.errors import ReportError, ReportRejected
+from tacit.models.faces.server import ServerSide
+from tacit.models.shuffled.task import analyzer_task, bundling_of, counts_of, shuffler_task
+from tacit.panprivate.elgamal import PrivateKey
+from tacit.recipe.model import Recipe
+from tacit.roles.analyzer import Read, Reading
+from tacit.task.one_server import OneServerTask
+from tacit.task.shuffled import MESSAGE_SIZE, Bundling
+
+
+@dataclass(frozen=True, slots=True)
+class Bundles(Reading):
+    """The shuffler's reading: a payload is kept as it is, and counts as one bundle."""
+
+    messages: int
+
+    @property
+    def record_size(self) -> int:  # type: ignore[override]
+        """Bytes of a bundle."""
+        return self.messages * MESSAGE_SIZE
+
+    def read(self, report_id: bytes, payload: bytes) -> Read:
+        """One bundle, and its messages."""
+        del report_id
+        return Read((1,), payload)
+
+    def shown(self, numbers: tuple[int, ...], record: bytes) -> dict[str, str | int]:
+        """Sizes alone: no message opens here."""
+        del numbers
+        return {"sealed_messages": self.messages, "bytes": len(record)}
+
+
+@dataclass(frozen=True, slots=True)
+class NoReports(Reading):
+    """The analyzer's reading: reports of this model are the shuffler's."""
+
+    def read(self, report_id: bytes, payload: bytes) -> Read:
+        """Always raises ``ReportRejected``: nobody seals a report of this model to the analyzer."""
+        del report_id, payload
+        raise ReportRejected(ReportError.INVALID_MESSAGE, "not-shuffled")
+
+
+class _EitherServer(ServerSide):
+    """What both servers know of the messages."""
+
+    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
+        """See ``bundling_of``."""
+        return bundling_of(recipe, slot_key)
+
+
+class ShuffledServer(_EitherServer):
+    """The analyzer's side of model ``shuffled``."""
+
+    def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
+        """See ``analyzer_task``."""
+        return analyzer_task(recipe, slot_key)
+
+    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+        """No report is taken: messages come from the shuffler."""
+        del key
+        counts_of(recipe)
+        return NoReports()
+
+
+class ShufflerServer(_EitherServer):
+    """The shuffler's side of model ``shuffled``."""
+
+    def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
+        """See ``shuffler_task``."""
+        return shuffler_task(recipe, slot_key)
+
+    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Bundles:
+        """Bundles, which are kept until they are shuffled."""
+        del key
+        return Bundles(counts_of(recipe).messages)

@@ -1,0 +1,74 @@
+"""The demo of the shuffled model: real parties and devices, few of them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from infra.lab.commands.demo_shuffled import of_domain
+from infra.lab.demo.dataset import Dataset
+from infra.lab.demo.report import write_report
+from infra.lab.demo.shuffled_result import ShuffledResult
+from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
+from infra.lab.demo.view import Stages, show_shuffled
+from tacit.errors import UsageError
+from tacit.service.log import set_log_level
+from tests.kit.logged import Secrets, members_beyond
+
+DOMAIN = 12
+QUIET = Stages(Console(stderr=True, quiet=True))
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(1e-6, "six standard errors of the most frequent answer, and of all that zsum shows")
+@pytest.mark.parametrize("randomizer", ["zsum", "unbiased"])
+def test_every_device_is_counted_once_and_no_answer_that_nobody_has_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], randomizer: str
+) -> None:
+    secrets = Secrets()
+    secrets.spy(monkeypatch)
+    set_log_level("debug")
+    try:
+        run = ShuffledRun(of_domain(DOMAIN, LEAST_DEVICES), randomizer, tmp_path / "stack", QUIET)
+        result = asyncio.run(run.run())
+    finally:
+        set_log_level("info")
+    assert isinstance(result, ShuffledResult)
+    document = json.loads(json.dumps(result.document()))
+    counted = (document["devices"], document["sampled"], document["accepted"], document["rejected"])
+    assert counted == (LEAST_DEVICES, LEAST_DEVICES, LEAST_DEVICES, 0)
+    assert (document["recipe"]["model"], document["recipe"]["randomizer"]["name"]) == ("shuffled", randomizer)
+    first = document["buckets"][0]
+    assert abs(first["estimate"] - first["truth"]) < 6 * first["stderr"]
+    assert document["answers"] == DOMAIN + 1, "devices without a value have a category of their own"
+    assert document["bundle_bytes"] == 50 * document["messages_per_device"]
+    if randomizer == "zsum":
+        assert (document["false_positives"], document["messages_per_device"]) == (0, DOMAIN + 2)
+        assert document["zeros"].startswith("0 means: fewer than ")
+    assert document["privacy"]["by_adversary"]["shuffler"] == 0
+    seen = {one["party"]: one["read"] for one in document["observed"]}
+    assert list(seen) == ["attester", "issuer", "relay", "gateway", "shuffler"]
+    assert seen["shuffler"]["sealed_messages"] == document["messages_per_device"]
+    tried = {one["attempt"]: one["refused_by"] for one in document["refused"]}
+    assert len(tried) == 11
+    assert tried["a token spent twice"] == tried["a bundle after the interval"] == "shuffler"
+    assert tried["messages from somebody who is not the shuffler"] == "analyzer"
+    shown = io.StringIO()
+    show_shuffled(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
+    assert "sealed messages of the same size" in " ".join(shown.getvalue().split())
+    secrets.read_files(tmp_path / "stack")
+    logged = capsys.readouterr().err
+    assert members_beyond([line for line in logged.splitlines() if line.startswith("{")]) == []
+    assert secrets.found_in(logged) == []
+
+
+def test_too_few_devices_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    few: Dataset = of_domain(DOMAIN, LEAST_DEVICES - 1)
+    assert len(few.values) == LEAST_DEVICES - 1
+    with pytest.raises(UsageError, match="too few to hide in"):
+        ShuffledRun(few, "zsum", tmp_path / "stack", QUIET)

@@ -1,0 +1,141 @@
+"""The shuffler dies at every point where it stores something, loses answers, and runs as two processes: each message is
+counted exactly once, and a request is only ever repeated with the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.lab.kit.network import LOSE_RESPONSE, matching
+from infra.lab.kit.shuffled import Bundler
+from services.shuffler.app import FORWARDING, STORE
+from services.shuffler.store import ShufflerStore
+from tacit.messages.chunk import MessageChunk
+from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
+from tests.kit.postgres import MakeDatabase
+
+COUNTS = [[2, 1, 0]] * 20 + [[0, 1, 0]] * (B - 20)
+TOTALS = [40, B, 0]
+CHUNKS = -(-4 * B // 7)
+SECOND = "http://127.0.0.1:8098"
+
+
+class PowerCutError(Exception):
+    """The process dies."""
+
+
+class Watched:
+    """A stage whose recipe is due, with everything that its shuffler ever sent to the analyzer."""
+
+    def __init__(self, stage: ShuffledStage, devices: Bundler) -> None:
+        self.stage = stage
+        self.devices = devices
+        self.sent: list[bytes] = []
+        self._real = stage.network.request
+        stage.network.request = self._request  # type: ignore[method-assign]
+
+    async def _request(self, method: str, url: str, **rest: Any) -> Any:
+        if url.endswith("/chunks"):
+            self.sent.append(rest["body"])
+        return await self._real(method, url, **rest)
+
+    async def check(self) -> None:
+        """All messages were counted, once each, and no index was sent with two bodies."""
+        recipe = self.devices.recipe
+        assert await self.stage.aggregate(recipe) == (200, {"report_count": B, "values": TOTALS})
+        assert len(set(self.sent)) == CHUNKS
+        assert {MessageChunk.decode(body).index for body in self.sent} == set(range(CHUNKS))
+
+
+@asynccontextmanager
+async def due(folder: Path, storage: str = "file", shared: str = "") -> AsyncIterator[Watched]:
+    async with shuffled_stage(folder, storage, shared) as stage:
+        devices = population()
+        await stage.publish(devices.recipe)
+        for counts in COUNTS:
+            assert (await stage.bring(devices, devices.report(counts))).status == 201
+        stage.end_interval(devices.recipe)
+        yield Watched(stage, devices)
+
+
+def cut(store: Any, number: int, *, committed: bool) -> None:
+    """End the ``number``-th write transaction of the shuffler before or after its commit, and refuse all later ones."""
+    real, left = store.transaction, [number]
+
+    @asynccontextmanager
+    async def transaction(**options: Any) -> AsyncIterator[Any]:
+        left[0] -= 1
+        if left[0] < -1:
+            raise PowerCutError
+        async with real(**options) as tx:
+            yield tx
+            if left[0] == -1 and not committed:
+                raise PowerCutError
+        if left[0] == -1:
+            raise PowerCutError
+
+    store.transaction = transaction
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("number", [0, 1, 2, CHUNKS // 2, CHUNKS])
+async def test_a_power_cut_neither_loses_nor_doubles_a_message(tmp_path: Path, number: int, committed: bool) -> None:
+    async with due(tmp_path) as found:
+        stage = found.stage
+        cut(stage.shuffler[STORE], number, committed=committed)
+        with pytest.raises(PowerCutError):
+            await stage.forwarding.step()
+        before = len(found.sent)
+        await stage.start_shuffler()
+        while await stage.forwarding.step():
+            pass
+        assert len(found.sent) - before >= CHUNKS - number
+        await found.check()
+
+
+async def test_an_analyzer_that_dies_between_chunks_gets_the_rest_and_what_it_did_not_store(tmp_path: Path) -> None:
+    async with due(tmp_path) as found:
+        stage = found.stage
+        stage.network.plan = matching("/chunks", LOSE_RESPONSE, times=1)
+        assert await stage.forwarding.step() == 0
+        await stage.start()
+        stage.network.plan = matching("/chunks", LOSE_RESPONSE, times=2)
+        for _ in range(3):
+            await stage.forwarding.step()
+        await found.check()
+        assert len(found.sent) == CHUNKS + 3
+
+
+async def test_a_shuffler_and_an_analyzer_that_start_again_after_everything_send_and_count_nothing_more(
+    tmp_path: Path,
+) -> None:
+    async with due(tmp_path) as found:
+        assert await found.stage.forwarding.step() == CHUNKS
+        await found.stage.start()
+        assert await found.stage.forwarding.step() == 0
+        await found.check()
+        for body in found.sent[:3]:
+            assert (await found.stage.forward(found.devices.recipe, body)).status == 201
+
+
+async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:
+    async with due(tmp_path) as found:
+        stage, recipe = found.stage, found.devices.recipe
+        empty = MessageChunk(0, 0, b"").encode()
+        assert (await stage.forward(recipe, empty)).status == 201
+        found.sent.clear()
+        assert [await stage.forwarding.step() for _ in range(3)] == [0, 0, 0]
+        assert len(found.sent) == 1
+
+
+async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
+    async with due(tmp_path, "memory", make_postgres_url(ShufflerStore)) as found:
+        second = await found.stage.start_shuffler(SECOND)
+        for _ in range(3):
+            await asyncio.gather(found.stage.forwarding.step(), second[FORWARDING].step())
+        await found.check()

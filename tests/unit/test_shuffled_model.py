@@ -1,0 +1,293 @@
+"""Model ``shuffled``: what a recipe claims, what is refused, what a bundle holds, and what the servers do with it."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import NOW
+from infra.lab.kit.reports import issuer_key
+from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
+from infra.views.recipe_view import show_recipe
+from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
+from tacit.errors import DecodeError, FieldError, ReportRejected
+from tacit.messages.chunk import MessageChunk
+from tacit.methods.draws import permutation
+from tacit.methods.estimate import Estimate
+from tacit.methods.figures import rest_words
+from tacit.methods.result import Buckets
+from tacit.models.collectors import collector_side
+from tacit.models.servers import server_side, shuffler_side
+from tacit.models.shuffled.task import counts_of
+from tacit.recipe.claims import claim_of
+from tacit.recipe.context import Context, Stage
+from tacit.recipe.model import Recipe
+from tacit.recipe.survey import Survey
+from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
+from tacit.roles.collector import AggregateResult
+from tacit.roles.shuffled import MessageCounter, Tally, chunks, complete, shuffled
+from tacit.rules.table import check
+from tacit.task.shuffled import MESSAGE_SIZE, split
+from tacit.tokens.slots import TokenVerifier
+
+KIT = ShuffledKit()
+SPKI = issuer_key().token_key.spki
+
+
+def refused(found: Recipe) -> list[str]:
+    return [one.rule for one in check(found, KIT.policy, Context(now=NOW, stage=Stage.DRAFT))]
+
+
+def counter_of(recipe: Recipe) -> MessageCounter:
+    bundling = server_side("shuffled").bundling(recipe, SPKI)
+    assert bundling is not None
+    return MessageCounter(bundling, KIT.hpke_key.key_pair)
+
+
+def bundler(seed: int = 0, **members: Any) -> Bundler:
+    return Bundler(KIT.proposed(**members), SeededEntropy(seed), KIT)
+
+
+@pytest.mark.parametrize("randomizer", ["zsum", "unbiased"])
+@pytest.mark.parametrize("encoder", [CATEGORIES, {"kind": "boolean"}])
+def test_a_proposed_recipe_passes_every_rule_and_claims_what_the_totals_tell(
+    randomizer: str, encoder: dict[str, Any]
+) -> None:
+    found = KIT.proposed(randomizer=randomizer, encoder=encoder)
+    assert refused(found) == []
+    assert (found.randomizer.name, found.vdaf, found.privacy.epsilon0) == (randomizer, None, "unbounded")
+    size, claim = found.batch.min_batch_size, claim_of(found)
+    noise = size * float(counts_of(found).noise_rate)
+    exact = (epsilon_zsum if encoder["kind"] == "boolean" else epsilon_hist)(size, noise, 1e-6)
+    assert 0.999 < exact <= claim["analyzer_of_shuffled"] <= 1
+    assert claim["analyzer_of_shuffled_with_relay"] == claim["release_of_shuffled"] == claim["analyzer_of_shuffled"]
+    assert claim["shuffler"] == 0
+    assert math.isinf(claim["shuffler_with_analyzer"])
+
+
+def test_half_of_the_devices_make_half_of_the_noise_and_more_than_b_claim_no_less_noise_than_b() -> None:
+    found = KIT.proposed()
+    size, rate = found.batch.min_batch_size, float(counts_of(found).noise_rate)
+    half = claim_of(found, size // 2)["analyzer_of_shuffled"]
+    assert half == pytest.approx(epsilon_hist(size // 2, size // 2 * rate, 1e-6))
+    assert half > claim_of(found)["analyzer_of_shuffled"]
+    assert claim_of(found, 3 * size)["analyzer_of_shuffled"] == claim_of(found)["analyzer_of_shuffled"]
+
+
+def test_sampling_is_counted_against_nobody_and_the_noise_is_that_of_b() -> None:
+    found = KIT.proposed(rate="0.5", min_batch_size=800)
+    assert claim_of(found)["analyzer_of_shuffled"] > 0.999
+    exact = lambda_hist(1.0, 1e-6, 800)
+    assert exact <= 800 * float(counts_of(found).noise_rate) <= exact * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"encoder": {"kind": "number", "low": 0, "high": 9}, "statistic": "sum"}, "model"),
+        ({"encoder": CATEGORIES, "randomizer": "krr"}, "randomizer"),
+        ({"encoder": CATEGORIES, "model": "local", "randomizer": "zsum"}, "randomizer"),
+        ({"encoder": CATEGORIES, "dummies": "5"}, "dummies"),
+        ({"encoder": CATEGORIES, "close": "at_B"}, "close"),
+    ],
+)
+def test_a_survey_that_the_model_does_not_answer_names_the_member(members: dict[str, Any], field: str) -> None:
+    with pytest.raises(FieldError) as raised:
+        Survey.from_body({"model": "shuffled", "name": "words", "metric": "word", "population": 2_000, **members})
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"noise_rate": "0.001"}, "claim-understated"),
+        ({"noise_rate": "0.6"}, "randomizer-parameters"),
+        ({"noise_rate": "0"}, "randomizer-parameters"),
+        ({"categories": 7}, "encoder-mismatch"),
+        ({"epsilon0": "1"}, "randomizer-parameters"),
+        ({"name": "krr"}, "randomizer-parameters"),
+    ],
+)
+def test_a_recipe_that_was_changed_is_refused(change: dict[str, Any], rule: str) -> None:
+    body = KIT.proposed().body()
+    body["randomizer"] |= change
+    assert rule in refused(Recipe.from_body(body))
+
+
+@pytest.mark.parametrize("others", ["analyzer", "analyst", "relay", "gateway"])
+def test_the_shuffler_has_an_operator_of_its_own(others: str) -> None:
+    body = KIT.proposed().body()
+    body["parties"]["shuffler"]["operator"] = body["parties"][others]["operator"]
+    assert "operators-equal" in refused(Recipe.from_body(body))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=4).filter(lambda counts: sum(counts) <= 5), st.integers(0, 99))
+def test_a_bundle_has_one_size_and_the_analyzer_counts_exactly_its_messages(counts: list[int], seed: int) -> None:
+    devices = FOUR
+    bundle = devices.channel.payload(counts, SeededEntropy(seed))
+    counter = counter_of(devices.recipe)
+    assert len(bundle) == 5 * MESSAGE_SIZE == devices.channel.task.payload_size
+    assert counter.count(bundle) == Tally(tuple(counts), 5 - sum(counts), 0)
+    assert len(set(split(bundle))) == 5
+
+
+FOUR = bundler(encoder={"kind": "categories", "categories": list("abcd")}, missing="ignore")
+
+
+@pytest.mark.parametrize("counts", [[2, 2, 2, 0], [1, 1, 1], [0, 0, 0, -1], [0, 0, 0, 0, 1]])
+def test_counts_that_no_device_sends_are_not_sealed(counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="4 numbers of messages, at most 5 together"):
+        FOUR.channel.payload(counts, SeededEntropy(1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=4 * MESSAGE_SIZE), st.integers(0, 4 * MESSAGE_SIZE - 1))
+def test_bytes_that_are_no_messages_are_counted_as_malformed_or_refused(data: bytes, at: int) -> None:
+    counter = counter_of(FOUR.recipe)
+    if len(data) % MESSAGE_SIZE:
+        with pytest.raises(ValueError, match="50 bytes each"):
+            counter.count(data)
+    elif data:
+        assert counter.count(data) == Tally((0,) * 4, 0, len(data) // MESSAGE_SIZE)
+    flipped = bytearray(FOUR.channel.payload([1, 0, 0, 2], SeededEntropy(at))[: 4 * MESSAGE_SIZE])
+    flipped[at] ^= 1
+    assert counter.count(bytes(flipped)).malformed == 1
+
+
+def test_a_message_of_another_recipe_or_role_or_number_does_not_count() -> None:
+    counter = counter_of(FOUR.recipe)
+    other = bundler(name="others", encoder={"kind": "categories", "categories": list("abcd")}, missing="ignore")
+    assert counter.count(other.channel.payload([1, 0, 0, 0], SeededEntropy(1))).malformed == 5
+    assert counter.count(FOUR.channel.bundling._sealed(5, SeededEntropy(1))).malformed == 1
+    assert counter.count(FOUR.channel.bundling._sealed(4, SeededEntropy(1))).fillers == 1
+
+
+def test_the_shuffler_opens_a_report_to_the_messages_it_cannot_open() -> None:
+    side, devices = shuffler_side("shuffled"), bundler()
+    task = side.task(devices.recipe, SPKI)
+    reading = side.reading(devices.recipe, None)
+    closes = float(task.end_seconds)
+    party = AnalyzerParty(task, KIT.shuffler_key.key_pair, TokenVerifier(SPKI, task.slot), reading, closes)
+    (body,) = devices.reports("a")
+    (found,) = open_reports(party, [task.report_in(body)])
+    assert isinstance(found, Counted)
+    assert (found.numbers, len(found.record)) == ((1,), reading.record_size)
+    counter = MessageCounter(counter_of(devices.recipe).bundling, KIT.shuffler_key.key_pair)
+    assert counter.count(found.record).malformed == counts_of(devices.recipe).messages
+
+
+def test_the_analyzer_takes_no_report_by_itself() -> None:
+    with pytest.raises(ReportRejected):
+        server_side("shuffled").reading(FOUR.recipe, None).read(bytes(16), b"")
+
+
+def test_shuffled_messages_are_those_of_all_bundles_and_every_order_is_equally_likely() -> None:
+    """Of 4,000 orders of three, each of the six comes up 667 times in expectation; with chi-square below 30.9 for five
+    degrees of freedom a fair permutation fails once in 100,000 runs."""
+    bundles = [bytes([one]) * MESSAGE_SIZE for one in range(3)]
+    entropy, seen = SeededEntropy(b"order"), Counter[bytes]()
+    for _ in range(4_000):
+        mixed = shuffled(bundles, entropy)
+        assert sorted(split(mixed)) == bundles
+        seen[mixed] += 1
+    assert len(seen) == 6
+    assert sum((count - 4_000 / 6) ** 2 / (4_000 / 6) for count in seen.values()) < 30.9
+    assert [b"".join(chunks(mixed, most)) for most in (1, 2, 5)] == [mixed] * 3
+    assert [len(part) // MESSAGE_SIZE for part in chunks(mixed, 2)] == [2, 1]
+    assert permutation(0, entropy) == []
+
+
+def test_chunks_that_hold_no_whole_bundles_are_refused() -> None:
+    tallies = [Tally((1, 2), 3, 0), Tally((0, 1), 0, 1)]
+    assert complete(tallies, 4) == (2, Tally((1, 3), 3, 1))
+    with pytest.raises(ValueError, match="8 messages are not whole bundles of 3"):
+        complete(tallies, 3)
+
+
+def result_of(recipe: Recipe, counts: tuple[int, ...], n: int) -> Buckets:
+    found = collector_side("shuffled").result(recipe, AggregateResult(n, None, counts))  # type: ignore[arg-type]
+    assert isinstance(found, Buckets)
+    return found
+
+
+def test_a_total_that_noise_alone_can_make_is_zero_and_the_result_says_what_that_means() -> None:
+    recipe = KIT.proposed()
+    found = result_of(recipe, (2_000, 2_001, 2_500, 0), 2_000)
+    rate = float(counts_of(recipe).noise_rate)
+    assert found.estimate.values[0] == found.estimate.values[3] == 0
+    assert found.estimate.values[1] == pytest.approx(1 + 2_000 * rate)
+    assert found.estimate.values[2] == pytest.approx(500 + 2_000 * rate)
+    assert found.estimate.stderrs[2] == pytest.approx(math.sqrt(2_000 * rate * (1 - rate)))
+    cut = counts_of(recipe).zeros_below(2_000, 1.0, 0.025)
+    assert cut is not None
+    assert found.estimate.stderrs[0] == pytest.approx(cut / 1.96, rel=1e-4)
+    assert found.zeros is not None
+    assert 2_000 * rate < found.zeros.below < 2_000 * rate + 4 * math.sqrt(2_000 * rate)
+    assert found.members()["zeros"] == {"below": found.zeros.below, "probability": 0.95}
+    words = rest_words(found.members())
+    assert words is not None
+    assert words.startswith(f"0 means: fewer than {math.ceil(found.zeros.below)} devices")
+    plain = result_of(KIT.proposed(randomizer="unbiased"), (0, 100, 30, 2_000), 2_000)
+    assert plain.zeros is None
+    assert "zeros" not in plain.members()
+    assert min(plain.estimate.values) < 0
+    assert isinstance(plain.estimate, Estimate)
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "words"),
+    [("zsum", "with probability 1 - 0.02"), ("unbiased", "(at most 4 of them); hidden among others once shuffled")],
+)
+def test_a_person_reads_how_devices_make_noise_and_who_may_read_what(randomizer: str, words: str) -> None:
+    shown = io.StringIO()
+    show_recipe(KIT.proposed(randomizer=randomizer), {"state": "active"}, Console(file=shown, width=240))
+    assert words in shown.getvalue()
+    assert "the shuffler, which sees sealed messages and no result" in shown.getvalue()
+
+
+def test_the_number_below_which_a_count_may_be_cut_holds_with_its_probability() -> None:
+    method = counts_of(KIT.proposed())
+    n, rate = 300, float(Decimal(method.noise_rate))
+    for chance in (0.05, 0.001):
+        below = method.zeros_below(n, 1.0, chance)
+        assert below is not None
+        cut = [math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(n + 1)]
+        assert sum(cut[int(below) :]) <= chance < sum(cut[int(below) - 1 :])
+        sampled = method.zeros_below(n, 0.5, chance)
+        assert sampled is not None
+        assert sampled > 2 * below
+
+
+@given(st.integers(1, 1 << 20), st.data())
+def test_a_chunk_is_read_as_it_was_written(total: int, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, total - 1))
+    chunk = MessageChunk(index, total, data.draw(st.binary(min_size=1, max_size=200)))
+    assert MessageChunk.decode(chunk.encode()) == chunk
+    assert MessageChunk.decode(MessageChunk(0, 0, b"").encode()) == MessageChunk(0, 0, b"")
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_a_chunk_or_refused(data: bytes) -> None:
+    try:
+        chunk = MessageChunk.decode(data)
+    except DecodeError:
+        return
+    assert chunk.encode() == data
+    assert chunk.index < max(1, chunk.total)
+    assert bool(chunk.messages) is bool(chunk.total)
+
+
+@pytest.mark.parametrize("chunk", [(1, 1, b"m"), (0, 0, b"m"), (0, 1, b""), (0, (1 << 20) + 1, b"m"), (1, 0, b"")])
+def test_a_chunk_whose_numbers_do_not_fit_is_refused(chunk: tuple[int, int, bytes]) -> None:
+    with pytest.raises(DecodeError, match="index below its total"):
+        MessageChunk.decode(MessageChunk(*chunk).encode())
