@@ -442,9 +442,9 @@ def test_a_service_is_started_again_by_its_name_through_the_stack_that_runs(stac
     after = read_pids(folder)
     assert {name for name in pids if after[name] != pids[name]} == {"relay"}
     assert not runs(pids["relay"], ["serve"])
-    wrong = subprocess.run([*given[:6], "shuffler", *given[7:]], capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*given[:6], "shredder", *given[7:]], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
-    assert "no service or organisation is called shuffler" in wrong.stderr
+    assert "no service or organisation is called shredder" in wrong.stderr
     assert stat.S_IMODE((folder / "orders").stat().st_mode) == 0o700
 
 
