@@ -71,9 +71,10 @@ class Forwarding:
         async with self._store.read() as tx:
             if await tx.is_closed(task_id):
                 return True
-            running, records = await tx.running(task_id), await tx.kept_records(task_id)
-        count = 0 if running is None else running.report_count
-        why = self._refusal(party, bundling, count)
+            running = await tx.running(task_id)
+            count = 0 if running is None else running.report_count
+            why = self._refusal(party, bundling, count)
+            records = [] if why else await tx.kept_records(task_id)
         outgoing = [NOTHING] if why else await asyncio.to_thread(self._permuted, records)
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):

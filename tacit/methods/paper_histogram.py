@@ -91,13 +91,13 @@ class PaperHistogram(LocalMethod):
             raise ValueError(
                 f"{self.NAME} would decode T n^1.5 = {made.histogram.repetitions * reports**1.5:,.0f} channels of "
                 f"n = {reports:,} reports, T n^2.5 steps; n can be {MOST_REPORTS:,} at most, so lower the rate, or "
-                "take affine"
+                "take randomizer affine (engine tree)"
             )
         bound = made.share_bound(round(reports * made.one_bit.accepted))
         if bound >= 1:
             raise ValueError(
                 f"{self.NAME} finds nothing: {made.cost()}, and only a share above {bound:.2f} would stand "
-                "out; take more epsilon, shorter texts, or affine"
+                "out; take a larger epsilon, shorter texts, or randomizer affine (engine tree)"
             )
         return made
 

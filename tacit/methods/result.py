@@ -32,7 +32,7 @@ class Zeros:
         """The meaning in words, for people."""
         return (
             f"0 means: fewer than {math.ceil(self.below):,} devices, perhaps none (with probability "
-            f"{self.probability:g} for each answer); an answer that nobody has is always 0"
+            f"{self.probability:g} for each answer); an answer that nobody has is always 0 if every device is honest"
         )
 
 

@@ -168,8 +168,8 @@ class ShuffledCounts(Method):
         if isinstance(n, bool) or n < 1:
             raise ValueError("n must be at least 1")
         most = n * self.messages
-        if len(counts) != self.cells or any(not 0 <= count <= most for count in counts):
-            raise ValueError(f"counts must hold {self.cells} totals of at most {most}")
+        if len(counts) != self.cells or any(count < 0 for count in counts) or sum(counts) > most:
+            raise ValueError(f"counts must hold {self.cells} totals of at most {most} together")
         found = [count - n * self.noise_mean for count in counts]
         if self.HAS_THRESHOLD:
             found = [0.0 if count <= n else one for count, one in zip(counts, found, strict=True)]

@@ -30,6 +30,7 @@ from tacit.models.servers import server_side, shuffler_side
 from tacit.models.shuffled.task import counts_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
+from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
@@ -291,3 +292,10 @@ def test_bytes_are_a_chunk_or_refused(data: bytes) -> None:
 def test_a_chunk_whose_numbers_do_not_fit_is_refused(chunk: tuple[int, int, bytes]) -> None:
     with pytest.raises(DecodeError, match="index below its total"):
         MessageChunk.decode(MessageChunk(*chunk).encode())
+
+
+def test_totals_that_so_many_devices_cannot_send_together_are_refused() -> None:
+    method, design = randomizer_of(FOUR.recipe), design_of(FOUR.recipe)
+    assert sum(method.estimate([50, 0, 0, 0], 10, design).values) > 0
+    with pytest.raises(ValueError, match="4 totals of at most 50 together"):
+        method.estimate([50, 1, 0, 0], 10, design)

@@ -44,7 +44,8 @@ Statistic = Annotated[
     str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
 ]
 Epsilon = Annotated[
-    str | None, typer.Option(help="With --model local: what one report may tell the analyzer (default: 4).")
+    str | None,
+    typer.Option(help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8)."),
 ]
 Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
 Variant = Annotated[

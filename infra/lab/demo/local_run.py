@@ -20,14 +20,14 @@ from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, PRECISION, 
 from infra.lab.demo.view import Stages
 from infra.lab.demo.watched_attacks import LocalThief, refusals_of
 from infra.lab.demo.words import Texts
-from tacit.errors import Refusal, UsageError
+from tacit.errors import Refusal
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.registry import METHODS
 from tacit.methods.result import rows
 from tacit.models.devices import device_side
 from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.local.form import Local
-from tacit.models.one_server import ANALYZER, RELEASE
+from tacit.models.one_server import ANALYZER
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
@@ -51,9 +51,8 @@ class LocalRun(DemoRun):
     def __init__(self, texts: Texts, epsilon: Decimal, top: int, engine: str, state_dir: Path, stages: Stages) -> None:
         question = Question(f"Which values of {texts.metric} are frequent?", texts.metric)
         self._method = next(one for one in METHODS.values() if engine == one.ENGINE)
-        if self._method.MOST_PLANNED < MOST_CONTRIBUTIONS:
-            # so few devices hide nothing in each other: a release tells as much as the analyzer learns anyway
-            self._release_cap = f"{epsilon:f}"
+        # few devices hide little in each other: a release may tell as much as the analyzer learns anyway
+        self._release_cap = f"{max(epsilon, Decimal(1)):f}"
         super().__init__(Dataset(texts.source, question, texts.values), state_dir, stages, (ANALYZER,))
         self._texts = texts
         self._epsilon = epsilon
@@ -172,14 +171,7 @@ class LocalRun(DemoRun):
                 **members,
             }
         )
-        recipe = propose(survey, self._layout.parties_of(Local.name))
-        released, most = Decimal(recipe.privacy.epsilon.root[RELEASE]), self._policy.max_epsilon_aggregator
-        if released > Decimal(most):
-            raise UsageError(
-                f"with {len(self._texts.values):,} devices and --epsilon {self._epsilon:f} the result would tell "
-                f"epsilon {released:f}, over the policy's {most}; lower --epsilon, or take more devices"
-            )
-        return recipe
+        return propose(survey, self._layout.parties_of(Local.name))
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         """How many devices have each text of the domain."""

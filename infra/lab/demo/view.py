@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -227,11 +228,12 @@ def _refusals(result: DemoResult) -> Panel:
 
 
 def _next_steps(outputs: list[str], flags: str = "") -> Panel:
+    tacit = ".venv/bin/tacit" if Path(".venv/bin/tacit").exists() else "tacit"
     lines = [
-        f"[bold].venv/bin/tacit demo {flags}--input FILE.csv --column NAME[/]   your own data, one row a device",
-        "[bold].venv/bin/tacit up[/]   the parties as processes; then, in a second terminal, "
-        "[bold].venv/bin/tacit agent run --config .tacit/agents/0/agent.json[/]",
-        "[bold].venv/bin/tacit recipe new[/]   ask a question of your own",
+        f"[bold]{tacit} demo {flags}--input FILE.csv --column NAME[/]   your own data, one row a device",
+        f"[bold]{tacit} up[/]   the parties as processes; then, in a second terminal, "
+        f"[bold]{tacit} agent run --config .tacit/agents/0/agent.json[/]",
+        f"[bold]{tacit} recipe new[/]   ask a question of your own",
     ]
     if outputs:
         lines.append(f"[dim]written: {escape(', '.join(outputs))}[/]")
