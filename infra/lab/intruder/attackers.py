@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 Bits = NDArray[np.int64]
 _ELEMENT = RISTRETTO255.element_size
 _ROUNDS, _RATE, _DECAY = 300, 0.5, 1e-2
+MOST_LOGIT = 500.0
+"""Larger logits are cut: their probability is 0 or 1 anyway, and the exponential function would overflow."""
 
 
 class Attacker(Protocol):
@@ -89,7 +91,7 @@ class LogisticRegression:
 
         table, weights, bias = scaled(raw), np.zeros(int(varying.sum())), 0.0
         for _ in range(_ROUNDS):
-            wrong = 1 / (1 + np.exp(-(table @ weights + bias))) - labels
+            wrong = 1 / (1 + np.exp(-np.clip(table @ weights + bias, -MOST_LOGIT, MOST_LOGIT))) - labels
             weights -= _RATE * (table.T @ wrong / len(labels) + _DECAY * weights)
             bias -= _RATE * float(wrong.mean())
         return lambda others: np.array(scaled(_byte_table(others)) @ weights + bias > 0, dtype=np.int64)
