@@ -32,7 +32,8 @@ def compare_searches(survey: Survey, plot: Path | None, *, as_json: bool) -> Non
         console.print(line, style="dim", soft_wrap=True)
     console.print(
         "paper lists by the bound of its theorem, the others with at most 5 % false positives; prefix rounds are "
-        "computed, not run here; bytes are those of one message's payload",
+        "computed for noise shares of every device in every round, where tacit series asks each device in one; "
+        "bytes are those of one message's payload",
         style="dim",
     )
     if plot is not None:

@@ -93,7 +93,7 @@ class SuccinctHistogram:
 
     @property
     def repetitions(self) -> int:
-        """T."""
+        """T, the number of repetitions: ln(3 / beta), rounded up."""
         return math.ceil(math.log(3 / self.beta))
 
     @property

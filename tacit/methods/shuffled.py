@@ -134,7 +134,7 @@ class ShuffledCounts(Method):
         return counts
 
     def dummy(self, entropy: Entropy, /) -> list[int]:
-        """The noise alone."""
+        """The noise messages per cell of a device that has no answer."""
         return self._noise(entropy)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:

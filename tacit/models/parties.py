@@ -62,7 +62,7 @@ class Gateway(Part):
 
 
 class Attester(Part):
-    """Device attester."""
+    """The party that authenticates devices and grants each of them tokens."""
 
     operator: Operator
 

@@ -1,8 +1,9 @@
 """The ways to find the frequent ones among more texts than can be listed, compared before a recipe exists.
 
-A device answers the local ways once, with all of epsilon. Prefix rounds over secure aggregation, which Tacit does not
-run, are computed: the first round is a histogram of the shortest prefixes, and each further one is about the extensions
-of the prefixes that stood out; every device answers every round with an equal part of epsilon and delta.
+A device answers the local ways once, with all of epsilon. Prefix rounds over secure aggregation are computed for noise
+shares: the first round is a histogram of the shortest prefixes, and each further one is about the extensions of the
+prefixes that stood out; every device answers every round with an equal part of epsilon and delta. The rounds that
+``tacit series`` runs are others: a device answers one of them, with all of epsilon and noise of its own.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class SearchedWay:
     available: bool = True
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The members of this way, as JSON documents state them."""
         return asdict(self)
 
 

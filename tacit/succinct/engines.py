@@ -64,7 +64,7 @@ class Engine(ABC, Generic[Searched]):
     @property
     @abstractmethod
     def domain_bits(self) -> int:
-        """Bits of an item."""
+        """Bits of an item: log2 of the number of possible texts."""
 
     @abstractmethod
     def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Found:
     levels: tuple[Level, ...]
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """What the analyzer releases, as JSON: items, supports and levels."""
         return {"items": self.items, "supports": self.supports, "levels": self.levels}
 
     @classmethod
