@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -19,9 +19,10 @@ from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
 from tacit.aggregator.one_server.uploads import Uploads
+from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.state_keys import read_state_keys
-from tacit.errors import Refusal, UsageError
+from tacit.errors import Refusal
 from tacit.models.faces.server import ServerSide
 from tacit.models.forms import form_of
 from tacit.models.one_server import ANALYZER
@@ -29,7 +30,7 @@ from tacit.models.servers import server_side
 from tacit.models.shuffled.form import SHUFFLER
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_roles, gateway_tokens, tokens_of
+from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.keys import read_signing_key
 from tacit.service.limits import ByteBudget
 from tacit.service.operated import OPERATED
@@ -42,13 +43,8 @@ RELEASES = web.AppKey("releases", Releases)
 def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     """Build the analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
-    config.policy.require_aggregators()
-    if config.void_seconds < config.release_grace:
-        raise UsageError("void_seconds must not be shorter than release_grace: nothing would ever be released")
     callers = _callers(config)
-    gateways = tuple(role for role in gateway_roles(config.gateway_tokens) if callers.guards(role))
-    if not gateways:
-        raise UsageError("gateway_tokens, or listen.client_names for gateway, is needed: devices come through gateways")
+    gateways = uploading_gateways(config, callers, "released")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = AnalyzerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
@@ -56,13 +52,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     releases = app[RELEASES] = Releases(store, parties, deps, config)
     app[STORE] = store
 
-    async def storage(_app: web.Application) -> AsyncIterator[None]:
-        await store.open()
-        yield
-        await uploads.close()
-        await store.close()
-
-    app.cleanup_ctx.append(storage)
+    open_with(app, store, uploads)
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     handlers = Handlers(
         uploads,

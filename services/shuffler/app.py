@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from aiohttp import web
 
 from services.shuffler.config import ShufflerConfig
@@ -17,13 +15,13 @@ from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.one_server.handlers import ReportHandlers
 from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
 from tacit.aggregator.one_server.uploads import Uploads
+from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
-from tacit.errors import UsageError
 from tacit.models.servers import shuffler_side
 from tacit.models.shuffled.form import SHUFFLER
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_roles, gateway_tokens, tokens_of
+from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.keys import read_signing_key
 from tacit.service.limits import ByteBudget
 from tacit.service.live_tokens import ShownToken
@@ -37,13 +35,8 @@ FORWARDING = web.AppKey("forwarding", Forwarding)
 def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     """Build the shuffler of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
-    config.policy.require_aggregators()
-    if config.void_seconds < config.release_grace:
-        raise UsageError("void_seconds must not be shorter than release_grace: nothing would ever be forwarded")
     callers = _callers(config)
-    gateways = tuple(role for role in gateway_roles(config.gateway_tokens) if callers.guards(role))
-    if not gateways:
-        raise UsageError("gateway_tokens, or listen.client_names for gateway, is needed: devices come through gateways")
+    gateways = uploading_gateways(config, callers, "forwarded")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = ShufflerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
@@ -51,13 +44,7 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, token)
     app[STORE] = store
 
-    async def storage(_app: web.Application) -> AsyncIterator[None]:
-        await store.open()
-        yield
-        await uploads.close()
-        await store.close()
-
-    app.cleanup_ctx.append(storage)
+    open_with(app, store, uploads)
     budget = ByteBudget(config.max_in_flight, deps.entropy)
     handlers = ReportHandlers(uploads, store, parties, gateways, budget, max_body=config.max_body)
     app.router.add_routes(handlers.routes(config.prefix))

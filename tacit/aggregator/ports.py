@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
 from tacit.aggregator.parties import Served
-from tacit.aggregator.records import Batch, TaskRow
+from tacit.aggregator.records import Batch
 from tacit.service.store import Transactions
 
 Tx_co = TypeVar("Tx_co", covariant=True)
@@ -54,20 +54,4 @@ class CountingTx(Protocol):
 
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
         """Number of reports in the tallies of one bucket or of the whole task."""
-        ...
-
-
-class StatusTx(CountingTx, Protocol):
-    """What a status page of either aggregator requires of a transaction."""
-
-    async def tasks(self) -> list[TaskRow]:
-        """Every recipe that this aggregator has seen."""
-        ...
-
-    async def release_count(self, task_id: bytes) -> int:
-        """Number of released batches of the task."""
-        ...
-
-    async def rejections(self, task_id: bytes) -> dict[str, int]:
-        """Rejected reports by cause."""
         ...

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from tacit.dp.binomial import rarely_reached
 from tacit.errors import UsageError
@@ -30,12 +30,7 @@ from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.succinct.tree import at_most
-
-FALSE_POSITIVES: Final = 0.05
-"""Probability with which a round keeps any prefix that no device has, at most."""
-CONFIDENCE: Final = 0.95
-_HALVINGS: Final = 60
+from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_share
 
 Asked = tuple[Recipe, Sequence[Mapping[str, Any]]]
 """A round in the log, and the documents of its releases (none yet: empty)."""
@@ -120,7 +115,7 @@ def rounds_of(log: LiveLog, name: str) -> tuple[Series, list[Recipe]]:
     return series, [held[index] for index in itertools.takewhile(held.__contains__, range(series.rounds))]
 
 
-def progress(series: Series, rounds: Sequence[Asked], false_positives: float = FALSE_POSITIVES) -> Progress:
+def progress(series: Series, rounds: Sequence[Asked], false_positives: float = FALSE_POSITIVE_RATE) -> Progress:
     """Where the search of ``series`` is after its published ``rounds``, those from 0 on. Raises ``UsageError`` for a
     series that searches for nothing, and for releases that are not those of their rounds."""
     spec = searched(series)
@@ -210,11 +205,7 @@ def others_below(spec: Prefixes, levels: Sequence[Level], listed: set[int], conf
         )
         return sum(chances) / share
 
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if missed(middle) <= 1 - confidence else (middle, high)
-    return high
+    return least_share(missed, confidence)
 
 
 def _carried(spec: Prefixes, level: Level, after: Level) -> set[int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -154,12 +154,17 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
         )
         return sum(chances) / share
 
-    total = sum(level.reports for level in found.levels) / design.rate
+    return least_share(missed, confidence) * sum(level.reports for level in found.levels) / design.rate
+
+
+def least_share(missed: Callable[[float], float], confidence: float) -> float:
+    """The least share, from 0 to 1, of which ``missed`` is at most 1 - ``confidence``. It bounds the probability that an
+    item of that share is not found, and falls."""
     low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if missed(middle) <= 1 - confidence else (middle, high)
-    return high * total
+    return high
 
 
 def at_most(cut: int, trials: int, mean: float) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from tacit import media_types
+from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.ports import StatusTx
 from tacit.aggregator.records import recipe_status
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError
@@ -29,7 +29,7 @@ class ReportHandlers:
     def __init__(
         self,
         uploads: Uploads,
-        store: Transactions[StatusTx],
+        store: Transactions[OneServerTx],
         parties: PartyTable[AnalyzerParty],
         gateways: Sequence[str],
         budget: ByteBudget,
