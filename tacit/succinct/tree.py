@@ -158,8 +158,8 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
 
 
 def least_share(missed: Callable[[float], float], confidence: float) -> float:
-    """The least share, from 0 to 1, of which ``missed`` is at most 1 - ``confidence``. It bounds the probability that an
-    item of that share is not found, and falls."""
+    """The least share, from 0 to 1, of which ``missed`` is at most 1 - ``confidence``. It bounds the probability that
+    an item of that share is not found, and falls."""
     low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
         middle = 0.5 * (low + high)
