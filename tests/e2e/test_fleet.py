@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -46,6 +46,7 @@ from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
+from tacit.recipe.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
 
@@ -160,6 +161,31 @@ class Stage:
         while not done.is_set():
             await self.stack.settle(*(names or ("leader",)))
             await asyncio.sleep(0.02)
+
+    def recipe(self, model: str, name: str, slot: int, **members: object) -> Recipe:
+        """A recipe of another model about the metric ``word``, whose interval has begun."""
+        start = int(self.clock.now()) // 60 * 60
+        when = {"start": start, "duration": 1800, "epoch": start // EPOCH_SECONDS, "slot": slot}
+        body = {"model": model, "name": name, "metric": "word", "rate": "1", **when, **members}
+        return propose(Survey.from_body(body), self.layout.parties_of(model))
+
+    async def answered(self, recipe: Recipe, words: Sequence[str], faults: str) -> tuple[Oracle, FleetResult]:
+        """One device with each of ``words`` answers the recipe."""
+        rows = self.folder / f"{recipe.name}.csv"
+        rows.write_text("device,word\n" + "".join(f"{number},{word}\n" for number, word in enumerate(words)))
+        target = await self.published(recipe)
+        oracle = Oracle(self.layout, target, self.clock)
+        await oracle.before(self.transport)
+        plan = self.plan(
+            target,
+            recipe.name,
+            devices=len(words),
+            population=population_of(recipe, None, rows, "word"),
+            slot_key=await slot_private_key(self.layout, target),
+            faults=parse_faults(faults),
+            everybody=True,
+        )
+        return oracle, await self.run(plan)
 
     def plan(self, target: Destination, name: str, **options: object) -> ShardPlan:
         values: dict[str, object] = {

@@ -10,14 +10,8 @@ import pytest
 
 import infra.lab.fleet.oracle as oracle_module
 from infra.lab.devices import faulty_transports, sender
-from infra.lab.devices.faults import parse_faults
-from infra.lab.fleet.oracle import Oracle
-from infra.lab.fleet.origin import population_of, slot_private_key
-from infra.lab.fleet.result import FleetResult
-from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
-from tests.e2e.test_fleet import EPOCH_SECONDS, Stage
+from tests.e2e.test_fleet import Stage
 
 DEVICES = 600
 COUNTS = {"ab": 450, "c": 100, "much too long": 20, "": 30}
@@ -35,48 +29,16 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 def recipe_of(stage: Stage, encoder: dict[str, Any], slot: int) -> Recipe:
-    start = int(stage.clock.now()) // 60 * 60
-    body = {
-        "name": f"local-{encoder['kind']}",
-        "model": "local",
-        "metric": "word",
-        "encoder": encoder,
-        "population": DEVICES,
-        "rate": "1",
-        "epsilon": "1",
-        "min_batch_size": 300,
-        "start": start,
-        "duration": 1800,
-        "epoch": start // EPOCH_SECONDS,
-        "slot": slot,
-    }
-    return propose(Survey.from_body(body), stage.layout.parties_of("local"))
-
-
-async def sent(stage: Stage, recipe: Recipe, rows: Path, faults: str) -> tuple[Oracle, FleetResult]:
-    target = await stage.published(recipe)
-    oracle = Oracle(stage.layout, target, stage.clock)
-    await oracle.before(stage.transport)
-    plan = stage.plan(
-        target,
-        recipe.name,
-        devices=DEVICES,
-        population=population_of(recipe, None, rows, "word"),
-        slot_key=await slot_private_key(stage.layout, target),
-        faults=parse_faults(faults),
-        everybody=True,
-    )
-    return oracle, await stage.run(plan)
+    asked = {"encoder": encoder, "population": DEVICES, "epsilon": "1", "min_batch_size": 300}
+    return stage.recipe("local", f"local-{encoder['kind']}", slot, **asked)
 
 
 @pytest.mark.slow
 @pytest.mark.false_alarm(1e-8, "six standard errors of the answers that the oracle compares")
-async def test_texts_and_categories_are_found_as_often_as_devices_have_them(stage: Stage, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
+async def test_texts_and_categories_are_found_as_often_as_devices_have_them(stage: Stage) -> None:
     words = [word for word, count in COUNTS.items() for _ in range(count)]
-    rows.write_text("device,word\n" + "".join(f"{number},{word}\n" for number, word in enumerate(words)))
     recipes = [recipe_of(stage, STRINGS, 0), recipe_of(stage, CATEGORIES, 1)]
-    runs = [await sent(stage, recipe, rows, "duplicate=0.05,truncated=0.05,abort=0.05") for recipe in recipes]
+    runs = [await stage.answered(recipe, words, "duplicate=0.05,truncated=0.05,abort=0.05") for recipe in recipes]
     stage.clock.jump(max(recipe.interval.end for recipe in recipes) - stage.clock.now() + 2)
     found = []
     for oracle, result in runs:
