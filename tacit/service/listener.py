@@ -1,8 +1,11 @@
-"""A listening socket with TLS whose connections are counted before their handshake.
+"""Listening sockets, and those with TLS whose connections are counted before their handshake.
 
 An event loop's own server reports a connection to its protocol only after the handshake, so clients that never start
 one would be counted nowhere, for a minute each. Here a connection is admitted by its address first, and has as much
 time for the handshake as for a request head.
+
+Sockets are bound and listen before an event loop gets them. Two processes may bind one address before either listens;
+the second to listen fails, and uvloop drops that error, so that a service would seem to start and never be reached.
 """
 
 from __future__ import annotations
@@ -23,42 +26,46 @@ PAUSE_SECONDS = 0.2
 """Seconds to pause after a failed accept, when the process is out of descriptors."""
 
 
+async def listening_sockets(host: str, port: int, *, backlog: int, reuse_port: bool) -> list[socket.socket]:
+    """Non-blocking TCP sockets that listen at ``port`` of each address of ``host``. Raises ``OSError``, and leaves none
+    open, where one cannot."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places = sorted({(family, (str(address[0]), port)) for family, _, _, _, address in found})
+    with contextlib.ExitStack() as stack:
+        listening = [
+            stack.enter_context(socket.create_server(address, family=family, backlog=backlog, reuse_port=reuse_port))
+            for family, address in places
+        ]
+        for one in listening:
+            one.setblocking(False)
+        stack.pop_all()
+    return listening
+
+
 class TlsSite(web.BaseSite):
-    """A site that ``runner`` listens on. Raises ``OSError`` on ``start`` for an address that cannot be bound."""
+    """A site that accepts TLS connections at sockets that listen already, and closes them when it stops."""
 
-    __slots__ = ("_host", "_port", "_reuse_port", "_tls")
+    __slots__ = ("_name", "_sockets", "_tls")
 
-    def __init__(
-        self, runner: web.AppRunner, host: str, port: int, *, tls: ssl.SSLContext, backlog: int, reuse_port: bool
-    ) -> None:
-        super().__init__(runner, ssl_context=tls, backlog=backlog)
-        self._host = host
-        self._port = port
+    def __init__(self, runner: web.AppRunner, sockets: Sequence[socket.socket], *, tls: ssl.SSLContext) -> None:
+        super().__init__(runner, ssl_context=tls)
+        self._sockets = sockets
         self._tls = tls
-        self._reuse_port = reuse_port
+        host, port, *_ = sockets[0].getsockname()
+        self._name = f"https://{host}:{port}"
 
     @property
     def name(self) -> str:
         """The site's name as aiohttp shows it."""
-        return f"https://{self._host}:{self._port}"
+        return self._name
 
     async def start(self) -> None:
-        """Start to listen for TLS connections."""
+        """Start to accept TLS connections."""
         await super().start()
         server = self._runner.server
         if not isinstance(server, Server):
             raise TypeError("the runner must be set up before its site starts")
-        found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        places = sorted({(family, (str(address[0]), self._port)) for family, _, _, _, address in found})
-        with contextlib.ExitStack() as stack:
-            listening = [stack.enter_context(self._bound(family, address)) for family, address in places]
-            stack.pop_all()
-        self._server = cast(asyncio.AbstractServer, _Listener(server, listening, self._tls))
-
-    def _bound(self, family: int, address: tuple[str, int]) -> socket.socket:
-        made = socket.create_server(address, family=family, backlog=self._backlog, reuse_port=self._reuse_port)
-        made.setblocking(False)
-        return made
+        self._server = cast(asyncio.AbstractServer, _Listener(server, self._sockets, self._tls))
 
 
 class _Listener:

@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from tacit.service.admission import Admission
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.config import Limits, Listen, ServiceConfig
 from tacit.service.connection import Server
-from tacit.service.listener import TlsSite
+from tacit.service.listener import TlsSite, listening_sockets
 from tacit.service.log import quiet_http_logger
 from tacit.service.metric_names import PATH
 from tacit.service.metrics_listener import metrics_site, watch_certificates
@@ -120,11 +121,10 @@ def _connections(limits: Limits) -> int:
     return limits.connections if descriptors < 0 else max(1, min(limits.connections, descriptors // 2))
 
 
-def _site(runner: Runner, listen: Listen, tls: ssl.SSLContext | None) -> web.BaseSite:
-    host, port, shared = listen.host, listen.port, listen.reuse_port
+def _sites(runner: Runner, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> list[web.BaseSite]:
     if tls is not None:
-        return TlsSite(runner, host, port, tls=tls, backlog=BACKLOG, reuse_port=shared)
-    return web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=shared or None)
+        return [TlsSite(runner, sockets, tls=tls)]
+    return [web.SockSite(runner, one, backlog=BACKLOG) for one in sockets]
 
 
 @contextlib.asynccontextmanager
@@ -185,13 +185,14 @@ async def _listening(
     runner = Runner(app, grace_seconds=grace_seconds, limits=listen.limits)
     try:
         await runner.setup()
-        site = _site(runner, listen, tls)
         try:
-            await site.start()
+            sockets = await listening_sockets(listen.host, listen.port, backlog=BACKLOG, reuse_port=listen.reuse_port)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = f"in use by {holder_of(listen.port)}" if taken else error.strerror
             raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {why}") from error
+        for site in _sites(runner, sockets, tls):
+            await site.start()
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         port = runner.addresses[0][1]
         yield f"{'https' if tls else 'http'}://{host}:{port}"

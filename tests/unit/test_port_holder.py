@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from tacit.adapters.port_holder import holder_of
@@ -51,3 +53,29 @@ def test_a_service_that_finds_its_address_taken_names_the_holder() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"cannot bind 127.0.0.1:{port}: in use by pid {os.getpid()} \("):
             asyncio.run(listen(port))
+
+
+def test_of_two_that_bound_one_address_before_either_listened_the_second_says_that_it_is_taken() -> None:
+    really_listen = socket.socket.listen
+
+    async def serve_at(port: int) -> None:
+        app = web.Application()
+        app[SERVICE_NAME] = "relay"
+        async with started(app, Listen(host="127.0.0.1", port=port)):
+            pytest.fail("two cannot listen there")
+
+    with socket.socket() as rival:
+        rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        rival.bind(("127.0.0.1", 0))
+        port = rival.getsockname()[1]
+
+        def listen_after_the_rival(bound: socket.socket, backlog: int) -> None:
+            assert bound.getsockname()[1] == port
+            really_listen(rival)
+            really_listen(bound, backlog)
+
+        with (
+            mock.patch.object(socket.socket, "listen", listen_after_the_rival),
+            pytest.raises(UsageError, match=rf"cannot bind 127.0.0.1:{port}: in use by"),
+        ):
+            uvloop.run(serve_at(port))
