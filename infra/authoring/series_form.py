@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.stacks.command_options import STATE_DIR, layout_of
 from infra.stacks.layout import Layout
 from tacit.errors import DecodeError, UsageError
-from tacit.moments import moment
+from tacit.operations.series_drafting import require_inside
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
@@ -56,15 +56,7 @@ def shape_of(
             f"{shape.per_epoch} slots per epoch from slot {first} on are more than the issuer's "
             f"{layout.options.slots_per_epoch}; take a longer --window, or a recipe with a lower --slot"
         )
-    for index in range(rounds):
-        begin = shape.begin(index)
-        epoch = recipe.token.epoch + index // shape.per_epoch
-        if not epoch * epoch_seconds <= begin <= begin + seconds <= (epoch + 1) * epoch_seconds:
-            raise UsageError(
-                f"round {index}, {moment(begin)} to {moment(begin + seconds)}, is not inside epoch {epoch}, "
-                f"{moment(epoch * epoch_seconds)} to {moment((epoch + 1) * epoch_seconds)}: begin with an epoch, and "
-                "make --window and --pause together, times --slots-per-epoch, its length"
-            )
+    require_inside(shape, recipe.token.epoch, epoch_seconds)
     return shape
 
 

@@ -19,6 +19,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import Occurrences, Watched
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.recipe.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
@@ -30,10 +31,12 @@ Reserved = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Drafted:
-    """A recipe that is in no log yet, and the reasons for which a policy will refuse it (empty: it will accept it)."""
+    """A recipe that is in no log yet, and the reasons for which a policy will refuse it (empty: it will accept it).
+    ``series``: what is published in its place, if it is only the first round of that."""
 
     recipe: Recipe
     refusals: tuple[Refusal, ...] = ()
+    series: Series | None = None
 
     @property
     def outlook(self) -> Outlook:

@@ -203,3 +203,53 @@ async def test_a_round_that_devices_cannot_decide_about_any_more_is_told_and_not
     await browser.get(f"/series/{series.hash_text}")
     assert "until when devices decide" in browser.page
     assert not Html(browser.page).wrong
+
+
+async def test_a_search_is_written_in_the_form_and_becomes_a_series(stage: Stage) -> None:
+    author = await signed_in(stage, "analyst")
+    await author.get("/questions/new")
+    answer = await author.post(
+        "/questions/new", do="save", metric="word", encoder__kind="prefixes", encoder__length="2",
+        encoder__alphabet="<ab", encoder__levels="2, 4", encoder__candidates="12", population="20000", rate="1",
+        duration="600",
+    )  # fmt: skip
+    assert answer.status == 303, author.page
+    question = answer.headers["location"]
+    await author.get(question)
+    assert not Html(author.page).wrong
+    assert "It becomes a series of rounds" in author.page
+    _, verdict = await stage.call("POST", f"/v1{question}/check", {}, status=200)
+    assert verdict["accepted"], verdict["refusals"]
+    await stage.call("POST", f"/v1{question}/submit", {}, status=200)
+    await stage.call("POST", f"/v1{question}/approve", {}, role="approver", status=200)
+    _, shown = await stage.call("POST", f"/v1{question}/publish", {}, status=200)
+    series = Series.from_body(shown["recipe"])
+    assert (shown["state"], shown["hash"], series.rounds) == ("published", series.hash_text, 2)
+    assert series.donation is not None
+    assert series.donation.pause >= series.donation.window_seconds == 600
+    assert await stage.recipes() == []
+    await stage.clock.advance(BESIDE_SECONDS)
+    await author.get(question)
+    assert not Html(author.page).wrong
+    assert f"/series/{series.hash_text}" in author.page
+    for page in ("/", "/questions", f"/series/{series.hash_text}"):
+        assert (await author.get(page)).status == 200
+    assert "Draft round 1</button>" in author.page
+    answer = await author.post(f"/series/{series.hash_text}/rounds")
+    assert (answer.status, answer.headers["location"].startswith("/questions/")) == (303, True)
+
+
+async def test_a_series_may_be_signed_elsewhere_and_is_known_again_after_a_crash(stage: Stage) -> None:
+    await stage.start(analyst_key=None)
+    encoder = {"kind": "prefixes", "length": 2, "alphabet": "<ab", "levels": [2, 4], "candidates": 12}
+    asked = {"name": "words", "metric": "word", "encoder": encoder, "population": 20_000, "rate": 1, "text": "Which?"}
+    question = await stage.approved(**asked)
+    _, waiting = await stage.call("POST", f"/v1/questions/{question}/publish", {}, status=202)
+    series = Series.from_body(waiting["recipe"])
+    leaf = json.loads(KIT.series_leaf(series).encode())
+    body = {"leaf": leaf}
+    _, shown = await stage.call("POST", f"/v1/questions/{question}/signature", body, status=200)
+    assert (shown["state"], shown["hash"]) == ("published", series.hash_text)
+    again = await stage.approved(**asked)
+    await stage.start()
+    assert (await stage.call("POST", f"/v1/questions/{again}/publish", {}, status=200))[1]["signed"]

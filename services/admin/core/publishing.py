@@ -24,7 +24,7 @@ from services.admin.core import audit
 from services.admin.core.events import Event, question_event
 from services.admin.core.fair_threads import FairThreads
 from services.admin.core.log import Log, blaming
-from services.admin.core.problems import Problem, away, refuse
+from services.admin.core.problems import Problem, away, not_found, refuse
 from services.admin.core.questions import Asked, Questions, asked_of
 from services.admin.core.records import Act, Question, QuestionState
 from services.admin.core.rounds import Rounds
@@ -37,12 +37,14 @@ from tacit.operations.design import decided
 from tacit.operations.drafting import Drafted, drafted, refusals_document
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.operations.publishing import send_leaf, signed_leaf
+from tacit.operations.series_drafting import drafted_series, searches
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
 from tacit.recipe.asking import asked_until
 from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.rules import table as rules
 from tacit.service.app import refused
 from tacit.signing import Signer
@@ -108,7 +110,8 @@ class Publishing:
                 context = context_at(asked, live, now, Stage.DRAFT)
                 return Drafted(asked, tuple(rules.check(asked, self._policy, context)))
             chosen, given = decided(asked, self._policy), list(self._given)
-            return drafted(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
+            draft = drafted_series if searches(chosen) else drafted
+            return draft(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
 
         return await self._turns.do(who, work)
 
@@ -117,6 +120,7 @@ class Publishing:
         found = await self.drafted(asked, who)
         live = await self._log.live()
         context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
+        context = replace(context, series=found.series or context.series)
         return found, await self._turns.do(who, lambda: checked(found.recipe, self._policy, context))
 
     async def publish(self, question_id: str, tag: str | None = None) -> Question:
@@ -189,7 +193,8 @@ class Publishing:
             raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since it was approved; submit it again")
 
     def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
-        if not question.recipe or leaf.type is not LeafType.RECIPE or leaf.body_bytes() != question.recipe:
+        own = LeafType.SERIES if question.becomes_series else LeafType.RECIPE
+        if not question.recipe or leaf.type is not own or leaf.body_bytes() != question.recipe:
             raise refuse(Problem.OTHER_RECIPE, "sign the recipe in the answer to publish")
         analyst = self._questions.parties_of(asked_of(question)).analyst
         try:
@@ -202,7 +207,7 @@ class Publishing:
     async def _placed(self, question: Question) -> Question:
         """The question with its recipe fixed and, if this service holds the key, signed."""
         if question.recipe:
-            kept = _recipe_of(question)
+            kept = fixed_of(question)
             if _published_until(kept) > self._clock.now():
                 return await self._signed(question, kept)
         asked = asked_of(question)
@@ -211,23 +216,24 @@ class Publishing:
         found = await self.drafted(asked)
         if found.refusals:
             raise _refused(found.refusals)
-        self._given.append((found.recipe.token.epoch, found.recipe.token.slot))  # a reading of the log may miss it yet
-        return await self._signed(question, found.recipe)
+        token, several = found.recipe.token, 1 if found.series is None else found.series.slots.per_epoch
+        self._given += [(token.epoch, token.slot + at) for at in range(several)]  # a reading of the log may miss it yet
+        return await self._signed(question, found.series or found.recipe)
 
-    async def _signed(self, question: Question, recipe: Recipe) -> Question:
-        body = canonical_bytes(recipe.body())
-        leaf = b"" if self._key is None else await _leaf(recipe, self._key)
+    async def _signed(self, question: Question, fixed: Recipe | Series) -> Question:
+        body = canonical_bytes(fixed.body())
+        leaf = b"" if self._key is None else await _leaf(fixed, self._key)
         if (body, leaf) == (question.recipe, question.leaf):
             return question
-        fixed = replace(question, recipe=body, recipe_hash=recipe.hash_text, leaf=leaf)
-        return await self._stored(question, replace(fixed, state=QuestionState.APPROVED))
+        after = replace(question, recipe=body, recipe_hash=fixed.hash_text, leaf=leaf)
+        return await self._stored(question, replace(after, state=QuestionState.APPROVED))
 
     async def _sent(self, question: Question, *, by_itself: bool = False) -> Question:
         """Send the question's leaf, and return the question once the log has it. Raises ``Abort``; if the log refused
         the leaf, or its interval has begun, the question is freed first. ``by_itself``: no request causes this, so it
         is recorded as an act of the service."""
         act = self._own_act(question) if by_itself else None
-        if _published_until(_recipe_of(question)) <= self._clock.now():
+        if _published_until(fixed_of(question)) <= self._clock.now():
             return await self._found(question, act)
         try:
             position = await send_leaf(self._log.transport, self._log.url, SignedLeaf.decode(question.leaf))
@@ -252,12 +258,11 @@ class Publishing:
         """The question as published, if an earlier attempt reached the log. Raises ``Abort``: 409 if none did, 503
         while one still may."""
         try:
-            async with blaming("log"):
-                found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
+            position = await self._position(question)
         except Abort as problem:
             if problem.status != HTTPStatus.NOT_FOUND:
                 raise
-            settled = _published_until(_recipe_of(question)) + LANDING_SECONDS
+            settled = _published_until(fixed_of(question)) + LANDING_SECONDS
             if self._clock.now() < settled:
                 words = f"it does not have the recipe yet, but may still get it until {when(settled)}"
                 raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
@@ -265,8 +270,19 @@ class Publishing:
             await self._stored(question, missed, act and replace(act, outcome="interval-began"))
             words = "the log does not have its recipe, and devices already decide whether to answer; publish it again"
             raise refuse(Problem.INTERVAL_BEGAN, words, state=QuestionState.MISSED.value) from problem
-        position = int(found["index"])
         return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+
+    async def _position(self, question: Question) -> int:
+        """The index of what is fixed for the question in the log. Raises ``Abort`` (404) if the log does not have
+        it."""
+        if question.becomes_series:
+            known = {one.series.hash_text: one.index for one in (await self._log.live()).series}
+            if question.recipe_hash not in known:
+                raise not_found("series")
+            return known[question.recipe_hash]
+        async with blaming("log"):
+            found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
+        return int(found["index"])
 
     async def _stored(self, before: Question, after: Question, act: Act | None = None) -> Question:
         async with self._store.transaction() as tx:
@@ -286,23 +302,26 @@ def recipe_document(question: Question) -> dict[str, object] | None:
     return json.loads(fixed) if fixed else None
 
 
-async def _leaf(recipe: Recipe, key: Signer) -> bytes:
-    """Sign the recipe, and return the encoded leaf. Raises ``UsageError``, and ``Abort`` (503) if the PKCS#11 token
-    cannot sign."""
+async def _leaf(fixed: Recipe | Series, key: Signer) -> bytes:
+    """Sign the recipe or series, and return the encoded leaf. Raises ``UsageError``, and ``Abort`` (503) if the PKCS#11
+    token cannot sign."""
     try:
-        return (await asyncio.to_thread(signed_leaf, recipe, key)).encode()
+        return (await asyncio.to_thread(signed_leaf, fixed, key)).encode()
     except TransportError as error:
         raise away("signing token", str(error)) from error
 
 
-def _recipe_of(question: Question) -> Recipe:
-    return Recipe.from_body(parse_canonical(question.recipe, "recipe"))
+def fixed_of(question: Question) -> Recipe | Series:
+    """The recipe that is fixed for the question, or the series that it becomes."""
+    body = parse_canonical(question.recipe, "recipe")
+    return Series.from_body(body) if question.becomes_series else Recipe.from_body(body)
 
 
-def _published_until(recipe: Recipe) -> int:
-    """The POSIX second before which a recipe can be published: when its reports begin; of a round, which follows on the
-    one before without a gap, for as long as devices decide."""
-    return recipe.interval.start if recipe.series is None else math.floor(asked_until(recipe.interval))
+def _published_until(fixed: Recipe | Series) -> int:
+    """The POSIX second before which a recipe or series can be published: when its reports begin; of a round, which
+    follows on the one before without a gap, for as long as devices decide."""
+    is_round = isinstance(fixed, Recipe) and fixed.series is not None
+    return math.floor(asked_until(fixed.interval)) if is_round else fixed.interval.start
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> Abort:

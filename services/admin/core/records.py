@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import dataclass, field
+from typing import Final
 
 from tacit.states import Move, States
 
@@ -43,11 +45,16 @@ QUESTION_STATES = States(
 )
 
 
+SEARCH: Final = "prefixes"
+"""The kind of answer for which a series is published."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question. ``text``: the survey as canonical JSON; ``authors``: the ids of everybody who wrote any part of it;
     ``approval``: the digest that was approved (32 bytes, ``Questions.binding``); ``recipe``: the canonical body of the
-    recipe that is fixed for it; ``leaf``: the signed recipe, which may have been sent. Times are POSIX seconds.
+    recipe, or of the series, that is fixed for it; ``leaf``: the same signed, which may have been sent. Times are POSIX
+    seconds.
 
     A question with a ``series_hash`` is the next round of that series, number ``round_index`` from 0. Nobody writes its
     ``text``: it is the canonical body of the round's recipe, which follows from the log and the releases before it."""
@@ -70,6 +77,12 @@ class Question:
     """The question's number, in the order in which questions were written."""
     series_hash: str | None = None
     round_index: int | None = None
+
+    @property
+    def becomes_series(self) -> bool:
+        """Whether a series is published for it, as for every search; its body and hash stand in place of a recipe's."""
+        encoder = None if self.series_hash is not None else json.loads(self.text).get("encoder")
+        return encoder is not None and encoder.get("kind") == SEARCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,16 @@ from tacit.dp.claim import UNBOUNDED
 from tacit.models.form import Form
 from tacit.models.forms import known
 from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
 
 
-def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
-    """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean."""
+def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, Any]]:
+    """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean; of a
+    ``series``, what all its rounds together cost."""
+    claim = recipe.privacy if series is None else series.claim
     form = known(recipe.model)
     rows: list[dict[str, Any]] = []
-    for name, stated in recipe.privacy.epsilon.root.items():
+    for name, stated in claim.epsilon.root.items():
         one = None if form is None else form.adversary(name)
         who = name if one is None else one.words.format(n=recipe.privacy.n)
         before = str(rows[-1]["who"]).partition(",")[0] if rows else ""
@@ -25,7 +28,7 @@ def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
             {
                 "who": who.replace("...", before) if who.startswith("...") else who,
                 "epsilon": stated if bounded else None,
-                "delta": "0" if one is not None and one.pure else str(recipe.privacy.delta),
+                "delta": "0" if one is not None and one.pure else str(claim.delta),
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
                 "condition": None if one is None else one.condition,
                 "otherwise": _words(form, None if one is None else one.otherwise, recipe.privacy.n),

@@ -86,7 +86,7 @@ async def judged(admin: Admin, who: str, asked: Asked, found: Preview) -> Previe
         return replace(found, unchecked=str(error))
     except Abort as problem:
         return replace(found, unchecked=f"{problem.title} {problem.detail}".strip())
-    return replace(found, checked=checked, claims=claim_rows(drafted.recipe))
+    return replace(found, checked=checked, claims=claim_rows(drafted.recipe, drafted.series))
 
 
 async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:

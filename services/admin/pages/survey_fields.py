@@ -21,7 +21,9 @@ from tacit.recipe.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-KINDS: Final = ("boolean", "categories", "buckets", "strings", "number", "vector", "occurrences", "attributes", "cells")
+KINDS: Final = (
+    "boolean", "categories", "buckets", "strings", "prefixes", "number", "vector", "occurrences", "attributes", "cells",
+)  # fmt: skip
 
 
 def _whole(said: str) -> Any:
@@ -73,6 +75,7 @@ _READ: Final[Mapping[Value, Callable[[str], Any]]] = {
     Value.FLOAT: _amount,
     Value.LABELS: _list,
     Value.QUANTITIES: _quantities,
+    Value.WHOLES: _quantities,
     Value.PAIRS: _pairs,
     Value.VALUES: _values,
 }
@@ -98,7 +101,8 @@ GROUPS: Final = (
         "The question",
         "",
         "text", "metric", "encoder.kind", "encoder.categories", "encoder.edges", "statistic", "encoder.low",
-        "encoder.high", "encoder.unit", "encoder.length", "encoder.alphabet", "encoder.norm", "encoder.start",
+        "encoder.high", "encoder.unit", "encoder.length", "encoder.alphabet", "encoder.levels", "encoder.candidates",
+        "encoder.norm", "encoder.start",
         "encoder.step_seconds", "encoder.steps", "encoder.most", "encoder.attributes", "encoder.cells", "population",
         "epsilon",
     ),

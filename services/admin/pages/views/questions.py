@@ -11,7 +11,7 @@ from aiohttp import web
 
 from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
-from services.admin.core.publishing import recipe_document
+from services.admin.core.publishing import fixed_of, recipe_document
 from services.admin.core.questions import Asked, asked_of, etag_of, survey_document
 from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
@@ -27,8 +27,8 @@ from tacit.moments import when
 from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
 from tacit.service.openapi import DEFAULT_LIMIT
-from tacit.tlog.canonical import parse_canonical
 
 ROUNDS: Final = 50
 """How many of the newest submissions and approvals of a question are shown."""
@@ -147,12 +147,13 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     if not admin.config.passkeys_publish:
         by_passkey = by_passkey[:1]
     asked = asked_of(question)
-    recipe = Recipe.from_body(parse_canonical(question.recipe, "recipe")) if question.recipe else None
-    published = question.position is not None
+    fixed = fixed_of(question) if question.recipe else None
+    recipe, series = (fixed, None) if isinstance(fixed, Recipe) else (None, fixed)
+    published = question.position is not None and series is None
     filled = await yield_row(admin, question.recipe_hash) if published else None
     found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
     preview = Preview()
-    if recipe is None and question.state is not QuestionState.ENDED:
+    if fixed is None and question.state is not QuestionState.ENDED:
         preview = await judged(admin, visit.who.person.id, asked, preview)
     return visit.show(
         "question.html",
@@ -164,7 +165,9 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         approver=names.get(question.approver, question.approver),
         facts=facts_of(asked),
         series=question.series_hash,
-        steps=_steps(question, names, recipe, admin.now, found, acts),
+        becomes=series,
+        searches=question.becomes_series,
+        steps=_steps(question, names, fixed, admin.now, found, acts),
         rounds=_rounds(acts, names),
         buttons=_buttons(visit, question),
         by_passkey=by_passkey,
@@ -172,12 +175,14 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         recipe=recipe,
         body=recipe_document(question),
         published=published,
-        ended=recipe is not None and recipe.interval.end <= admin.now,
+        ended=fixed is not None and fixed.interval.end <= admin.now,
         filled=filled,
         releases=[release_row(one) for one in found],
         trouble=trouble,
         canonical=question.recipe.decode(),
-        claims=preview.claims if recipe is None else claim_rows(recipe),
+        claims=preview.claims
+        if fixed is None
+        else claim_rows(fixed.probe if isinstance(fixed, Series) else fixed, series),
         preview=preview,
     )
 
@@ -196,7 +201,10 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
         "approve": visit.may(Permission.APPROVE) and state is QuestionState.SUBMITTED,
         "publish": operate and state in {QuestionState.APPROVED, QuestionState.MISSED},
         "signature": operate and state is QuestionState.APPROVED and bool(question.recipe) and free,
-        "collect": operate and state is QuestionState.PUBLISHED and visit.admin.collector is not None,
+        "collect": operate
+        and state is QuestionState.PUBLISHED
+        and visit.admin.collector is not None
+        and not question.becomes_series,
         "end": operate and state in {QuestionState.PUBLISHED, QuestionState.MISSED},
     }
 
@@ -204,7 +212,7 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
 def _steps(
     question: Question,
     names: Mapping[str, str],
-    recipe: Recipe | None,
+    fixed: Recipe | Series | None,
     now: int,
     releases: Sequence[Mapping[str, Any]],
     acts: Sequence[Act],
@@ -233,8 +241,8 @@ def _steps(
     ]
     for index, step in enumerate(steps):
         step["done"] = index <= at
-    if recipe is not None and at >= order.index(QuestionState.PUBLISHED):
-        span = recipe.interval
+    if fixed is not None and at >= order.index(QuestionState.PUBLISHED):
+        span = fixed.interval
         steps.append({"name": "reports begin", "by": [], "at": span.start, "done": span.start <= now})
         steps.append({"name": "reports end", "by": [], "at": span.end, "done": span.end <= now})
         at_last = releases[-1]["released_at"] if releases else None
