@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +18,7 @@ from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
-from services.leader.workers import Workers
+from services.leader.workers import Deliveries, Workers
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
@@ -33,7 +31,7 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_listener, add_store, make_app
 from tacit.service.backends import make_queue
 from tacit.service.callers import Callers, gateway_tokens
 from tacit.service.limits import ByteBudget
@@ -146,9 +144,10 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     if parts.queue is not None:
         work = JobWork(store, deps, parts.limits, parts.helper_token, parts.crypto)
         coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue)
-        workers = Workers(store, parties, deps, parts.limits, parts.queue, work)
-        _add_workers(app, workers, parts.queue)
+        workers = Workers(store, parties, deps, parts.limits, work)
+        _close_at_the_end(app, workers, parts.queue)
         idle = parts.limits.idle_seconds
+        add_listener(app, Deliveries(parts.queue, workers, idle), idle, "hearing of new jobs")
         leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
@@ -187,20 +186,15 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
     )
 
 
-def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> None:
-    """Listen to the queue while the app runs in the background; give the jobs back when it ends."""
+def _close_at_the_end(app: web.Application, workers: Workers, queue: JobQueue) -> None:
+    """Close the queue and give the jobs back when the app ends."""
 
-    async def listening(_app: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(workers.listen()) if workers.background else None
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         await queue.close()
         await workers.close()
 
-    app.cleanup_ctx.append(listening)
+    app.cleanup_ctx.append(closing)
 
 
 def make_transport(config: LeaderConfig) -> HttpTransport:

@@ -153,7 +153,7 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 
 
 class LeaderStore(SqlStore[LeaderTx]):
-    """The Leader's database."""
+    """The Leader's database, which all processes of one Leader share."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)

@@ -85,4 +85,5 @@ class Streams:
                 found = {name.lower(): value for name, value in response.headers.items()}
                 yield Stream(response.status, found, response)
             finally:
+                await session.close()  # aborts the connection: TLS would wait for the peer, even after the loop's end
                 response.close()

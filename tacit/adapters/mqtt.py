@@ -95,7 +95,7 @@ class MqttAnnouncer:
             try:
                 async with self._client() as client:
                     await self._session(client)
-            except (aiomqtt.MqttError, OSError, TimeoutError) as error:
+            except Exception as error:  # announcements outlive every error of one session
                 self.outage.failed(error)
                 await first_of(self._clock.sleep(self.outage.pause()), self._stopping.wait())
 

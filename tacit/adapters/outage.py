@@ -29,11 +29,6 @@ class Outage:
         self._row = 0
         self._until = 0.0
 
-    @property
-    def ongoing(self) -> bool:
-        """Whether the last attempt failed."""
-        return self._row > 0
-
     def failed(self, error: Exception) -> None:
         """Record a failed attempt; the first one in a row is reported."""
         self.total += 1

@@ -125,10 +125,6 @@ class ShareCodec(Generic[M]):
         """Encode an out share: ``OUTPUT_LEN`` field elements."""
         return self.field.encode_vec(out_share)
 
-    def decode_out_share(self, encoded: bytes) -> list[int]:
-        """Inverse of ``encode_out_share``. Raises ``DecodeError``."""
-        return self._decode_output(encoded, "out share")
-
     def encode_agg_share(self, agg_share: list[int]) -> bytes:
         """Encode an aggregate share: ``OUTPUT_LEN`` field elements."""
         return self.field.encode_vec(agg_share)

@@ -190,16 +190,14 @@ async def test_server_that_is_away_costs_pauses_and_no_error(make_redis: Callabl
     assert await queue.take(0.01) is None
     await queue.put([b"lost"])
     assert await queue.take(0.5) is None
-    assert queue.outage.ongoing
+    assert told == ["ConnectionError"]
     server.start()
     delivery = None
     async with asyncio.timeout(PATIENCE):
         while delivery is None or delivery.id != b"two":
             await queue.put([b"two"])
             delivery = await queue.take(0.05)
-    assert not queue.outage.ongoing
-    assert (told[0], told[-1]) == ("ConnectionError", "NoneType")
-    assert len(told) == 2
+    assert told == ["ConnectionError", "NoneType"]
     await queue.close()
 
 

@@ -49,11 +49,12 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
 from tacit.roles.aggregator import Party
 from tacit.service.app import DRIVERS, Deps
-from tacit.task import Task, open_input_share
+from tacit.task import Task
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.software_root import SoftwareRoot
 from tests.kit.device import Device, JournalKeeper
+from tests.kit.oracles.sealing import open_input_share
 from tests.kit.wire import Wire
 
 EPOCH_SECONDS = 7200

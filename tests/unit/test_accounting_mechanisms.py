@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from infra.cli import run
-from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
+from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
 from tacit.accounting.events import DiscreteLaplace, Gaussian, Laplace, Relation, Repeated, Sampled
 from tacit.accounting.mechanisms import MECHANISMS, explain
 from tacit.dp.gaussian import epsilon_gaussian
@@ -20,6 +20,7 @@ from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
 from tests.claims import compute_claim
+from tests.kit.accounting import delta_pld
 from tests.kit.methods import randomizer_from
 
 ONE_VECTOR = {"scale": 1, "flips": 3, "n": 9, "delta": 1e-6, "length": 2, "maximum": 1, "norm": 1}

@@ -20,7 +20,7 @@ class ShuffledCollector(AnalyzerCollector):
     """The collector side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``analyzer_task``."""
+        """The task whose sum is collected: the analyzer's. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)
 
     def result(self, recipe: Recipe, aggregate: AggregateResult) -> Buckets:

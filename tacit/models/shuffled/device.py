@@ -21,7 +21,7 @@ class ShuffledChannel(AnalyzerChannel):
     bundling: Bundling = field(repr=False)
 
     def payload(self, measurement: list[int], entropy: Entropy) -> bytes:
-        """See ``Bundling.bundle``."""
+        """The sealed messages of one device, one after another (``Bundling.bundle``)."""
         return self.bundling.bundle(measurement, entropy)
 
 

@@ -22,7 +22,7 @@ class Bundles(Reading):
 
     @property
     def record_size(self) -> int:  # type: ignore[override]
-        """Bytes of a bundle."""
+        """Length of a bundle in bytes: all messages of one device."""
         return self.messages * MESSAGE_SIZE
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
@@ -50,7 +50,7 @@ class _EitherServer(ServerSide):
     """What both servers know of the messages."""
 
     def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
-        """See ``bundling_of``."""
+        """How devices make the messages of a bundle of ``recipe``. Raises as ``bundling_of``."""
         return bundling_of(recipe, slot_key)
 
 
@@ -58,7 +58,7 @@ class ShuffledServer(_EitherServer):
     """The analyzer's side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``analyzer_task``."""
+        """The analyzer's task. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
@@ -72,7 +72,7 @@ class ShufflerServer(_EitherServer):
     """The shuffler's side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``shuffler_task``."""
+        """The shuffler's task. Raises as ``shuffler_task``."""
         return shuffler_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Bundles:
