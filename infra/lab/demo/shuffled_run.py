@@ -40,7 +40,7 @@ from tacit.recipe.cautions import cautions
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import message_size
 
 if TYPE_CHECKING:
     from infra.lab.demo.crowd import Crowd
@@ -83,7 +83,11 @@ class ShuffledRun(DemoRun):
             for attempt in attempts:
                 await self._patience(partial(offered, client, thief.url, media_type, attempt.body))
             whole = thief.whole(late)
-            refused = [await self._refused("a bundle with a message less", thief.url, whole[:-MESSAGE_SIZE], client)]
+            refused = [
+                await self._refused(
+                    "a bundle with a message less", thief.url, whole[: -message_size(counts_of(drill).cells)], client
+                )
+            ]
             tick()
             before = await self._status(SHUFFLER, drill.hash_text, transport)
             refused += refusals_of(attempts, {SHUFFLER: before["rejected_by_cause"]})
@@ -127,7 +131,7 @@ class ShuffledRun(DemoRun):
         released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
         document: Mapping[str, Any] = released["results"][0]
         status = await self._status(SHUFFLER, recipe.hash_text, transport)
-        truth, messages = self._truth(recipe), counts_of(recipe).messages
+        truth, counts = self._truth(recipe), counts_of(recipe)
         drawn = await fleet.count(recipe.hash, *DRAWN, first=self._agents)
         rows: Sequence[Mapping[str, Any]] = document["buckets"]
         return ShuffledResult(
@@ -147,8 +151,8 @@ class ShuffledRun(DemoRun):
             seconds=self._seconds.pop("all"),
             stages=self._seconds,
             warnings=tuple(cautions(dict(document))),
-            messages_per_device=messages,
-            bundle_bytes=messages * MESSAGE_SIZE,
+            messages_per_device=counts.messages,
+            bundle_bytes=counts.messages * message_size(counts.cells),
             zeros=Zeros(**document["zeros"]).sentence() if "zeros" in document else "",
         )
 
