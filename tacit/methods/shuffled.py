@@ -98,6 +98,11 @@ class ShuffledCounts(Method):
         return 2
 
     @property
+    def noise_threshold(self) -> int:
+        """T: a cell's rare bit has probability ``T / 2^128``."""
+        return self._noise_below
+
+    @property
     @abstractmethod
     def messages(self) -> int:
         """The most messages of a device; all devices send as many, with fillers that stand for no cell."""

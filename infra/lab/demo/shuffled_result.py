@@ -10,11 +10,16 @@ from infra.lab.demo.result import DemoResult
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledResult(DemoResult):
-    """The whole run. ``messages_per_device``: of all devices alike, with ``bundle_bytes`` together; ``zeros``: what an
+    """The whole run. ``messages_per_device``: of all devices alike, with ``bundle_bytes`` together; ``answers``: how
+    many there are, of which ``buckets`` need not have those estimated as 0; ``largest_error``: of any of them;
+    ``sealed``: how many devices sealed their messages, while those of all others were counted; ``zeros``: what an
     estimate of 0 means, in words, and empty where small counts are not cut."""
 
     messages_per_device: int
     bundle_bytes: int
+    answers: int
+    largest_error: float
+    sealed: int
     zeros: str
 
     @property
@@ -27,7 +32,7 @@ class ShuffledResult(DemoResult):
         """What the run shows, in one sentence or two."""
         shown = sum(one.estimate > 0 for one in self.buckets)
         words = (
-            f"{shown} of {len(self.buckets)} answers are estimated above 0, {self.false_positives} of them held by "
+            f"{shown:,} of {self.answers:,} answers are estimated above 0, {self.false_positives} of them held by "
             f"nobody. Every device sent {self.messages_per_device:,} sealed messages of the same size, whatever it has."
         )
         return f"{words} {self.zeros}." if self.zeros else words
@@ -38,7 +43,10 @@ class ShuffledResult(DemoResult):
         return {
             **found,
             "buckets": [row for row in found["buckets"] if row["estimate"]],
-            "answers": len(self.buckets),
+            "answers": self.answers,
+            "largest_error": round(self.largest_error, 3),
+            "sealed_devices": self.sealed,
+            "counted_devices": self.devices - self.sealed,
             "false_positives": self.false_positives,
             "messages_per_device": self.messages_per_device,
             "bundle_bytes": self.bundle_bytes,

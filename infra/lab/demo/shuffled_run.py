@@ -43,7 +43,7 @@ from tacit.recipe.survey import Survey
 from tacit.task.shuffled import message_size
 
 if TYPE_CHECKING:
-    from infra.lab.demo.crowd import Crowd
+    from infra.lab.demo.crowd import Others
 
 DRILL_BATCH = 200
 """B of the staged recipe: fewer devices cannot hide one of them."""
@@ -122,7 +122,7 @@ class ShuffledRun(DemoRun):
     async def _result(
         self,
         fleet: Fleet,
-        crowd: Crowd | None,
+        crowd: Others | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],
@@ -153,6 +153,9 @@ class ShuffledRun(DemoRun):
             warnings=tuple(cautions(dict(document))),
             messages_per_device=counts.messages,
             bundle_bytes=counts.messages * message_size(counts.cells),
+            answers=counts.cells,
+            largest_error=largest_error(rows, truth),
+            sealed=self._agents,
             zeros=Zeros(**document["zeros"]).sentence() if "zeros" in document else "",
         )
 
@@ -193,3 +196,9 @@ class ShuffledRun(DemoRun):
         """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
         limits = {"min_batch_size": DRILL_BATCH + 1} if drill else {}
         return self._policy.model_copy(update=limits | ({"max_batch_size": DRILL_BATCH} if main else {}))
+
+
+def largest_error(rows: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> float:
+    """The largest error of an answer: of those that are in ``rows``, and of all others, which are estimated as 0."""
+    found = {row["label"]: row["estimate"] for row in rows}
+    return max(abs(found.get(label, 0.0) - truth.get(label, 0)) for label in {*found, *truth})
