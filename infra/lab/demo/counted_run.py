@@ -20,6 +20,7 @@ from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.demo.run import AGENTS_OF_A_CROWD
+from infra.lab.demo.shuffled_result import MOST_MESSAGES
 from infra.lab.demo.shuffled_run import ShuffledRun
 from infra.lab.demo.staging import MAIN_SLOT, Recipes
 from infra.lab.demo.view import Stages
@@ -29,7 +30,6 @@ from tacit.models.shuffled.task import counts_of
 from tacit.ports import Clock, Transport
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
 
 if TYPE_CHECKING:
     from client_agent.deciding import Deps as AgentDeps
@@ -40,8 +40,6 @@ MOST_SEALED = 20_000
 DELTA = Decimal("0.00000001")
 LEAST_SHARE = 0.99
 """B, as a share of the devices: all of them take part."""
-MOST_MESSAGES: int = Policy.model_fields["max_messages"].default
-"""Most messages of a device that can send them."""
 
 
 class CountedRun(ShuffledRun):

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.lab.demo.result import DemoResult
+from tacit.recipe.policy import Policy
+
+MOST_MESSAGES: int = Policy.model_fields["max_messages"].default
+"""Most messages of a device that policies usually allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +37,22 @@ class ShuffledResult(DemoResult):
         shown = sum(one.estimate > 0 for one in self.buckets)
         words = (
             f"{shown:,} of {self.answers:,} answers are estimated above 0, {self.false_positives} of them held by "
-            f"nobody. Every device sent {self.messages_per_device:,} sealed messages of the same size, whatever it has."
+            f"nobody. {self._messages_words}"
         )
         return f"{words} {self.zeros}." if self.zeros else words
+
+    @property
+    def _messages_words(self) -> str:
+        """Who sealed how many messages, and whether a device could send as many."""
+        if self.sealed == self.devices:
+            return f"Every device sent {self.messages_per_device:,} sealed messages of the same size, whatever it has."
+        words = (
+            f"{self.sealed:,} devices sent {self.messages_per_device:,} sealed messages each; those of the other "
+            f"{self.devices - self.sealed:,} were drawn by the same law and counted."
+        )
+        if self.messages_per_device <= MOST_MESSAGES:
+            return words
+        return f"{words} No device could send as many: policies allow {MOST_MESSAGES:,}, as much as a gateway takes."
 
     def document(self) -> dict[str, Any]:
         """That of every demo, with the answers that are not estimated as 0."""

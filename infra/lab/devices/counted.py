@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tacit.dp.binomial import deviation
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
 from tacit.methods.draws import ONE
-from tacit.methods.shuffled import ShuffledCounts, Zsum
+from tacit.methods.shuffled import ShuffledCounts
 from tacit.methods.shuffled_few import Unbiased
 from tacit.ports import Entropy
 
@@ -44,27 +44,25 @@ def crowd_totals(
 ) -> Counts:
     """The messages about each cell that devices with these encoded ``answers`` send together, shape (cells,);
     ``NO_ANSWER``: a device without one. ``tick`` is told of devices that are done. ``ValueError`` for an answer out of
-    range, ``TypeError`` for a method whose noise is none of the above."""
+    range."""
     given = answers[answers != NO_ANSWER]
     if given.size and not 0 <= given.min() <= given.max() < max(2, method.cells):
         raise ValueError("an answer is out of range")
     own = given if not method.is_scalar else np.zeros(int(given.sum()), np.int64)
     totals = np.bincount(own, minlength=method.cells).astype(np.int64)
-    if isinstance(method, Zsum):
+    if not isinstance(method, Unbiased):
         totals += len(answers) - missing_noise(method, len(answers), entropy)
         tick(len(answers))
-    elif isinstance(method, Unbiased):
-        for weights in _groups(method, len(answers), entropy):
-            cells = distinct_cells(weights, method.cells, lambda count: uniform_cells(count, method.cells, entropy))
-            totals += np.bincount(cells, minlength=method.cells)
-            tick(len(weights))
-    else:
-        raise TypeError(f"{method.NAME} is not drawn in batches")
+        return totals
+    for weights in _groups(method, len(answers), entropy):
+        cells = distinct_cells(weights, method.cells, lambda count: uniform_cells(count, method.cells, entropy))
+        totals += np.bincount(cells, minlength=method.cells)
+        tick(len(weights))
     return totals
 
 
-def missing_noise(method: Zsum, devices: int, entropy: Entropy) -> Counts:
-    """The noise messages that ``devices`` devices together leave out of each cell."""
+def missing_noise(method: ShuffledCounts, devices: int, entropy: Entropy) -> Counts:
+    """The noise messages of ``zsum`` that ``devices`` devices together leave out of each cell."""
     share = method.noise_threshold / ONE
     most = min(devices, int(devices * share + deviation(devices * share, _TAIL)) + 1)
     return places_among(weight_thresholds(devices, ONE - method.noise_threshold, most), method.cells, entropy)
