@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.stacks.agent_configs import usual_check_in
-from infra.stacks.options import KEY_ROTATION, OPERATORS, StackOptions
+from infra.stacks.options import ANY_MESSAGES, KEY_ROTATION, OPERATORS, StackOptions
 from tacit.tlog.checkpoint import NoteKey
 
 APPROVER_DELAY_SECONDS = 60
@@ -149,7 +149,8 @@ class ServiceConfigs:
 
     def _shuffler(self) -> dict[str, Any]:
         own = {"analyzer_token": "messages.token", "gateway_tokens": ["gateway_bundles.token"]}
-        return {**self._one_server("shuffler"), **own}
+        counted = {"most_messages": ANY_MESSAGES} if self.options.counted else {}
+        return {**self._one_server("shuffler"), **own, **counted}
 
     def _one_server(self, name: str) -> dict[str, Any]:
         return {

@@ -39,4 +39,4 @@ CHUNKS = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("tally", LargeBinary, nullable=False),
 )
-"""``tally``: 8 bytes for each cell, for fillers and for malformed messages; empty after the release."""
+"""``tally``: see ``services.analyzer.records``; empty after the release."""

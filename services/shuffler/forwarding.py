@@ -75,7 +75,7 @@ class Forwarding:
             count = 0 if running is None else running.report_count
             why = self._refusal(party, bundling, count)
             records = [] if why else await tx.kept_records(task_id)
-        outgoing = [NOTHING] if why else await asyncio.to_thread(self._permuted, records)
+        outgoing = [NOTHING] if why else await asyncio.to_thread(self._permuted, records, bundling)
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
                 return False
@@ -99,8 +99,9 @@ class Forwarding:
             return RATE_BOUND
         return TOO_MANY if count * bundling.messages > self._config.most_messages else ""
 
-    def _permuted(self, records: list[bytes]) -> list[Outgoing]:
-        parts = list(chunks(shuffled(records, self._deps.entropy), self._config.chunk_messages))
+    def _permuted(self, records: list[bytes], bundling: Bundling) -> list[Outgoing]:
+        size = bundling.message_size
+        parts = list(chunks(shuffled(records, size, self._deps.entropy), size, self._config.chunk_messages))
         return [Outgoing(at, MessageChunk(at, len(parts), part).encode()) for at, part in enumerate(parts)]
 
     async def _send(self, party: AnalyzerParty, bundling: Bundling) -> int:

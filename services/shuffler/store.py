@@ -30,7 +30,8 @@ class ShufflerTx(OneServerTx):
         ``IntegrityError`` if that was done before."""
         await self.release(task_id, _FORWARDED)
         rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
-        await self.connection.execute(insert(OUTGOING), rows)
+        if rows:
+            await self.connection.execute(insert(OUTGOING), rows)
         await self.scrub_buckets(task_id)
 
     async def drop(self, task_id: bytes, outgoing: Outgoing) -> None:

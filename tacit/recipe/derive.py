@@ -6,6 +6,7 @@ raises a ``Refusal`` with the rule's name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -177,6 +178,8 @@ def shape_of(question: Question) -> Shape:
         return Shape(statistic, encoder.cells)
     if not isinstance(encoder, Range):
         return Shape(statistic, len(encoder_of(question).labels))
+    if statistic.is_one_hot:
+        return Shape(statistic, encoder.maximum + 1)
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)
     return Shape(statistic, cells, encoder.least, encoder.most, encoder.step, norm)
 
@@ -205,7 +208,7 @@ def slot_of(recipe: Recipe) -> Slot:
     return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
 
 
-def labels(recipe: Recipe) -> tuple[str, ...]:
+def labels(recipe: Recipe) -> Sequence[str]:
     """Label of each entry of the result."""
     return encoder_of(recipe.question).labels
 

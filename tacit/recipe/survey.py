@@ -262,7 +262,7 @@ class Survey(Part):
 
     def _check_statistic(self, kind: str) -> None:
         if self.statistic is None and kind == "number":
-            raise wrong("statistic", "is needed: numbers are for a sum or a mean")
+            raise wrong("statistic", "is needed: numbers are for a sum, a mean or a histogram")
         stated = self.statistic and STATISTICS[self.statistic]
         if kind == "occurrences":
             return

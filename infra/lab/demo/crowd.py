@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
@@ -41,6 +41,16 @@ LEAST_WORKERS, MOST_WORKERS = 2, 4
 """Two keep a machine of two cores busy: the services wait for devices more often than these for them."""
 LIMIT_SECONDS = 3000.0
 """Of one stage: less than what is left of an interval of an hour when it begins."""
+
+
+class Others(Protocol):
+    """Devices that are no agents of their own; ``sampled`` of them take part."""
+
+    sampled: int
+
+    async def send(self, clock: Clock, tick: Callable[[int], None]) -> None:
+        """Send what they made."""
+        ...
 
 
 class Crowd:

@@ -60,7 +60,7 @@ from tacit.recipe.survey import Survey
 from tacit.task import Task
 
 if TYPE_CHECKING:
-    from infra.lab.demo.crowd import Crowd
+    from infra.lab.demo.crowd import Others
 
 RATE = Decimal("0.5")
 BATCH_FLOOR = 50
@@ -86,6 +86,8 @@ class DemoRun(Staging):
     """Devices whose tokens are stolen before they are spent."""
     _release_cap: str = ""
     """The most epsilon that policies let a batch tell, if not the usual one."""
+    _counted: ClassVar[bool] = False
+    """Whether devices have more messages than could be sent, which are counted."""
 
     def __init__(
         self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
@@ -99,6 +101,7 @@ class DemoRun(Staging):
             batch_floor=BATCH_FLOOR,
             witnesses=WITNESSES,
             release_cap=self._release_cap,
+            counted=self._counted,
         )
         if devices > self._agents:
             options = replace(options, job_size=CROWD_JOB)
@@ -123,9 +126,7 @@ class DemoRun(Staging):
             await self._uploading(fleet, recipes, followed, others)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport, direct)
-            drilled = self._staged(fleet)[:DRILL_DEVICES]
-            values = self._outside(), next(value for value in self._dataset.values if value.strip())
-            refusals.append(await told_by_a_value_outside(drilled, recipes, *values, self._entropy))
+            refusals.append(await self._told_outside(fleet, recipes))
             await self._release(recipes.main, transport)
             sightings = await self._stack.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
@@ -148,7 +149,7 @@ class DemoRun(Staging):
             await fleet.sync(tick, self._patience)
         return fleet
 
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Crowd | None:
+    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
         values = self._dataset.values[self._agents :]
         if not values:
@@ -193,7 +194,7 @@ class DemoRun(Staging):
         with self._timed("coins"), self._stages.stage(name, len(fleet.devices)) as tick:
             await fleet.consider(tick)
 
-    async def _send_crowd(self, crowd: Crowd) -> None:
+    async def _send_crowd(self, crowd: Others) -> None:
         """The reports of the others, as fast as the stack takes them, while leader and helper aggregate."""
         with self._stages.stage("other devices: uploads in batches", crowd.sampled) as tick:
             sending = asyncio.ensure_future(crowd.send(self._clock, tick))
@@ -229,6 +230,11 @@ class DemoRun(Staging):
             refusals.append(StagedRefusal(f"a collection at B-1 = {DRILL_DEVICES}", "leader, helper", text))
             return refusals
 
+    async def _told_outside(self, fleet: Fleet, recipes: Recipes) -> StagedRefusal:
+        """What became of telling by participation that a device's value is outside the answers."""
+        drilled = self._staged(fleet)[:DRILL_DEVICES]
+        return await told_by_a_value_outside(drilled, recipes, self._outside(), self._inside(), self._entropy)
+
     async def _aggregated(self, task: Task, transport: Transport) -> dict[str, Any]:
         """The leader's status once it has dealt with every report; a job that failed for a moment is tried again."""
         for _ in range(20):
@@ -242,7 +248,7 @@ class DemoRun(Staging):
     async def _result(
         self,
         fleet: Fleet,
-        crowd: Crowd | None,
+        crowd: Others | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],
@@ -328,6 +334,10 @@ class DemoRun(Staging):
         """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
         limits = {"min_batch_size": BATCH_FLOOR + 1} if drill else {}
         return self._policy.model_copy(update=limits | ({"max_batch_size": BATCH_FLOOR} if main else {}))
+
+    def _inside(self) -> str:
+        """A value of the data."""
+        return next(value for value in self._dataset.values if value.strip())
 
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""

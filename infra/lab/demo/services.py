@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.base.loops import fastest_loop
+from infra.lab.demo.counting import count_bundles, count_messages
 from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.patience import first_of
 from infra.lab.demo.result import Sighting
@@ -24,6 +25,8 @@ from infra.stacks.layout import load_layout
 from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal, TacitError
+from tacit.models.one_server import ANALYZER
+from tacit.models.shuffled.form import SHUFFLER
 from tacit.ports import TransportError
 from tacit.service.log import set_log_level
 
@@ -96,6 +99,14 @@ class Services:
         """What was seen of the candidate."""
         return tuple(Sighting(**one) for one in await self._ask("sightings", candidate))
 
+    async def count_bundles(self, task_id: bytes, devices: int) -> None:
+        """Run ``counting.count_bundles`` in the other process."""
+        await self._ask("count_bundles", task_id.hex(), devices)
+
+    async def count_messages(self, task_id: bytes, messages: int, file: Path) -> None:
+        """Run ``counting.count_messages`` in the other process."""
+        await self._ask("count_messages", task_id.hex(), messages, str(file))
+
     async def _ask(self, what: str, *arguments: str | int | None) -> Any:
         if self._is_over:
             raise Fatal(ENDED)
@@ -153,6 +164,12 @@ class _Driven:
             return self._observer.follow_report(*arguments)
         if what == "sightings":
             return [asdict(one) for one in self._observer.sightings(*arguments)]
+        if what == "count_bundles":
+            task_id, devices = arguments
+            return await count_bundles(self._stack.apps[SHUFFLER], bytes.fromhex(task_id), devices)
+        if what == "count_messages":
+            task_id, messages, file = arguments
+            return await count_messages(self._stack.apps[ANALYZER], bytes.fromhex(task_id), messages, Path(file))
         raise Fatal(f"nobody knows the order {what}")
 
     async def answer(self, line: bytes) -> None:

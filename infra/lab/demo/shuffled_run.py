@@ -40,10 +40,10 @@ from tacit.recipe.cautions import cautions
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import message_size
 
 if TYPE_CHECKING:
-    from infra.lab.demo.crowd import Crowd
+    from infra.lab.demo.crowd import Others
 
 DRILL_BATCH = 200
 """B of the staged recipe: fewer devices cannot hide one of them."""
@@ -83,7 +83,11 @@ class ShuffledRun(DemoRun):
             for attempt in attempts:
                 await self._patience(partial(offered, client, thief.url, media_type, attempt.body))
             whole = thief.whole(late)
-            refused = [await self._refused("a bundle with a message less", thief.url, whole[:-MESSAGE_SIZE], client)]
+            refused = [
+                await self._refused(
+                    "a bundle with a message less", thief.url, whole[: -message_size(counts_of(drill).cells)], client
+                )
+            ]
             tick()
             before = await self._status(SHUFFLER, drill.hash_text, transport)
             refused += refusals_of(attempts, {SHUFFLER: before["rejected_by_cause"]})
@@ -118,7 +122,7 @@ class ShuffledRun(DemoRun):
     async def _result(
         self,
         fleet: Fleet,
-        crowd: Crowd | None,
+        crowd: Others | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],
@@ -127,7 +131,7 @@ class ShuffledRun(DemoRun):
         released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
         document: Mapping[str, Any] = released["results"][0]
         status = await self._status(SHUFFLER, recipe.hash_text, transport)
-        truth, messages = self._truth(recipe), counts_of(recipe).messages
+        truth, counts = self._truth(recipe), counts_of(recipe)
         drawn = await fleet.count(recipe.hash, *DRAWN, first=self._agents)
         rows: Sequence[Mapping[str, Any]] = document["buckets"]
         return ShuffledResult(
@@ -147,8 +151,11 @@ class ShuffledRun(DemoRun):
             seconds=self._seconds.pop("all"),
             stages=self._seconds,
             warnings=tuple(cautions(dict(document))),
-            messages_per_device=messages,
-            bundle_bytes=messages * MESSAGE_SIZE,
+            messages_per_device=counts.messages,
+            bundle_bytes=counts.messages * message_size(counts.cells),
+            answers=counts.cells,
+            largest_error=largest_error(rows, truth),
+            sealed=self._agents,
             zeros=Zeros(**document["zeros"]).sentence() if "zeros" in document else "",
         )
 
@@ -189,3 +196,9 @@ class ShuffledRun(DemoRun):
         """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
         limits = {"min_batch_size": DRILL_BATCH + 1} if drill else {}
         return self._policy.model_copy(update=limits | ({"max_batch_size": DRILL_BATCH} if main else {}))
+
+
+def largest_error(rows: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> float:
+    """The largest error of an answer: of those that are in ``rows``, and of all others, which are estimated as 0."""
+    found = {row["label"]: row["estimate"] for row in rows}
+    return max(abs(found.get(label, 0.0) - truth.get(label, 0)) for label in {*found, *truth})

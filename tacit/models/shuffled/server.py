@@ -11,7 +11,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
 from tacit.task.one_server import OneServerTask
-from tacit.task.shuffled import MESSAGE_SIZE, Bundling
+from tacit.task.shuffled import Bundling, message_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,12 @@ class Bundles(Reading):
     """The shuffler's reading: a payload is kept as it is, and counts as one bundle."""
 
     messages: int
+    cells: int
 
     @property
     def record_size(self) -> int:  # type: ignore[override]
         """Length of a bundle in bytes: all messages of one device."""
-        return self.messages * MESSAGE_SIZE
+        return self.messages * message_size(self.cells)
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
         """One bundle, and its messages."""
@@ -78,4 +79,5 @@ class ShufflerServer(_EitherServer):
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Bundles:
         """Bundles, which are kept until they are shuffled."""
         del key
-        return Bundles(counts_of(recipe).messages)
+        counts = counts_of(recipe)
+        return Bundles(counts.messages, counts.cells)
