@@ -17,9 +17,9 @@ from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
-from tacit.models.parties import Parties
+from tacit.models.parties import SHUFFLER, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
-from tacit.models.shuffled.form import SHUFFLER, Shuffled
+from tacit.models.shuffled.form import Shuffled
 from tacit.ports import Entropy
 
 AGGREGATORS = ("leader", "helper")

@@ -91,6 +91,18 @@ def task_id(recipe: Recipe) -> bytes:
     return task_id_of(task_configuration(recipe))
 
 
+def task_id_at(recipe: Recipe, role: str) -> bytes:
+    """The id under which the server in this ``role`` knows the recipe: the task id, or, for a shuffler, which has no
+    part in the DAP task, the recipe's hash. Raises as ``task_id``."""
+    return task_id(recipe) if confirms(recipe, role) else recipe.hash
+
+
+def confirms(recipe: Recipe, role: str) -> bool:
+    """Whether the opt-in of this ``role`` confirms a verify key: that of leader and helper does."""
+    form = form_of(recipe.model)
+    return form.proves and role in form.opts_in
+
+
 def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises a refusal where
     it cannot be derived."""
@@ -108,6 +120,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         publishes_share=recipe.is_census,
         leader_state_key=state_key(parties.leader),
         helper_state_key=state_key(parties.helper),
+        is_mixed=parties.shuffler is not None,
     )
 
 

@@ -6,7 +6,7 @@ must not import this module, because it can decrypt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,18 +58,11 @@ class MessageCounter:
         return Tally(tuple(numbers[:-1]), numbers[-1], malformed)
 
 
-def shuffled(bundles: Iterable[bytes], entropy: Entropy) -> bytes:
-    """The messages of all bundles in a random order, every order being equally likely. ``ValueError`` for a part of a
-    message."""
-    messages = split(b"".join(bundles))
-    return b"".join([messages[at] for at in permutation(len(messages), entropy)])
-
-
-def chunks(messages: bytes, most: int) -> Iterator[bytes]:
-    """The messages in groups of ``most``, the last one with the rest."""
-    size = most * MESSAGE_SIZE
-    for at in range(0, len(messages), size):
-        yield messages[at : at + size]
+def shuffled(bundles: Iterable[bytes], entropy: Entropy, size: int = MESSAGE_SIZE) -> list[bytes]:
+    """The messages of all bundles, of ``size`` bytes each, in a random order, every order being equally likely.
+    ``ValueError`` for a part of a message."""
+    messages = split(b"".join(bundles), size)
+    return [messages[at] for at in permutation(len(messages), entropy)]
 
 
 def complete(tallies: Sequence[Tally], messages: int) -> tuple[int, Tally]:

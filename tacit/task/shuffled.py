@@ -54,8 +54,8 @@ class Bundling:
         return enc + sealed
 
 
-def split(messages: bytes) -> list[bytes]:
+def split(messages: bytes, size: int = MESSAGE_SIZE) -> list[bytes]:
     """The single messages of one or more bundles, in order. ``ValueError`` for a part of a message."""
-    if len(messages) % MESSAGE_SIZE:
-        raise ValueError(f"messages must have {MESSAGE_SIZE} bytes each")
-    return [messages[at : at + MESSAGE_SIZE] for at in range(0, len(messages), MESSAGE_SIZE)]
+    if len(messages) % size:
+        raise ValueError(f"messages must have {size} bytes each")
+    return [messages[at : at + size] for at in range(0, len(messages), size)]

@@ -101,6 +101,8 @@ class Task:
     beneath the HPKE seal; ``None`` where they do not."""
     helper_state_key: bytes | None = None
     """The ElGamal key (32 bytes) for the Helper's input shares; ``None`` where they are not encrypted."""
+    is_mixed: bool = False
+    """Reports reach the Leader through a shuffler, in one batch after the interval, and from nobody else."""
 
     @classmethod
     def from_configuration(
@@ -119,6 +121,7 @@ class Task:
         publishes_share: bool = False,
         leader_state_key: bytes | None = None,
         helper_state_key: bytes | None = None,
+        is_mixed: bool = False,
     ) -> Task:
         """Make the task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
@@ -150,6 +153,7 @@ class Task:
             publishes_share=publishes_share,
             leader_state_key=leader_state_key,
             helper_state_key=helper_state_key,
+            is_mixed=is_mixed,
         )
 
     @cached_property
