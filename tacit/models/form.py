@@ -90,10 +90,15 @@ class Form(ABC):
         ``opts_in``, and the shuffler where the recipe names one beside them."""
         return (*self.opts_in, SHUFFLER) if self.is_mixed(parties) else self.opts_in
 
+    @property
+    def may_mix(self) -> bool:
+        """Whether recipes may name a shuffler that the model does not need."""
+        return SHUFFLER in self.parties.model_fields and SHUFFLER not in self.opts_in
+
     def is_mixed(self, parties: Parties) -> bool:
         """Whether a recipe with these parties names a shuffler that its model does not need: reports, sealed to the
         model's own servers, then pass through it in one batch."""
-        return SHUFFLER not in self.opts_in and parties.server(SHUFFLER) is not None
+        return self.may_mix and parties.server(SHUFFLER) is not None
 
     def closes_of(self, parties: Parties) -> tuple[str, ...]:
         """How a batch of a recipe with these parties may close: a shuffler forwards one batch, after the interval."""

@@ -6,6 +6,7 @@ raises a ``Refusal`` with the rule's name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -107,7 +108,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises a refusal where
     it cannot be derived."""
     parties = aggregators_of(recipe.parties)
-    return Task.from_configuration(
+    task = Task.from_configuration(
         task_configuration(recipe),
         leader_hpke_config=hpke_config(parties.leader.hpke_config),
         helper_hpke_config=hpke_config(parties.helper.hpke_config),
@@ -120,8 +121,8 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         publishes_share=recipe.is_census,
         leader_state_key=state_key(parties.leader),
         helper_state_key=state_key(parties.helper),
-        is_mixed=parties.shuffler is not None,
     )
+    return replace(task, is_mixed=True) if form_of(recipe.model).is_mixed(parties) else task
 
 
 def hpke_config(text: str) -> HpkeConfig:

@@ -121,7 +121,6 @@ class Task:
         publishes_share: bool = False,
         leader_state_key: bytes | None = None,
         helper_state_key: bytes | None = None,
-        is_mixed: bool = False,
     ) -> Task:
         """Make the task of ``configuration``; its recipe hash is the configuration's ``task_info``.
 
@@ -153,7 +152,6 @@ class Task:
             publishes_share=publishes_share,
             leader_state_key=leader_state_key,
             helper_state_key=helper_state_key,
-            is_mixed=is_mixed,
         )
 
     @cached_property

@@ -22,6 +22,7 @@ from tacit.ports import Entropy
 from tacit.recipe.derive import randomizer_of, slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
+from tacit.recipe.survey import Survey
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 
@@ -54,6 +55,10 @@ class MixedKit(RecipeKit):
         }
         body = {**super().parties().model_dump(mode="json"), SHUFFLER: shuffler}
         return SecureAggregationParties.model_validate(body)
+
+    def survey(self, **options: Any) -> Survey:
+        """The survey of ``RecipeKit``, whose reports pass the shuffler."""
+        return super().survey(**{"through": SHUFFLER, **options})
 
     def shuffler_opt_in(self, recipe: Recipe) -> SignedLeaf:
         """The shuffler's opt-in to ``recipe``, signed."""
