@@ -49,6 +49,7 @@ CREDENTIALS = {
     "gateway_reports": ("gateway", "analyzer"),
     "gateway_bundles": ("gateway", "shuffler"),
     "messages": ("shuffler", "analyzer"),
+    "mixed_reports": ("shuffler", "leader"),
     "collector": ("collector", "leader"),
     "aggregates": ("collector", "analyzer"),
     "results": ("collector", "recipe_server"),

@@ -132,7 +132,12 @@ class ServiceConfigs:
 
     def _leader(self) -> dict[str, Any]:
         limits = {"job_size": self.options.job_size, "idle_seconds": self.options.idle_seconds}
-        own = {"collector_token": "collector.token", "gateway_tokens": ["gateway_uploads.token"], "limits": limits}
+        own = {
+            "collector_token": "collector.token",
+            "gateway_tokens": ["gateway_uploads.token"],
+            "shuffler_token": "mixed_reports.token",
+            "limits": limits,
+        }
         return {**self._aggregator("leader"), **own}
 
     def _helper(self) -> dict[str, Any]:
@@ -148,7 +153,11 @@ class ServiceConfigs:
         return {**self._one_server("analyzer"), **own}
 
     def _shuffler(self) -> dict[str, Any]:
-        own = {"analyzer_token": "messages.token", "gateway_tokens": ["gateway_bundles.token"]}
+        own = {
+            "analyzer_token": "messages.token",
+            "leader_token": "mixed_reports.token",
+            "gateway_tokens": ["gateway_bundles.token"],
+        }
         counted = {"most_messages": ANY_MESSAGES} if self.options.counted else {}
         return {**self._one_server("shuffler"), **own, **counted}
 

@@ -74,7 +74,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
 
 def _state(recipe: Recipe, state: str) -> str:
     form = known(recipe.model)
-    roles = form.opts_in if form is not None else ("a server",)
+    roles = form.opting_in(recipe.parties) if form is not None else ("a server",)
     everybody = f"{' and '.join(roles)} {'has' if len(roles) == 1 else 'have'}"
     words = STATES.get(state)
     return state if words is None else words.format(any=" or ".join(roles), all=everybody)

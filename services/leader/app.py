@@ -29,13 +29,14 @@ from tacit.aggregator.parties import PARTIES, Parties
 from tacit.aggregator.seat import AggregatorSeat
 from tacit.errors import UsageError
 from tacit.messages import Role
+from tacit.models.parties import SHUFFLER
 from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_listener, add_store, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import Callers, gateway_tokens
+from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.limits import ByteBudget
-from tacit.service.live_tokens import ShownToken
+from tacit.service.live_tokens import Accepted, ShownToken
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
@@ -85,7 +86,8 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
-    callers = Callers(NAME, config.listen, {**credentials.tokens, **gateway_tokens(config.gateway_tokens)})
+    tokens = {**credentials.tokens, **gateway_tokens(config.gateway_tokens), **_shuffler_tokens(config)}
+    callers = Callers(NAME, config.listen, tokens)
     if "worker" not in config.roles:
         queue = None
     elif queue is None:
@@ -111,7 +113,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
             app,
             store,
             app[PARTIES],
-            AggregatorSeat(credentials.identity),
+            AggregatorSeat(credentials.identity, takes_mixed=callers.guards(SHUFFLER)),
             config,
             deps,
             coordinates="worker" in config.roles,
@@ -123,6 +125,13 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     identity = credentials.identity
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
     return app
+
+
+def _shuffler_tokens(config: LeaderConfig) -> dict[str, Accepted | None]:
+    """The shuffler's tokens, if one may upload; ``None`` for one that is known by its certificate alone."""
+    if config.shuffler_token is None and SHUFFLER not in config.listen.client_names:
+        return {}
+    return {SHUFFLER: None} | tokens_of({SHUFFLER: config.shuffler_token})
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:

@@ -28,17 +28,17 @@ class ShufflerTx(OneServerTx):
     async def fix(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
         """Store what is to be sent in place of the bundles, which are deleted, and close the recipe for good. Raises
         ``IntegrityError`` if that was done before."""
-        await self.release(task_id, _FORWARDED)
+        await self._close(task_id, _FORWARDED, outgoing)
+
+    async def drop(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
+        """Delete the bundles, and close the recipe for good: only ``outgoing`` is sent, which holds none of them."""
+        await self._close(task_id, UNRELEASED, outgoing)
+
+    async def _close(self, task_id: bytes, selector: bytes, outgoing: Sequence[Outgoing]) -> None:
+        await self.release(task_id, selector)
         rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
         if rows:
             await self.connection.execute(insert(OUTGOING), rows)
-        await self.scrub_buckets(task_id)
-
-    async def drop(self, task_id: bytes, outgoing: Outgoing) -> None:
-        """Delete the bundles, and close the recipe for good: only ``outgoing`` is sent."""
-        await self.release(task_id, UNRELEASED)
-        values = {"task_id": task_id, "number": outgoing.index, "body": outgoing.body}
-        await self.connection.execute(insert(OUTGOING).values(**values))
         await self.scrub_buckets(task_id)
 
     async def next_outgoing(self, task_id: bytes) -> Outgoing | None:

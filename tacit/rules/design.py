@@ -181,10 +181,11 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``close`` ``interval_end`` requires mode ``time_interval``, and ``at_B`` requires ``leader_selected`` (P13); with
-    one server a batch closes at ``interval_end``."""
-    closes = form_of(recipe.model).closes
+    one server, or behind a shuffler, a batch closes at ``interval_end``."""
+    closes = form_of(recipe.model).closes_of(recipe.parties)
     if recipe.batch.close not in closes:
-        words = f"a batch of model {recipe.model} must close {' or '.join(closes)}, not {recipe.batch.close}"
+        behind = " behind a shuffler" if form_of(recipe.model).is_mixed(recipe.parties) else ""
+        words = f"a batch of model {recipe.model}{behind} must close {' or '.join(closes)}, not {recipe.batch.close}"
         return Detail(words, *one_of("batch.close", tuple(closes)))
     wanted = mode_of_close(recipe.batch.close)
     if recipe.batch.mode == wanted:

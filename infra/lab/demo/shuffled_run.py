@@ -30,7 +30,8 @@ from tacit.methods.result import Zeros
 from tacit.models.devices import device_side
 from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.one_server import ANALYZER
-from tacit.models.shuffled.form import SHUFFLER, Shuffled
+from tacit.models.parties import SHUFFLER
+from tacit.models.shuffled.form import Shuffled
 from tacit.models.shuffled.task import counts_of
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport

@@ -298,7 +298,8 @@ class Shard:
         self._flush()
         with self._stage("wait"):
             await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
-        target, model = plan.target, device_side(plan.target.recipe.model)
+        target = plan.target
+        model = device_side(target.recipe.model).sends_as(target.recipe)
         sender = Sender(
             self._clients(),
             model,

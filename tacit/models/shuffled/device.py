@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
-from tacit.models.shuffled.form import SHUFFLER, Shuffled
+from tacit.models.parties import SHUFFLER
+from tacit.models.shuffled.form import Shuffled
 from tacit.models.shuffled.task import bundling_of, shuffler_task
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe

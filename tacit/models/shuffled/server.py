@@ -11,6 +11,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
 from tacit.task.one_server import OneServerTask
+from tacit.task.onward import Onward, ToAnalyzer
 from tacit.task.shuffled import Bundling, message_size
 
 
@@ -47,16 +48,12 @@ class NoReports(Reading):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "not-shuffled")
 
 
-class _EitherServer(ServerSide):
-    """What both servers know of the messages."""
+class ShuffledServer(ServerSide):
+    """The analyzer's side of model ``shuffled``."""
 
     def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
         """How devices make the messages of a bundle of ``recipe``. Raises as ``bundling_of``."""
         return bundling_of(recipe, slot_key)
-
-
-class ShuffledServer(_EitherServer):
-    """The analyzer's side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """The analyzer's task. Raises as ``analyzer_task``."""
@@ -69,8 +66,12 @@ class ShuffledServer(_EitherServer):
         return NoReports()
 
 
-class ShufflerServer(_EitherServer):
+class ShufflerServer(ServerSide):
     """The shuffler's side of model ``shuffled``."""
+
+    def onward(self, recipe: Recipe, slot_key: bytes) -> Onward:
+        """Single messages, to the analyzer."""
+        return ToAnalyzer.of(bundling_of(recipe, slot_key))
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """The shuffler's task. Raises as ``shuffler_task``."""
