@@ -17,7 +17,7 @@ from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.report import write_report
 from infra.lab.demo.shuffled_result import ShuffledResult
 from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
-from infra.lab.demo.view import Stages, show_shuffled
+from infra.lab.demo.view import Stages, show
 from tacit.errors import UsageError
 from tacit.service.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
@@ -61,7 +61,7 @@ def test_every_device_is_counted_once_and_no_answer_that_nobody_has_is_shown(
     assert tried["a token spent twice"] == tried["a bundle after the interval"] == "shuffler"
     assert tried["messages from somebody who is not the shuffler"] == "analyzer"
     shown = io.StringIO()
-    show_shuffled(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
+    show(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
     assert "sealed messages of the same size" in " ".join(shown.getvalue().split())
     secrets.read_files(tmp_path / "stack")
     logged = capsys.readouterr().err

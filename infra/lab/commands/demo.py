@@ -13,9 +13,11 @@ from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_local import local
+from infra.lab.commands.demo_played import played
+from infra.lab.commands.demo_search import heavy_hitters as search
 from infra.lab.commands.demo_shuffled import of_domain, shuffled
-from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
-from infra.views.terminal import answers, notes, print_json
+from infra.lab.commands.demo_watched import visits_of, watched, watching_of
+from infra.views.terminal import notes
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ Epsilon = Annotated[
     typer.Option(help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8)."),
 ]
 Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
+HeavyHitters = Annotated[
+    bool, typer.Option("--heavy-hitters", help="Frequent texts, found in rounds of a series: no server sees a report.")
+]
 Variant = Annotated[
     str | None,
     typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
@@ -69,6 +74,7 @@ def demo(
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
     devices: Devices = None,
     model: Model = None,
+    heavy_hitters: HeavyHitters = False,
     statistic: Statistic = None,
     steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
     epsilon: Epsilon = None,
@@ -90,8 +96,15 @@ def demo(
         raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model == LOCAL:
         return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
-    if epsilon is not None or top is not None or engine is not None:
-        raise typer.BadParameter("--epsilon, --top and --engine go with --model local")
+    if engine is not None:
+        raise typer.BadParameter("--engine goes with --model local")
+    if heavy_hitters:
+        given = (buckets, categories, statistic, steps, model)
+        if any(one is not None for one in given) or missing != AS_CATEGORY:
+            raise typer.BadParameter("--heavy-hitters goes with --input, --column, --devices, --epsilon and --top")
+        return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
+    if epsilon is not None or top is not None:
+        raise typer.BadParameter("--epsilon and --top go with --heavy-hitters or --model local")
     if model == SHUFFLED:
         if statistic is not None or steps is not None:
             raise typer.BadParameter("--statistic and --steps do not go with --model shuffled")
@@ -107,21 +120,10 @@ def demo(
 
 
 def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
-    from infra.lab.demo.report import prepare_report, write_report
     from infra.lab.demo.run import DemoRun
-    from infra.lab.demo.view import Stages, show
 
-    if not json_output:
-        prepare_report(out)
-    progress = notes()
-    _say_of(dataset, progress)
-    stages = Stages(progress)
-    result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
-    if json_output:
-        print_json(result.document())
-        return
-    outputs = write_report(result, out)
-    show(result, answers(), outputs)
+    _say_of(dataset, notes())
+    played(lambda folder, stages: DemoRun(dataset, folder, stages).run(), out, json_output=json_output)
 
 
 def _say_of(dataset: Dataset, progress: Console) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import typer
 
-from infra.lab.commands.demo_watched import in_a_fresh_folder
-from infra.views.terminal import answers, notes
+from infra.lab.commands.demo_played import played
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
-    from infra.lab.demo.shuffled_result import ShuffledResult
 
 VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased", "flipped": "flipped"}
 """The randomizer of each variant: a histogram is zsum in every cell."""
@@ -55,24 +51,12 @@ def _in_shares(names: Sequence[str], shares: Sequence[float], number: int) -> tu
 def shuffled(dataset: Dataset, variant: str | None, out: Path, *, json_output: bool) -> None:
     """Run the demo of the shuffled model; print its result as JSON, or show it and write a report to ``out``."""
     from infra.lab.demo.counted_run import CountedRun
-    from infra.lab.demo.report import prepare_report, write_report
     from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
-    from infra.lab.demo.view import Stages, show_shuffled
 
     randomizer = VARIANTS.get(variant or "zsum")
     if randomizer is None:
         raise typer.BadParameter(f"--variant is one of {', '.join(VARIANTS)}")
     if len(dataset.values) < LEAST_DEVICES:
         raise UsageError(f"{len(dataset.values)} devices are too few to hide in; ask for at least {LEAST_DEVICES}")
-    if not json_output:
-        prepare_report(out)
     kind = ShuffledRun if dataset.question.numbers is None else CountedRun
-    stages = Stages(notes())
-    result = cast(
-        "ShuffledResult",
-        in_a_fresh_folder(stages, lambda folder: kind(dataset, randomizer, folder, stages).run()),
-    )
-    if json_output:
-        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
-        return
-    show_shuffled(result, answers(), write_report(result, out))
+    played(lambda folder, stages: kind(dataset, randomizer, folder, stages).run(), out, json_output=json_output)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from infra.lab.demo.result import StagedRefusal
 from infra.lab.demo.run import AGENTS_OF_A_CROWD
 from infra.lab.demo.shuffled_result import MOST_MESSAGES
 from infra.lab.demo.shuffled_run import ShuffledRun
-from infra.lab.demo.staging import MAIN_SLOT, Recipes
+from infra.lab.demo.staging import Recipes
 from infra.lab.demo.view import Stages
 from infra.lab.devices.counted import NO_ANSWER, crowd_totals
-from tacit.models.shuffled.form import SHUFFLER
+from tacit.models.parties import SHUFFLER
 from tacit.models.shuffled.task import counts_of
 from tacit.ports import Clock, Transport
 from tacit.recipe.encoder import encoder_of
@@ -79,21 +79,13 @@ class CountedRun(ShuffledRun):
     def _inside(self) -> str:
         return "yes"
 
-    def _main_recipe(self) -> Recipe:
-        question, number = self._dataset.question.asked, len(self._dataset.values)
-        return self._proposed(
-            name="demo",
-            text=question.text,
-            metric=question.metric,
-            encoder=question.encoder,
-            statistic=question.statistic,
-            missing=self._dataset.question.missing,
-            population=number,
-            slot=MAIN_SLOT,
-            rate=Decimal(1),
-            delta=DELTA,
-            min_batch_size=math.floor(LEAST_SHARE * number),
-        )
+    def _main_members(self) -> dict[str, Any]:
+        return {
+            "statistic": self._dataset.question.asked.statistic,
+            "rate": Decimal(1),
+            "delta": DELTA,
+            "min_batch_size": math.floor(LEAST_SHARE * len(self._dataset.values)),
+        }
 
 
 class CountedCrowd:

@@ -71,6 +71,7 @@ class Crowd:
     async def prepare(self, recipe: Recipe, world: Deps, patience: Patience, tick: Callable[[int], None]) -> None:
         """Verify the recipe, toss every coin, fetch the tokens of those that take part, and make their reports. Raises
         what ``verified_target`` and the workers raise."""
+        self._file.unlink(missing_ok=True)  # of the round before, which is over
         device = SoftwareRoot.from_pem(self._authority).issue("crowd", world.entropy, world.clock.now())
         asked = (self._config, self._policy, device, world, recipe.hash_text, 0.0)
         self._target = await patience(lambda: verified_target(*asked))

@@ -61,8 +61,9 @@ class Question:
     @property
     def asked(self) -> model.Question:
         """As a recipe asks it. Raises ``DecodeError`` where no recipe may: labels too long, edges too large."""
-        buckets = {"kind": "buckets", "edges": self.edges}
-        encoder = buckets if self.categories is None else {"kind": "categories", "categories": self.categories}
+        buckets: dict[str, object] = {"kind": "buckets", "edges": self.edges}
+        categories: dict[str, object] = {"kind": "categories", "categories": self.categories}
+        encoder = buckets if self.categories is None else categories
         if self.numbers is not None:
             encoder = {"kind": "number", "low": 1, "high": self.numbers}
         body = {"text": self.text, "metric": self.metric, "encoder": encoder, "statistic": "histogram"}

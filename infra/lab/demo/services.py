@@ -26,7 +26,7 @@ from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal, TacitError
 from tacit.models.one_server import ANALYZER
-from tacit.models.shuffled.form import SHUFFLER
+from tacit.models.parties import SHUFFLER
 from tacit.ports import TransportError
 from tacit.service.log import set_log_level
 
@@ -41,8 +41,8 @@ READY = 0
 class Services:
     """The services of the layout in ``state_dir``, as a run drives them."""
 
-    def __init__(self, state_dir: Path, clock: Path, slot: int, log_level: str) -> None:
-        self._arguments = (str(state_dir), str(clock), str(slot), log_level)
+    def __init__(self, state_dir: Path, clock: Path, log_level: str) -> None:
+        self._arguments = (str(state_dir), str(clock), log_level)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = READY
         self._is_over = False
@@ -95,9 +95,9 @@ class Services:
         """From now on what the aggregators say of this report is kept."""
         await self._ask("follow_report", report_id)
 
-    async def sightings(self, candidate: int) -> tuple[Sighting, ...]:
-        """What was seen of the candidate."""
-        return tuple(Sighting(**one) for one in await self._ask("sightings", candidate))
+    async def sightings(self, candidate: int, slot: int) -> tuple[Sighting, ...]:
+        """What was seen of the candidate and its token of ``slot``."""
+        return tuple(Sighting(**one) for one in await self._ask("sightings", candidate, slot))
 
     async def count_bundles(self, task_id: bytes, devices: int) -> None:
         """Run ``counting.count_bundles`` in the other process."""
@@ -190,9 +190,9 @@ def tell(number: int, kind: str, value: Any) -> None:
         sys.stdout.flush()
 
 
-async def serve(state_dir: Path, clock: Path, slot: int) -> None:
+async def serve(state_dir: Path, clock: Path) -> None:
     """Run the services until the input ends."""
-    observer = FollowingObserver(slot)
+    observer = FollowingObserver()
     stack = LocalStack(load_layout(state_dir), SharedClock(clock), OsEntropy(), observer)
     orders = asyncio.StreamReader(limit=LINE_LIMIT)
     protocol = asyncio.StreamReaderProtocol(orders)
@@ -204,11 +204,11 @@ async def serve(state_dir: Path, clock: Path, slot: int) -> None:
             group.create_task(driven.answer(line))
 
 
-def main(state_dir: str, clock: str, slot: str, log_level: str) -> None:
+def main(state_dir: str, clock: str, log_level: str) -> None:
     """Run the services; entry point of the child process."""
     set_log_level(log_level)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(serve(Path(state_dir), Path(clock), int(slot)))
+        runner.run(serve(Path(state_dir), Path(clock)))
 
 
 if __name__ == "__main__":

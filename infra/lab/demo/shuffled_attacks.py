@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.lab.demo.attacks import Attempt
 from infra.lab.demo.result import StagedRefusal
-from infra.lab.demo.watched_attacks import Attempt, OneServerThief
+from infra.lab.demo.watched_attacks import OneServerThief
 from infra.lab.kit.reports import BoundToken
 from tacit import media_types
 from tacit.errors import Refusal

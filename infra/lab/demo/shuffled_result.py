@@ -27,6 +27,10 @@ class ShuffledResult(DemoResult):
     zeros: str
 
     @property
+    def flags(self) -> str:
+        return f"--model {self.recipe['model']} "
+
+    @property
     def false_positives(self) -> int:
         """How many answers that nobody has are estimated above 0."""
         return sum(one.estimate > 0 and not one.truth for one in self.buckets)
