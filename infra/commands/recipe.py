@@ -87,8 +87,8 @@ def new(
     batch that does not fill tells less the more devices a census has attested (--attested-devices). A local stack
     provides the parties, the next epoch and a free slot. With --model pan-private (two servers) or pan-private-single
     (one server, which sees single reports: --epsilon is against it), devices watch an --event for --steps and report
-    afterwards (docs/pan-privacy.md). With --through shuffler, an organisation of its own mixes all reports before leader
-    and helper get them (docs/ways-to-ask.md). Example:
+    afterwards (docs/pan-privacy.md). With --through shuffler, an organisation of its own mixes all reports before
+    leader and helper get them (docs/ways-to-ask.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     from infra.authoring.recipe_writing import write_recipe

@@ -128,7 +128,9 @@ def _price(recipe: Recipe) -> Group:
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
     caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
-    return Group(table, Text(caption, style="dim"))
+    form = known(recipe.model)
+    mixing = "" if form is None else form.mixing_words(recipe.parties, recipe.batch.min_batch_size)
+    return Group(table, Text(caption, style="dim"), *([Text(mixing)] if mixing else []))
 
 
 def _randomizer(spec: RandomizerSpec, *, watched: bool) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.shuffler.records import Outgoing
@@ -15,6 +16,7 @@ from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.store import UNRELEASED, SqlStore
 
 _FORWARDED = b"forwarded"
+_REPLACED = b"tacit shuffler, in place of a nullifier"
 
 
 class ShufflerTx(OneServerTx):
@@ -40,6 +42,20 @@ class ShufflerTx(OneServerTx):
         if rows:
             await self.connection.execute(insert(OUTGOING), rows)
         await self.scrub_buckets(task_id)
+        await self._forget_tokens(task_id)
+
+    async def _forget_tokens(self, task_id: bytes) -> None:
+        """Put another number of 32 bytes in place of the nullifier of each token, for good. Nothing more is counted
+        of the recipe, and a leader that keeps the nullifiers of its reports could otherwise be shown, long after, under
+        which id and so when each of them came."""
+        table = COMMON.outcomes
+        spent = (table.c.task_id == task_id) & table.c.nullifier.is_not(None)
+        ids = (await self.connection.execute(select(table.c.report_id).where(spent))).scalars().all()
+        if ids:
+            row = (table.c.task_id == task_id) & (table.c.report_id == bindparam("id"))
+            changed = update(table).where(row).values(nullifier=bindparam("number"))
+            numbers = [{"id": one, "number": hashlib.sha256(_REPLACED + task_id + one).digest()} for one in ids]
+            await self.connection.execute(changed, numbers)
 
     async def next_outgoing(self, task_id: bytes) -> Outgoing | None:
         """The chunk with the lowest index that is left to send, or ``None``."""

@@ -17,6 +17,14 @@ from tacit.methods.proof import Proof
 from tacit.methods.statistics import StatisticName
 from tacit.models.parties import SHUFFLER, Parties
 
+MIXING = (
+    "A shuffler keeps all reports until the interval is over, drops them if there are fewer than {n:,}, and passes "
+    "them on in one random order: if it is honest, leader, helper and gateway together guess which report came when "
+    "with probability 1/{n:,} at best, for {n:,} honest devices. The numbers above do not count on it: they are as "
+    "without it where it works with leader and helper, and with the relay it sees who takes part."
+)
+"""See ``Form.mixing_words``."""
+
 
 class Cap(enum.Enum):
     """The policy cap that limits an adversary's epsilon."""
@@ -99,6 +107,11 @@ class Form(ABC):
         """Whether a recipe with these parties names a shuffler that its model does not need: reports, sealed to the
         model's own servers, then pass through it in one batch."""
         return self.may_mix and parties.server(SHUFFLER) is not None
+
+    def mixing_words(self, parties: Parties, size: int) -> str:
+        """What a shuffler that the model does not need adds to the claim, and what it does not, for batches of at least
+        ``size`` contributions; empty without one."""
+        return MIXING.format(n=size) if self.is_mixed(parties) else ""
 
     def closes_of(self, parties: Parties) -> tuple[str, ...]:
         """How a batch of a recipe with these parties may close: a shuffler forwards one batch, after the interval."""

@@ -13,7 +13,8 @@ from tacit.recipe.model import Recipe
 
 
 def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
-    """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean."""
+    """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean. The last
+    one's ``note`` is about all of them: what a shuffler adds."""
     form = known(recipe.model)
     rows: list[dict[str, Any]] = []
     for name, stated in recipe.privacy.epsilon.root.items():
@@ -29,8 +30,11 @@ def claim_rows(recipe: Recipe) -> list[dict[str, Any]]:
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
                 "condition": None if one is None else one.condition,
                 "otherwise": _words(form, None if one is None else one.otherwise, recipe.privacy.n),
+                "note": "",
             }
         )
+    if form is not None:
+        rows[-1]["note"] = form.mixing_words(recipe.parties, recipe.batch.min_batch_size)
     return rows
 
 

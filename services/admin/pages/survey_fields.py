@@ -115,7 +115,8 @@ GROUPS: Final = (
     _group(
         "How privately",
         "The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
-        "randomizer", "delta", "accuracy", "account", "model", "through", "mechanism", "max_epsilon0", "aggregator_flips",
+        "randomizer", "delta", "accuracy", "account", "model", "through", "mechanism", "max_epsilon0",
+        "aggregator_flips",
     ),
     _group(
         "When",
