@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,13 +25,23 @@ if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
-LOCAL, SHUFFLED = "local", "shuffled"
+MAIN, HITTERS, LOCAL, SHUFFLED = "the main model", "--heavy-hitters", "local", "shuffled"
+WATCHED = ("pan-private", "pan-private-single")
+GOES_WITH = {
+    **dict.fromkeys(("buckets", "categories", "missing"), (MAIN, SHUFFLED)),
+    **dict.fromkeys(("statistic", "steps"), WATCHED),
+    **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
+    **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
+    "engine": (LOCAL,),
+    "model": (MAIN,),
+}
+"""What each flag says something about."""
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
 DEVICES_HELP = (
     "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
-    "local 1,000 to 100,000."
+    "local or --heavy-hitters 1,000 to 100,000."
 )
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
@@ -43,13 +54,22 @@ Model = Annotated[
     ),
 ]
 Statistic = Annotated[
-    str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
+    str | None,
+    typer.Option(
+        help="With --model pan-private or pan-private-single: count (default), histogram, or mean (one server)."
+    ),
 ]
 Epsilon = Annotated[
     str | None,
-    typer.Option(help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8)."),
+    typer.Option(
+        help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8); with "
+        "--heavy-hitters: what all rounds may tell an aggregator that works with the relay (default: 2)."
+    ),
 ]
-Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
+Top = Annotated[
+    int | None,
+    typer.Option(min=1, max=1000, help="With --model local or --heavy-hitters: list at most so many texts."),
+]
 HeavyHitters = Annotated[
     bool, typer.Option("--heavy-hitters", help="Frequent texts, found in rounds of a series: no server sees a report.")
 ]
@@ -68,7 +88,9 @@ Engine = Annotated[
 
 
 def demo(
-    input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="CSV file, or texts; one row is one device.")
+    ] = None,
     column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
     buckets: Edges = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
@@ -76,7 +98,9 @@ def demo(
     model: Model = None,
     heavy_hitters: HeavyHitters = False,
     statistic: Statistic = None,
-    steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="With the same models: steps of the watched period, 1 to 500.")
+    ] = None,
     epsilon: Epsilon = None,
     top: Top = None,
     engine: Engine = None,
@@ -92,31 +116,33 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
-    if model != SHUFFLED and (variant is not None or domain is not None):
-        raise typer.BadParameter("--variant and --domain go with --model shuffled")
-    if model == LOCAL:
-        return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
-    if engine is not None:
-        raise typer.BadParameter("--engine goes with --model local")
-    if heavy_hitters:
-        given = (buckets, categories, statistic, steps, model)
-        if any(one is not None for one in given) or missing != AS_CATEGORY:
-            raise typer.BadParameter("--heavy-hitters goes with --input, --column, --devices, --epsilon and --top")
+    asked = HITTERS if heavy_hitters else model or MAIN
+    given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
+    given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
+    given |= {"missing": None if missing == AS_CATEGORY else missing, "model": model if heavy_hitters else None}
+    _check_flags(asked, given)
+    if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
-    if epsilon is not None or top is not None:
-        raise typer.BadParameter("--epsilon and --top go with --heavy-hitters or --model local")
-    if model == SHUFFLED:
-        if statistic is not None or steps is not None:
-            raise typer.BadParameter("--statistic and --steps do not go with --model shuffled")
+    if asked == LOCAL:
+        return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
+    if asked == SHUFFLED:
         made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
         return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
-    if model is not None:
-        asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
-        return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
-    if statistic is not None or steps is not None:
-        raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
-    _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
-    return None
+    if asked in WATCHED:
+        watching = watching_of(asked, statistic, steps)
+        return watched(watching, visits_of(watching, input_file, column, devices), out, json_output=json_output)
+    return _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
+
+
+def _check_flags(asked: str, given: Mapping[str, object]) -> None:
+    """Raise ``BadParameter`` for an unknown model, and for a flag that says nothing about what is ``asked``."""
+    models = (LOCAL, SHUFFLED, *WATCHED)
+    if asked not in (MAIN, HITTERS, *models):
+        raise typer.BadParameter(f"--model takes {', '.join(models)}; without it the demo uses the main model")
+    for name, value in given.items():
+        if value is not None and asked not in GOES_WITH[name]:
+            kinds = [kind if kind in (MAIN, HITTERS) else f"--model {kind}" for kind in GOES_WITH[name]]
+            raise typer.BadParameter(f"--{name} goes with {' or '.join(kinds)}")
 
 
 def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:

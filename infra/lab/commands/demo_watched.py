@@ -22,21 +22,15 @@ MOST = 4
 """Largest count of histograms and means, k."""
 
 
-def watching_of(model: str, statistic: str | None, steps: int | None, *, of_answers: bool) -> Watching:
-    """Return what the flags ask for; ``of_answers``: whether --buckets or --categories was given. Raises
-    ``BadParameter``."""
+def watching_of(model: str, statistic: str | None, steps: int | None) -> Watching:
+    """Return what the flags ask for. Raises ``BadParameter``."""
     from infra.lab.demo.visits import MAX_STEPS
-    from tacit.models.forms import FORMS, form_of
+    from tacit.models.forms import form_of
     from tacit.models.pan_private.form import PanPrivate
 
-    names = [name for name, form in FORMS.items() if form.watched]
-    if model not in names:
-        raise typer.BadParameter(f"--model takes {' or '.join(names)}; without it the demo uses the main model")
     statistic = statistic or "count"
     if statistic not in form_of(model).watched:
         raise typer.BadParameter(f"--statistic with {model} takes {', '.join(form_of(model).watched)}")
-    if of_answers:
-        raise typer.BadParameter(f"--buckets and --categories do not go with --model: a histogram counts 0 to {MOST}+")
     if steps is None:
         steps = FEWER_STEPS if (model, statistic) == (PanPrivate.name, "histogram") else DEFAULT_STEPS
     if not 1 <= steps <= MAX_STEPS:
