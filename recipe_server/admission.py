@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from recipe_server.room import census_room, recipe_room
-from recipe_server.rounds import round_before, series_of
+from recipe_server.rounds import require_free_slots, round_before, series_of, slot_owner
 from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
@@ -106,7 +106,7 @@ class Admission:
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
             round_before=await round_before(tx, recipe, series),
-            slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
+            slot_owner=await slot_owner(tx, recipe, now),
             directory=await _directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
             accountant=self.accountant,
@@ -155,6 +155,7 @@ class Admission:
         await asyncio.to_thread(series_rules.require, series, self.policy, now, charges, self.accountant)
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
+        await require_free_slots(tx, series, now)
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.add(series, index)

@@ -194,4 +194,4 @@ def slot_taken(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if context.slot_owner in {None, recipe.hash}:
         return None
     token = recipe.token
-    return f"slot {token.slot} of epoch {token.epoch} belongs to another recipe; take a free one"
+    return f"slot {token.slot} of epoch {token.epoch} belongs to another recipe, or to a series; take a free one"
