@@ -15,9 +15,12 @@ from infra.stacks.command_options import AsJson, policy_of
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
+from tacit.methods.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from tacit.accounting.requirements import Alternative, Requirements
+    from tacit.recipe.policy import Policy
+    from tacit.recipe.survey import Survey
 
 
 WIDTH = 120
@@ -25,20 +28,22 @@ CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
 
 
 @asking(
-    "population", "cells", "statistic", "low", "high", "unit", "norm", "strings", "alphabet", "epsilon", "delta",
-    "max_epsilon0", "allow_unbounded_local", "policy", "accuracy",
+    "population", "cells", "statistic", "low", "high", "unit", "norm", "strings", "alphabet", "duration", "pause",
+    "epsilon", "delta", "max_epsilon0", "allow_unbounded_local", "policy", "accuracy",
     population={"help": "Devices that could answer.", "least": None},
     cells={"names": ("--cells", "--length"), "default": 1, "least": None},
-    statistic={"default": "histogram"},
+    statistic={"help": f"One of {', '.join(STATISTICS)} (default: histogram, or heavy-hitters with --strings)."},
     low={"default": "0"},
     high={"help": "Largest value.", "default": "1"},
     unit={"help": "Round values to multiples of this, such as 0.01.", "default": "1"},
     norm={"default": "1"},
+    duration={"help": "Seconds of a round (K), with --strings."},
     epsilon={"kind": float, "read": amount_of_float, "help": "Against one aggregator or the analyst.", "default": 1.0},
     delta={"kind": float, "read": amount_of_float, "help": "Failure probability.", "default": 1e-6},
 )  # fmt: skip
 def design(
     said: Said,
+    pause: Annotated[int, typer.Option("--pause", min=0, help="Seconds between two rounds, with --strings.")] = 0,
     allow_unbounded_local: Annotated[
         bool, typer.Option("--allow-unbounded-local", help="Propose noise shares too: only their sum hides a device.")
     ] = False,
@@ -51,23 +56,34 @@ def design(
 ) -> None:
     """Compare central, aggregated, sampled, shuffled and local ways to ask, and propose one.
 
-    With --statistic heavy-hitters and --strings, compare the ways to find frequent texts.
+    With --strings, compare the ways to find frequent texts: locally, or in the rounds of a series.
 
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
-    from tacit.accounting.planner import alternatives
-    from tacit.operations.design import alternative_document, requirements_of
+    from tacit.recipe.encoder_specs import Domain
 
     survey = compared(said).survey()
     if survey.population is None:
         raise typer.BadParameter("missing --population")
-    if survey.kind.is_ranked:
+    accepted = None if policy is None else policy_of(policy)
+    if isinstance(survey.encoder, Domain):
         from infra.commands.design_searched import compare_searches
 
-        compare_searches(survey, plot, as_json=as_json)
-        return
-    accepted = None if policy is None else policy_of(policy)
-    needs = requirements_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
+        compare_searches(survey, pause, accepted, plot, as_json=as_json)
+    elif pause or "duration" in said.flags:
+        raise typer.BadParameter("--duration and --pause are for --strings: a round of a series, and until the next")
+    else:
+        _compare(survey, accepted, plot, allow_unbounded_local=allow_unbounded_local, as_json=as_json)
+
+
+def _compare(
+    survey: Survey, policy: Policy | None, plot: Path | None, *, allow_unbounded_local: bool, as_json: bool
+) -> None:
+    """Print the ways to answer the survey, and draw them into ``plot``."""
+    from tacit.accounting.planner import alternatives
+    from tacit.operations.design import alternative_document, requirements_of
+
+    needs = requirements_of(survey, policy, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     found = alternatives(needs, wanted)
     chosen = _proposed(found, wanted)
@@ -103,17 +119,17 @@ def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
 def compared(said: Said) -> Said:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
-    from tacit.methods.statistics import STATISTICS
-
-    flags = dict(said.flags)
-    kind = STATISTICS.get(flags.get("statistic", "histogram"))
+    if said.file is not None and "statistic" not in said.flags:
+        return said
+    flags = {"statistic": "heavy-hitters" if "strings" in said.flags else "histogram", **said.flags}
+    kind = STATISTICS.get(flags["statistic"])
     if kind is None:
         return replace(said, flags={"statistic": flags["statistic"]})
-    if said.file is not None and "statistic" not in flags:
-        return said
     if kind.is_ranked:
-        named = ("population", "statistic", "strings", "alphabet", "epsilon", "delta", "max_epsilon0")
-        return replace(said, flags={"model": "local", **{name: flags[name] for name in named if name in flags}})
+        return _of_texts(replace(said, flags=flags))
+    for name in ("strings", "alphabet"):
+        if name in flags:
+            raise typer.BadParameter(f"--{name} is for frequent texts: leave --statistic out, or say heavy-hitters")
     if kind.is_scalar and flags.pop("cells", 1) != 1:
         raise FieldError("encoder.cells", f"must be 1: a {kind.name} is one number")
     if kind.is_vector and "cells" in flags:
@@ -122,6 +138,18 @@ def compared(said: Said) -> Said:
         flags["boolean"] = True
     idle = {"low": 0, "high": 1, "unit": 1, "norm": 1} if kind.counts_devices else {} if kind.is_vector else {"norm": 1}
     return replace(said, flags={name: value for name, value in flags.items() if idle.get(name, ...) != value})
+
+
+def _of_texts(said: Said) -> Said:
+    """``said`` about frequent texts. Raises ``BadParameter`` where it lacks their length, and for flags of others."""
+    flags, defaults = said.flags, {"cells": 1, "low": 0, "high": 1, "unit": 1, "norm": 1}
+    if "strings" not in flags and said.file is None:
+        raise typer.BadParameter("missing --strings: up to how many characters the texts have, such as --strings 4")
+    named = {"population", "statistic", "strings", "alphabet", "duration", "epsilon", "delta", "max_epsilon0"}
+    idle = [name for name, value in flags.items() if name not in named and defaults.get(name, ...) != value]
+    if idle:
+        raise typer.BadParameter(f"--{idle[0].replace('_', '-')} is not for frequent texts: leave it out")
+    return replace(said, flags={"model": "local", **{name: flags[name] for name in named if name in flags}})
 
 
 def _show(needs: Requirements, found: list[Alternative], chosen: Alternative) -> None:
