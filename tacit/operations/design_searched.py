@@ -17,11 +17,11 @@ from typing import Any
 from tacit.errors import DecodeError, FieldError, Refusal, UsageError
 from tacit.methods.design import SampleDesign
 from tacit.methods.method import Method, plain
+from tacit.methods.packing import packing_of
 from tacit.methods.registry import methods_for, methods_of
 from tacit.methods.statistics import HEAVY_HITTERS, HISTOGRAM, Shape
 from tacit.models.forms import form_of
 from tacit.models.local.form import Local
-from tacit.models.local.task import packing_of
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.design_rounds import RoundsPlan, expected_levels, plan_of_rounds, rounds_series, rounds_survey
 from tacit.recipe.derive import vdaf_of
