@@ -78,6 +78,16 @@ class ShuffledCounts(Method):
         rate = Decimal(repr(least(float(epsilon), delta, n))) / n
         return min(Decimal("0.5"), rate.quantize(Decimal(1).scaleb(-RATE_PLACES), rounding=ROUND_CEILING))
 
+    @classmethod
+    def epsilon_kept(cls, shape: Shape, n: int, delta: float, of_half: float) -> float:
+        """The epsilon of the totals of n devices, at ``delta``, with the least noise at which those of half of them are
+        at most ``of_half``. ``ValueError`` where none is enough."""
+        one = shape.moved == 1
+        least = shuffled_counts.lambda_zsum if one else shuffled_counts.lambda_hist
+        exact = shuffled_counts.epsilon_zsum if one else shuffled_counts.epsilon_hist
+        half = max(1, n // 2)
+        return exact(n, min(n / 2, least(of_half, delta, half) * n / half), delta)
+
     @property
     def is_scalar(self) -> bool:
         """Whether it is a count, of which a replaced answer moves the only cell."""
@@ -193,6 +203,16 @@ class ShuffledCounts(Method):
         _check_design(design)
         reports = population * design.rate
         return tuple(self._stderr(one * design.rate, reports, design.rate) for one in truth)
+
+    def expected_error(self, holders: float, population: int, design: SampleDesign) -> float:
+        """The root of the mean squared error of a cell's estimate, cells that are cut to 0 included, where
+        ``holders`` of the population have its answer."""
+        (stderr,) = self.expected_stderrs([holders], population, design)
+        if not self.HAS_THRESHOLD:
+            return stderr
+        low, masses = binomial_window(round(population * design.rate), 1 - self.noise_mean, _WINDOW_TAIL)
+        cut = min(1.0, math.fsum(masses[max(0, math.ceil(holders * design.rate) - low) :]))
+        return math.sqrt(cut * holders * holders + (1 - cut) * stderr * stderr)
 
     def _stderr(self, holders: float, reports: float, rate: float) -> float:
         """``holders``: reports whose answer is the cell's."""

@@ -26,9 +26,9 @@ from infra.lab.devices.vectorised import collected, most_frequent, records, zipf
 from tacit.adapters.system import OsEntropy
 from tacit.methods.affine import AffineHashing
 from tacit.methods.design import SampleDesign
+from tacit.methods.packing import HashPacking
 from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tacit.models.local.server import HashedReports
-from tacit.models.local.task import HashPacking
 from tacit.succinct.engines import TreeEngine
 from tacit.succinct.supports import count_supports
 from tacit.succinct.tree import MAX_TOP, search
