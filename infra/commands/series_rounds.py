@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from infra.stacks.layout import Layout
     from tacit.operations.prefix_rounds import Asked, Progress
     from tacit.ports import Transport
+    from tacit.recipe.model import Recipe
     from tacit.recipe.series import Series
 
 SeriesName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="A series in the stack's log.")]
@@ -89,15 +90,13 @@ class _Search:
 
     async def _step(self) -> tuple[Series, Progress, dict[str, Any] | None]:
         """The series, where its search is, and the round that was published now, if one was."""
-        from tacit.operations.prefix_rounds import progress
+        from tacit.operations.prefix_rounds import next_round, progress
 
         async with self._layout.transport() as transport:
             series, rounds = await self._read(transport)
             found = progress(series, rounds, self._rate)
-            if found.following is None:
-                return series, found, None
-            index = len(rounds)
-            return series, found, await self._publish(transport, series, index, found.following.text())
+            recipe = next_round(series, found, SystemClock().now())
+            return series, found, None if recipe is None else await self._publish(transport, recipe, len(rounds))
 
     async def _read(self, transport: Transport) -> tuple[Series, list[Asked]]:
         """The series and its rounds with their releases; the last round is collected first. Raises ``UsageError``, and
@@ -123,20 +122,11 @@ class _Search:
             rounds.append((recipe, found))
         return series, rounds
 
-    async def _publish(self, transport: Transport, series: Series, index: int, text: str) -> dict[str, Any]:
-        """Sign the round and put it into the log. Raises ``UsageError`` if devices cannot decide about it any more."""
-        from tacit.moments import when
+    async def _publish(self, transport: Transport, recipe: Recipe, index: int) -> dict[str, Any]:
+        """Sign the round and put it into the log."""
         from tacit.operations.publishing import send_leaf, signed_leaf
-        from tacit.recipe.asking import asked_until
         from tacit.service.keys import read_signing_key
 
-        recipe = series.round(index, series.window(index), text)
-        until = asked_until(recipe.interval)
-        if SystemClock().now() >= until:
-            raise UsageError(
-                f"round {index} of {series.name} was to be published before {when(until)}, until when devices decide; "
-                "begin a new series, with a longer --window or --pause"
-            )
         leaf = signed_leaf(recipe, read_signing_key(self._key))
         entry = await send_leaf(transport, self._layout.urls["recipe_server"], leaf)
         return {"name": recipe.name, "hash": recipe.hash_text, "index": entry, "round": index}

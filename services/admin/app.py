@@ -29,6 +29,7 @@ from services.admin.core.questions import Questions
 from services.admin.core.records import Act
 from services.admin.core.releases import Releases
 from services.admin.core.restored import close_restored
+from services.admin.core.rounds import Rounds
 from services.admin.core.routing import endpoint
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
@@ -116,15 +117,14 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
     """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
     ``UsageError``."""
     consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)
-    people = People(deps.entropy)
+    people, events = People(deps.entropy), Events()
     questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
     log, followed = Log(config, deps), FollowedLog(config, deps)
     passwords = Passwords(deps.entropy)
     computing = FairThreads("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
-    collector, events = None, Events()
-    if config.collector is not None:
-        require_secure_url(config.collector.url, insecure_http=config.insecure_http)
-        collector = CollectorAccess(config.collector.url, config.log.url, token.text)
+    collector = _collector(config, token)
+    releases = None if collector is None else Releases(deps.transport, collector)
+    rounds = Rounds(log, releases, deps.clock)
     return Admin(
         config=config,
         deps=deps,
@@ -141,6 +141,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         publishing=Publishing(
             store,
             questions,
+            rounds,
             log,
             config.policy,
             config.epoch_seconds,
@@ -154,11 +155,20 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         log=log,
         followed_log=followed,
         shared=Shared("log", deps.clock, deps.entropy),
+        rounds=rounds,
         collector=collector,
-        releases=None if collector is None else Releases(deps.transport, collector),
+        releases=releases,
         events=events,
         planner=Planner(config.policy, computing),
     )
+
+
+def _collector(config: AdminConfig, token: ShownToken) -> CollectorAccess | None:
+    """The access to the organisation's collector, if there is one. Raises ``UsageError`` for an unsafe URL."""
+    if config.collector is None:
+        return None
+    require_secure_url(config.collector.url, insecure_http=config.insecure_http)
+    return CollectorAccess(config.collector.url, config.log.url, token.text)
 
 
 def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:

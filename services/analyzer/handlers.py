@@ -11,15 +11,21 @@ from services.analyzer.chunks import Chunks
 from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerTx
 from tacit import media_types
+from tacit.aggregator.filled import read_look
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.one_server.handlers import ReportHandlers
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
+from tacit.errors import Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
 from tacit.service.callers import CALLERS
 from tacit.service.limits import ByteBudget
 from tacit.service.store import Transactions
+from tacit.task.one_server import INVALID
+
+MOST_LOOK = 256
+"""The most bytes of a look."""
 
 
 class Handlers(ReportHandlers):
@@ -48,6 +54,7 @@ class Handlers(ReportHandlers):
         return [
             *super().routes(prefix),
             web.post(prefix + "/recipes/{recipe_hash}/chunks", self.chunk),
+            web.post(prefix + "/recipes/{recipe_hash}/looks", self.look),
             web.get(prefix + "/recipes/{recipe_hash}/aggregate", self.aggregate),
             web.get(prefix + "/recipes/{recipe_hash}/yield", self.filling),
         ]
@@ -58,6 +65,17 @@ class Handlers(ReportHandlers):
         body = await read_body(request, self._max_body, media_types.MESSAGE_CHUNK)
         with self._budget.reserve(len(body)):
             await self._chunks.take(await self._party(request), body)
+        return web.Response(status=201)
+
+    async def look(self, request: web.Request) -> web.Response:
+        """POST /recipes/{recipe-hash}/looks: 201 once a look at the shuffler's count is recorded (the first one of its
+        number)."""
+        request.app[CALLERS].require(request, "shuffler")
+        look = read_look(await read_body(request, min(self._max_body, MOST_LOOK), media_types.JSON))
+        party = await self._party(request)
+        if party.bundling is None:
+            raise Refusal(INVALID, "this analyzer counts the reports of the recipe itself")
+        await self._fillings.keep(party, look)
         return web.Response(status=201)
 
     async def aggregate(self, request: web.Request) -> web.Response:
@@ -73,4 +91,6 @@ class Handlers(ReportHandlers):
     async def filling(self, request: web.Request) -> web.Response:
         """GET /recipes/{recipe-hash}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
-        return web.json_response((await self._fillings.of(await self._party(request))).document())
+        party = await self._party(request)
+        filling = self._fillings.of if party.bundling is None else self._fillings.told
+        return web.json_response((await filling(party)).document())

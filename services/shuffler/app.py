@@ -10,6 +10,7 @@ from aiohttp import web
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
 from services.shuffler.store import ShufflerStore
+from services.shuffler.telling import Telling
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
@@ -37,6 +38,7 @@ from tacit.task.onward import ToAnalyzer, ToLeader
 NAME = SHUFFLER
 STORE = web.AppKey("store", ShufflerStore)
 FORWARDING = web.AppKey("forwarding", Forwarding)
+TELLING = web.AppKey("telling", Telling)
 
 
 def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
@@ -49,6 +51,7 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     parties: PartyTable[AnalyzerParty] = PartyTable()
     uploads, tokens = Uploads(store, deps, config, NAME), _shown_tokens(config)
     forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, tokens)
+    telling = app[TELLING] = Telling(store, parties, deps, tokens)
     app[STORE] = store
 
     open_with(app, store, uploads)
@@ -63,6 +66,7 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
     add_driver(app, forwarding, config.idle_seconds, "forwarding messages")
+    add_driver(app, telling, config.idle_seconds, "telling how far recipes are filled")
     return app
 
 

@@ -9,19 +9,22 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.shuffler.records import Outgoing
-from services.shuffler.schema import COMMON, KEPT, METADATA, MIGRATIONS, OUTGOING
+from services.shuffler.schema import COMMON, KEPT, LOOKS, METADATA, MIGRATIONS, OUTGOING
 from tacit.adapters.dialect import Dialect
 from tacit.adapters.watermark import Watermark
 from tacit.aggregator.one_server.store import OneServerTx
+from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import UNRELEASED, SqlStore
 
 _FORWARDED = b"forwarded"
 _REPLACED = b"tacit shuffler, in place of a nullifier"
 
 
-class ShufflerTx(OneServerTx):
-    """One transaction of the shuffler: those of ``OneServerTx``, and the chunks that are left to send."""
+class ShufflerTx(OneServerTx, LooksTx):
+    """One transaction of the shuffler: those of ``OneServerTx`` and ``LooksTx``, and the chunks that are left to
+    send."""
 
+    LOOKS = LOOKS
     KEPT = KEPT
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:

@@ -26,7 +26,7 @@ from tacit.methods.statistics import COUNT, Shape
 from tacit.models.local.form import Local
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.models.shuffled.form import Shuffled
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import message_size
 from tacit.vdaf.registry import prio3_named
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -126,7 +126,7 @@ def shuffled_counts(
     )
     return Alternative(
         SHUFFLED, made.NAME, design.rate, batch, contributions, error, method=made, inner=inner,
-        upload_bytes=made.messages * MESSAGE_SIZE, available=allowed and needs.model == Shuffled.name,
+        upload_bytes=made.messages * message_size(made.cells), available=allowed and needs.model == Shuffled.name,
         form=Shuffled.name, allowed=allowed, trust=SHUFFLER, messages=made.messages,
     )  # fmt: skip
 

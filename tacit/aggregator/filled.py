@@ -48,7 +48,7 @@ class Filling:
         return {
             "task_id": self.task_id,
             "min_batch_size": self.min_batch_size,
-            "looks": [{"number": one.number, "at": one.at, "tenths": one.tenths} for one in self.looks],
+            "looks": [look_document(one) for one in self.looks],
             "next_at": self.next_at,
         }
 
@@ -69,9 +69,22 @@ def read_filling(body: bytes) -> Filling:
     return Filling(found["task_id"], size, looks, following)
 
 
+def look_document(look: Look) -> dict[str, int]:
+    """A look as JSON; ``read_look`` is its inverse."""
+    return {"number": look.number, "at": look.at, "tenths": look.tenths}
+
+
+def read_look(body: bytes) -> Look:
+    """Parse a look that a shuffler tells. Raises ``DecodeError``."""
+    try:
+        return _read_look(json.loads(body))
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise DecodeError("the look is malformed") from error
+
+
 def _read_look(found: Mapping[str, Any]) -> Look:
     number, at, told = found["number"], found["at"], found["tenths"]
-    if not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(told, 0, STEPS)):
+    if len(found) != 3 or not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(told, 0, STEPS)):
         raise ValueError("a look is malformed")
     return Look(number, at, told)
 

@@ -6,6 +6,9 @@ devices send at times that depend on nothing (P17b, P28). An exact live count st
 whether the device took part, which sampling was to hide. For a batch that never fills, which is refunded because
 nothing was released, it would reveal how many devices there were.
 
+Behind a shuffler only the shuffler can count. It draws the noise, and tells the analyzer each look when it is due
+(``services.shuffler.telling``); so nobody's asking decides when, and the analyzer never has the count itself.
+
 So a count is read ``LOOKS`` times, in equal parts of the time in which devices send. A look is recorded once, by
 whichever process is asked first, and never changes. It gives the count in tenths of B, with two-sided geometric noise
 of scale B/10. One report more or less changes the odds of everything that is ever told about a recipe by at most
@@ -80,6 +83,23 @@ class Fillings:
             looks = await self._look(party, due, now)
         following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
         return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+
+    async def told(self, party: FillingParty) -> Filling:
+        """Return how far a task is filled as another server told it, which alone counts the reports (``keep``). Raises
+        as ``of``."""
+        task, now = party.task, self._clock.now()
+        due = looks_due(task.start_seconds, task.end_seconds, now)
+        async with self._store.read() as tx:
+            await tx.demand_open(party, now)
+            looks = await tx.looks(task.task_id)
+        following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
+        return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+
+    async def keep(self, party: FillingParty, look: Look) -> None:
+        """Record a look that another server told; one that is already recorded stays as it is. Raises as ``of``."""
+        async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._clock.now())
+            await tx.keep_look(party.task.task_id, look)
 
     async def _look(self, party: FillingParty, number: int, now: float) -> list[Look]:
         task = party.task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from tacit.client.caller import Caller, part
-from tacit.client.documents import Census, Checkpoint, Entry, Keys, Ledger, LoggedSeries, Proof, read
+from tacit.client.documents import Census, Checkpoint, Entry, Keys, Ledger, LoggedSeries, Proof, Question, read
 from tacit.client.pages import items
 from tacit.codec import unb64url
 from tacit.errors import CryptoError
@@ -61,6 +61,13 @@ class AsyncSeries:
         """The present state of a series, given as such or by hash. ``recipes.results`` has its rounds' results."""
         wanted = series.hash if isinstance(series, LoggedSeries) else series
         return read(LoggedSeries, await self._caller.get(f"{SERIES}/{part(wanted)}"))
+
+    async def draft_next(self, series: LoggedSeries | str) -> Question:
+        """Draft the next round of a search for frequent texts, which then needs an approval as every draft
+        (``questions.submit``). Raises ``ConflictError`` if there is none now, or somebody has drafted it before."""
+        wanted = series.hash if isinstance(series, LoggedSeries) else series
+        answer = await self._caller.send("POST", f"{SERIES}/{part(wanted)}/rounds", {})
+        return read(Question, answer.document, etag=answer.etag)
 
     def censuses(self) -> AsyncIterator[Census]:
         """Censuses whose shares are all in the log, in the order of the log, fetched page by page."""

@@ -34,6 +34,7 @@ class SeriesOf(Blocking):
 
     all = iterating(AsyncSeries.all)
     get = blocking(AsyncSeries.get)
+    draft_next = blocking(AsyncSeries.draft_next)
     censuses = iterating(AsyncSeries.censuses)
 
 

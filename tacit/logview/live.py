@@ -139,7 +139,6 @@ class LiveLog:
     def context(self, live: LiveRecipe, now: float, stage: Stage = Stage.ACTIVE) -> Context:
         """The context for checking ``live`` at ``now`` (POSIX seconds)."""
         token, series = live.recipe.token, self.series_of(live.recipe)
-        place = live.recipe.series
         return Context(
             stage=stage,
             now=now,
@@ -150,14 +149,18 @@ class LiveLog:
             opt_ins=live.opt_ins,
             censuses=self.censuses,
             series=series,
-            round_owner=None if series is None or place is None else self._rounds.get((series.hash, place.index)),
-            round_before=self._round_before(live.recipe, series),
+            round_owner=self.round_owner(live.recipe),
+            round_before=self.round_before(live.recipe),
         )
 
-    def _round_before(self, recipe: Recipe, series: Series | None) -> Recipe | None:
-        if series is None or recipe.series is None or not recipe.series.index:
-            return None
-        owner = self._rounds.get((series.hash, recipe.series.index - 1))
+    def round_owner(self, recipe: Recipe, before: int = 0) -> bytes | None:
+        """The hash of the recipe that holds the round of a series that ``recipe`` names, or so many ``before`` it."""
+        series, place = self.series_of(recipe), recipe.series
+        return None if series is None or place is None else self._rounds.get((series.hash, place.index - before))
+
+    def round_before(self, recipe: Recipe) -> Recipe | None:
+        """The recipe that holds the round before the one that ``recipe`` names, if there is one in the log."""
+        owner = self.round_owner(recipe, before=1)
         found = None if owner is None else self.recipe(owner)
         return None if found is None else found.recipe
 

@@ -208,10 +208,12 @@ class ShuffledCounts(Method):
         """The root of the mean squared error of a cell's estimate, cells that are cut to 0 included, where
         ``holders`` of the population have its answer."""
         (stderr,) = self.expected_stderrs([holders], population, design)
-        if not self.HAS_THRESHOLD:
+        reports = round(population * design.rate)
+        most = self.cut_at(reports)
+        if most is None:
             return stderr
-        low, masses = binomial_window(round(population * design.rate), 1 - self.noise_mean, _WINDOW_TAIL)
-        cut = min(1.0, math.fsum(masses[max(0, math.ceil(holders * design.rate) - low) :]))
+        low, masses = binomial_window(reports, self.noise_mean, _WINDOW_TAIL)
+        cut = min(1.0, math.fsum(masses[: max(0, math.floor(most - holders * design.rate) - low + 1)]))
         return math.sqrt(cut * holders * holders + (1 - cut) * stderr * stderr)
 
     def _stderr(self, holders: float, reports: float, rate: float) -> float:

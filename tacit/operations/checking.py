@@ -76,4 +76,10 @@ def context_at(recipe: Recipe, live: LiveLog, now: float, stage: Stage) -> Conte
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)
-    return replace(draft_context(recipe, live, now), stage=stage, series=live.series_of(recipe))
+    return replace(
+        draft_context(recipe, live, now),
+        stage=stage,
+        series=live.series_of(recipe),
+        round_owner=live.round_owner(recipe),
+        round_before=live.round_before(recipe),
+    )

@@ -26,6 +26,8 @@ from tacit.methods.design import SampleDesign
 from tacit.methods.method import Method
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
+from tacit.moments import when
+from tacit.recipe.asking import asked_until
 from tacit.recipe.candidates import Candidates, candidates_of, extensions, label_of, most_candidates
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import StringEncoder
@@ -128,6 +130,23 @@ def progress(series: Series, rounds: Sequence[Asked], false_positives: float = F
     following = _following(spec, levels) if len(levels) < series.rounds else None
     ranked = None if following is not None else _ranking(series, spec, levels, false_positives)
     return Progress(levels, kept, len(rounds), following, ranked)
+
+
+def next_round(series: Series, found: Progress, now: float) -> Recipe | None:
+    """The recipe of the round that follows on the released ones; None where the search is over, or the round that was
+    published last is not released. Raises ``UsageError`` if devices cannot decide about it at ``now`` (POSIX seconds)
+    any more."""
+    if found.following is None:
+        return None
+    index = found.published
+    recipe = series.round(index, series.window(index), found.following.text())
+    until = asked_until(recipe.interval)
+    if now >= until:
+        raise UsageError(
+            f"round {index} of {series.name} was to be published before {when(until)}, until when devices decide; "
+            "begin a new series, with a longer window or pause"
+        )
+    return recipe
 
 
 def _level(recipe: Recipe, found: Sequence[Mapping[str, Any]], false_positives: float) -> Level:

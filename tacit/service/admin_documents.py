@@ -22,10 +22,18 @@ class OpenDocument(BaseModel):
     model_config = ConfigDict(defer_build=True, frozen=True, extra="allow")
 
 
+class SeriesPlace(Document):
+    """A round of a series: the hash of the series, and the number of the round, from 0."""
+
+    series: str
+    index: int
+
+
 class QuestionDocument(Document):
-    """A question. ``survey``: what is asked, as it was written. ``hash`` and ``recipe``: the recipe that is fixed for
-    it, if there is one; the recipe waits for a signature while ``signed`` is false. ``position``: its index in the
-    log."""
+    """A question. ``survey``: what is asked, as it was written; of the next round of a series, which nobody writes,
+    ``name``, ``model``, ``text`` and ``metric``. ``round``: which round of which series it is, if it is one. ``hash``
+    and ``recipe``: the recipe that is fixed for it, if there is one; the recipe waits for a signature while ``signed``
+    is false. ``position``: its index in the log."""
 
     id: str
     state: str
@@ -38,6 +46,7 @@ class QuestionDocument(Document):
     hash: str | None = None
     signed: bool = False
     position: int | None = None
+    round: SeriesPlace | None = None
     recipe: dict[str, Any] | None = None
 
 

@@ -37,7 +37,7 @@ class Receipt(NamedTuple):
 class Onward(ABC):
     """``receiver``: the role of the server to which everything goes; ``media_type``: of the requests; ``url``: where
     they are sent; ``size``: bytes of a piece; ``pieces``: how many each device sends; ``nothing``: the requests that
-    say that nothing will come."""
+    say that nothing will come; ``looks``: where looks at the count are told, empty where they are not."""
 
     receiver: ClassVar[str]
     media_type: ClassVar[str]
@@ -45,6 +45,7 @@ class Onward(ABC):
     url: str
     size: int
     pieces: int
+    looks: str
 
     @abstractmethod
     def pieces_like(self, messages: int) -> int:
@@ -69,11 +70,13 @@ class ToAnalyzer(Onward):
     url: str
     size: int
     pieces: int
+    looks: str
 
     @classmethod
     def of(cls, bundling: Bundling) -> ToAnalyzer:
         """The messages of ``bundling``."""
-        return cls(bundling.task.url("chunks"), bundling.message_size, bundling.messages)
+        task = bundling.task
+        return cls(task.url("chunks"), bundling.message_size, bundling.messages, task.url("looks"))
 
     def pieces_like(self, messages: int) -> int:
         """As many."""
@@ -99,6 +102,7 @@ class ToLeader(Onward):
     url: str
     size: int
     pieces: int
+    looks: str = ""
 
     @classmethod
     def of(cls, task: Task, size: int) -> ToLeader:

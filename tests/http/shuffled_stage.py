@@ -26,7 +26,7 @@ from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.keys import write_signing_key
 from tacit.service.secret_files import write_secret
-from tests.http.analyzer_stage import GATEWAY_TOKEN, LOG_SETTINGS, OPERATOR_TOKEN, Stage
+from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, LOG_SETTINGS, OPERATOR_TOKEN, Stage
 
 SHUFFLED = ShuffledKit()
 SHUFFLER_TOKEN = "shuffler-secret"
@@ -126,6 +126,18 @@ class ShuffledStage(Stage):
         headers = {"Content-Type": media_types.MESSAGE_CHUNK, "Authorization": f"Bearer {token}"}
         url = f"{ANALYZER_URL}/recipes/{recipe.hash_text}/chunks"
         return await self.network.request("POST", url, headers=headers, body=body)
+
+    async def tell(self, recipe: Recipe, look: Any, token: str = SHUFFLER_TOKEN) -> HttpResponse:
+        """A look at its count as a shuffler tells it."""
+        headers = {"Content-Type": media_types.JSON, "Authorization": f"Bearer {token}"}
+        url = f"{ANALYZER_URL}/recipes/{recipe.hash_text}/looks"
+        return await self.network.request("POST", url, headers=headers, body=json.dumps(look).encode())
+
+    async def filling(self, recipe: Recipe) -> dict[str, Any]:
+        """How far the recipe is filled, as the collector reads it."""
+        headers = {"Authorization": f"Bearer {COLLECTOR_TOKEN}"}
+        url = f"{ANALYZER_URL}/recipes/{recipe.hash_text}/yield"
+        return dict(json.loads((await self.network.request("GET", url, headers=headers)).body))
 
     async def shuffler_status(self, recipe: Recipe) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}

@@ -177,7 +177,7 @@ async def test_a_search_shows_what_each_round_kept_and_then_the_ranking(stage: S
     assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
     browser, path = await signed_in(stage, "viewer"), f"/series/{series.hash_text}"
     rounds: list[Asked] = []
-    for shown in ("Round 1 of 2 can be published now, with 3 candidates", "Round 2 of 2 can be published now, with 4"):
+    for shown in ("Round 1 of 2 can be asked now, with 3 candidates", "Round 2 of 2 can be asked now, with 4"):
         found = progress(series, rounds)
         assert found.following is not None
         await stage.clock.advance(BESIDE_SECONDS)
@@ -187,7 +187,7 @@ async def test_a_search_shows_what_each_round_kept_and_then_the_ranking(stage: S
         assert (await stage.post_leaf(KIT.recipe_leaf(made))).status == 201
         await stage.clock.advance(BESIDE_SECONDS)
         await browser.get(path)
-        assert "published last is not released yet" in browser.page
+        assert "is published and not released yet" in browser.page
         counts = [5_000 if label.startswith('"<') else 50 for label in labels(made)]
         document = {
             **release_of(series, len(rounds), 1.0), "recipe_hash": made.hash_text, "name": made.name,

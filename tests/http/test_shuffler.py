@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.one_server import ANALYZER_URL
-from services.shuffler.app import STORE
+from services.shuffler.app import STORE, TELLING
+from tacit.aggregator.filling import look_at
 from tacit.messages.chunk import MessageChunk
 from tacit.models.faces.device import Fate
 from tacit.task.shuffled import message_size, split
@@ -62,6 +63,54 @@ async def test_bundles_of_devices_become_a_result(stage: ShuffledStage, name: st
     assert result["privacy"]["by_adversary"]["shuffler_with_analyzer"] == "unbounded"
     assert (await stage.status(recipe))["aggregated"] == len(VALUES)
     assert (await stage.shuffler_status(recipe))["released"] == 1
+
+
+@pytest.mark.false_alarm(1e-4, "two-sided geometric noise of scale 5 below -42")
+async def test_how_far_a_recipe_is_filled_comes_from_the_shuffler_with_noise_and_when_it_is_due(tmp_path: Path) -> None:
+    """A look at 52 of 50 bundles tells 2 tenths of B or more unless two-sided geometric noise of scale 5 is below -42,
+    which has probability 1e-4."""
+    async with shuffled_stage(tmp_path, "file") as stage:
+        await _told_when_due(stage)
+
+
+async def _told_when_due(stage: ShuffledStage) -> None:
+    devices = population()
+    recipe, task = devices.recipe, devices.recipe.interval
+    await stage.publish(recipe)
+    telling = stage.shuffler[TELLING]
+    await stage.fill(devices, *VALUES)
+    assert (await stage.filling(recipe))["looks"] == []
+    assert await telling.step() == 0
+    stage.clock.jump(look_at(task.start, task.end, 1) - stage.clock.now())
+    stage.network.partition(ANALYZER_URL)
+    assert await telling.step() == 0
+    stage.network.heal()
+    assert await telling.step() == 1
+    assert await telling.step() == 0
+    first = await stage.filling(recipe)
+    assert [(one["number"], one["tenths"] >= 2) for one in first["looks"]] == [(1, True)]
+    assert first["next_at"] == look_at(task.start, task.end, 2)
+    await stage.start_shuffler()
+    assert await stage.shuffler[TELLING].step() == 1, "told again, as it was"
+    assert await stage.filling(recipe) == first
+    stage.clock.jump(look_at(task.start, task.end, 4) - stage.clock.now())
+    assert await stage.shuffler[TELLING].step() == 1
+    assert [one["number"] for one in (await stage.filling(recipe))["looks"]] == [1, 4]
+
+
+async def test_a_look_is_taken_only_from_the_shuffler_and_the_first_one_stays(stage: ShuffledStage) -> None:
+    recipe = population().recipe
+    await stage.publish(recipe)
+    look = {"number": 1, "at": recipe.interval.start, "tenths": 3}
+    assert (await stage.tell(recipe, look, COLLECTOR_TOKEN)).status == 401
+    assert (await stage.tell(recipe, look, GATEWAY_TOKEN)).status == 401
+    wrong: Any
+    for wrong in ({**look, "tenths": 11}, {**look, "number": 6}, {**look, "more": 1}, {"number": 1}, [], None):
+        assert (await stage.tell(recipe, wrong)).status == 400
+    assert (await stage.tell(recipe, {**look, "at": "9" * 300})).status == 413
+    for tenths in (3, 9):
+        assert (await stage.tell(recipe, {**look, "tenths": tenths})).status == 201
+    assert (await stage.filling(recipe))["looks"] == [look]
 
 
 async def test_both_servers_opt_in_before_a_bundle_is_taken(stage: ShuffledStage) -> None:

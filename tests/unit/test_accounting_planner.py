@@ -131,7 +131,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("statistic", "cells", "values"), NUMBERS, ids=[case[0] for case in NUMBERS])
 def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_estimator_says(
-    statistic: StatisticName, cells: int, values: dict[str, int]
+    statistic: StatisticName, cells: int, values: dict[str, Any]
 ) -> None:
     needs = Requirements(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
     found = alternatives(needs)

@@ -19,7 +19,8 @@ from tacit.accounting.requirements import Requirements
 from tacit.dp.binomial import binomial_window
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
-from tacit.methods.shuffled import Unbiased, Zsum
+from tacit.methods.shuffled import MAX_CATEGORIES, Zsum
+from tacit.methods.shuffled_few import Unbiased
 from tacit.methods.statistics import HISTOGRAM, Shape
 from tacit.operations.design import ways_of
 from tacit.recipe.claims import claim_of
@@ -28,7 +29,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 from tacit.rules.table import check
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import message_size
 
 KIT = ShuffledKit()
 
@@ -70,7 +71,7 @@ def test_the_printed_command_makes_the_way_that_was_shown_and_every_rule_accepts
     )
     assert (made.batch.min_batch_size, float(made.rate)) == (shown["batch_size"], shown["rate"])
     assert claim_of(made)["analyzer_of_shuffled"] <= shown["epsilon_of_batch"] * (1 + 1e-9)
-    assert shown["upload_bytes"] == shown["messages"] * MESSAGE_SIZE
+    assert shown["upload_bytes"] == shown["messages"] * message_size(len(answers))
     assert not check(made, policy, Context(Stage.DRAFT, NOW))
 
 
@@ -93,7 +94,7 @@ def test_the_stated_error_is_that_of_the_estimator_with_what_it_cuts(kind: type[
     )
     stated = method.expected_error(holders, devices, SampleDesign(1.0))
     assert stated == pytest.approx(math.sqrt(squares), rel=0.25)
-    if not method.HAS_THRESHOLD:
+    if method.cut_at(devices) is None:
         assert stated == pytest.approx(math.sqrt(squares), rel=1e-6)
 
 
@@ -125,7 +126,7 @@ def test_only_ways_of_the_wanted_model_are_proposed_and_the_others_say_that_they
 
 
 def test_where_no_shuffled_method_fits_amplification_is_compared_and_not_proposed() -> None:
-    wide = Requirements(20_000, 1_001, 1.0, 1e-6, model="shuffled")
+    wide = Requirements(20_000, MAX_CATEGORIES + 1, 1.0, 1e-6, model="shuffled")
     (one,) = [one for one in alternatives(wide) if one.model == "shuffled"]
     assert (one.randomizer, one.form, one.allowed) == ("krr", None, False)
     with pytest.raises(Refusal, match="hide one another"):
@@ -134,7 +135,9 @@ def test_where_no_shuffled_method_fits_amplification_is_compared_and_not_propose
     assert not [one for one in alternatives(few) if one.model == "shuffled"]
 
 
-@pytest.mark.parametrize(("model", "names"), [("shuffled", {"zsum", "unbiased"}), ("local", {"krr", "rappor", "oue"})])
+@pytest.mark.parametrize(
+    ("model", "names"), [("shuffled", {"zsum", "unbiased", "flipped"}), ("local", {"krr", "rappor", "oue"})]
+)
 def test_a_survey_of_another_model_is_compared_with_the_ways_of_its_own(model: str, names: set[str]) -> None:
     encoder = {"kind": "cells", "cells": 4}
     asked = Survey.from_body({"model": model, "encoder": encoder, "population": 20_000, "rate": Decimal(1)})

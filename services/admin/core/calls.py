@@ -26,6 +26,7 @@ from services.admin.core.problems import Problem, not_found, refuse
 from services.admin.core.publishing import Publishing
 from services.admin.core.questions import Questions
 from services.admin.core.releases import Releases
+from services.admin.core.rounds import Rounds
 from services.admin.core.shared import Shared
 from services.admin.core.sign_in import SignIn
 from services.admin.core.store import AdminStore, AdminTx
@@ -64,6 +65,7 @@ class Admin:
     empowering: Empowering
     questions: Questions
     publishing: Publishing
+    rounds: Rounds
     log: Log
     followed_log: FollowedLog
     shared: Shared

@@ -4,13 +4,15 @@ The recipe is fixed, with its epoch and slot, when somebody first asks to publis
 same bytes are sent until the log has accepted or refused them, even across restarts; the log recognises bytes that it
 holds, so sending them again adds nothing. The question is free again only when the log has refused them, or when the
 recipe's interval has begun and the log does not have it, because devices that decide early would miss it. If the key is
-elsewhere, the recipe waits for its signature, and may be placed anew as long as it has none.
+elsewhere, the recipe waits for its signature, and may be placed anew as long as it has none. A round of a series is not
+placed: its series fixes its time, and it may be sent for as long as devices decide about it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +25,9 @@ from services.admin.core.events import Event, question_event
 from services.admin.core.fair_threads import FairThreads
 from services.admin.core.log import Log, blaming
 from services.admin.core.problems import Problem, away, refuse
-from services.admin.core.questions import Questions, survey_of
+from services.admin.core.questions import Asked, Questions, asked_of
 from services.admin.core.records import Act, Question, QuestionState
+from services.admin.core.rounds import Rounds
 from services.admin.core.store import AdminStore
 from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
@@ -36,10 +39,11 @@ from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.operations.publishing import send_leaf, signed_leaf
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
+from tacit.recipe.asking import asked_until
 from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import Survey
+from tacit.rules import table as rules
 from tacit.service.app import refused
 from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
@@ -47,7 +51,7 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 
 BATCH: Final = 16
 LANDING_SECONDS: Final = 60
-"""How many seconds after the beginning of its interval a recipe that was sent earlier may still reach the log: twice
+"""How many seconds after the last moment to publish it a recipe that was sent earlier may still reach the log: twice
 the time that an exchange may take. Only after that is a recipe that is not in the log counted as missed; if it were
 placed anew sooner, both could reach the log."""
 
@@ -61,6 +65,7 @@ class Publishing:
         self,
         store: AdminStore,
         questions: Questions,
+        rounds: Rounds,
         log: Log,
         policy: Policy,
         epoch_seconds: int,
@@ -76,6 +81,7 @@ class Publishing:
         self._turns = turns
         self._store = store
         self._questions = questions
+        self._rounds = rounds
         self._log = log
         self._policy = policy
         self._epoch_seconds = epoch_seconds
@@ -91,21 +97,24 @@ class Publishing:
         """The public half of the analyst's key, or None if this service does not hold it."""
         return None if self._key is None else self._key.public
 
-    async def drafted(self, survey: Survey, who: str = "") -> Drafted:
-        """Draft the recipe that the survey would become now, for the person ``who``. Raises ``UsageError``, and
-        ``Abort`` if the log cannot be reached or too many wait."""
+    async def drafted(self, asked: Asked, who: str = "") -> Drafted:
+        """Draft the recipe that the survey would become now, for the person ``who``; that of a round is as it is.
+        Raises ``UsageError``, and ``Abort`` if the log cannot be reached or too many wait."""
         live = await self._log.live()
-        parties, now = self._questions.parties_of(survey), self._clock.now()
+        parties, now = self._questions.parties_of(asked), self._clock.now()
 
         def work() -> Drafted:
-            chosen, given = decided(survey, self._policy), list(self._given)
+            if isinstance(asked, Recipe):
+                context = context_at(asked, live, now, Stage.DRAFT)
+                return Drafted(asked, tuple(rules.check(asked, self._policy, context)))
+            chosen, given = decided(asked, self._policy), list(self._given)
             return drafted(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
 
         return await self._turns.do(who, work)
 
-    async def checked(self, survey: Survey, who: str) -> tuple[Drafted, Checked]:
+    async def checked(self, asked: Asked, who: str) -> tuple[Drafted, Checked]:
         """The result of ``drafted``, with the verdict of every rule on the recipe. Raises as ``drafted``."""
-        found = await self.drafted(survey, who)
+        found = await self.drafted(asked, who)
         live = await self._log.live()
         context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
         return found, await self._turns.do(who, lambda: checked(found.recipe, self._policy, context))
@@ -182,7 +191,7 @@ class Publishing:
     def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
         if not question.recipe or leaf.type is not LeafType.RECIPE or leaf.body_bytes() != question.recipe:
             raise refuse(Problem.OTHER_RECIPE, "sign the recipe in the answer to publish")
-        analyst = self._questions.parties_of(survey_of(question)).analyst
+        analyst = self._questions.parties_of(asked_of(question)).analyst
         try:
             leaf.verify(unb64url(analyst.signing_key))
         except CryptoError as error:
@@ -194,9 +203,12 @@ class Publishing:
         """The question with its recipe fixed and, if this service holds the key, signed."""
         if question.recipe:
             kept = _recipe_of(question)
-            if kept.interval.start > self._clock.now():
+            if _published_until(kept) > self._clock.now():
                 return await self._signed(question, kept)
-        found = await self.drafted(survey_of(question))
+        asked = asked_of(question)
+        if isinstance(asked, Recipe):
+            await self._rounds.require(question, asked)
+        found = await self.drafted(asked)
         if found.refusals:
             raise _refused(found.refusals)
         self._given.append((found.recipe.token.epoch, found.recipe.token.slot))  # a reading of the log may miss it yet
@@ -215,7 +227,7 @@ class Publishing:
         the leaf, or its interval has begun, the question is freed first. ``by_itself``: no request causes this, so it
         is recorded as an act of the service."""
         act = self._own_act(question) if by_itself else None
-        if _recipe_of(question).interval.start <= self._clock.now():
+        if _published_until(_recipe_of(question)) <= self._clock.now():
             return await self._found(question, act)
         try:
             position = await send_leaf(self._log.transport, self._log.url, SignedLeaf.decode(question.leaf))
@@ -245,7 +257,7 @@ class Publishing:
         except Abort as problem:
             if problem.status != HTTPStatus.NOT_FOUND:
                 raise
-            settled = _recipe_of(question).interval.start + LANDING_SECONDS
+            settled = _published_until(_recipe_of(question)) + LANDING_SECONDS
             if self._clock.now() < settled:
                 words = f"it does not have the recipe yet, but may still get it until {when(settled)}"
                 raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
@@ -269,8 +281,9 @@ class Publishing:
 
 
 def recipe_document(question: Question) -> dict[str, object] | None:
-    """The body of the recipe that is fixed for a question, or None."""
-    return json.loads(question.recipe) if question.recipe else None
+    """The body of the recipe that is fixed for a question, or None; that of a round is fixed from the beginning."""
+    fixed = question.recipe.decode() if question.series_hash is None else question.text
+    return json.loads(fixed) if fixed else None
 
 
 async def _leaf(recipe: Recipe, key: Signer) -> bytes:
@@ -284,6 +297,12 @@ async def _leaf(recipe: Recipe, key: Signer) -> bytes:
 
 def _recipe_of(question: Question) -> Recipe:
     return Recipe.from_body(parse_canonical(question.recipe, "recipe"))
+
+
+def _published_until(recipe: Recipe) -> int:
+    """The POSIX second before which a recipe can be published: when its reports begin; of a round, which follows on the
+    one before without a gap, for as long as devices decide."""
+    return recipe.interval.start if recipe.series is None else math.floor(asked_until(recipe.interval))
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> Abort:

@@ -16,15 +16,18 @@ from typing import Any
 from services.admin.core.consent import Consent
 from services.admin.core.people import Permission, Principal, forbidden, new_id
 from services.admin.core.problems import Problem, not_found, refuse
+from services.admin.core.question_store import QuestionsTx
 from services.admin.core.records import QUESTION_STATES, Question, QuestionState
-from services.admin.core.store import QuestionsTx
 from tacit.errors import Abort, FieldError, UsageError
 from tacit.models.parties import Parties
 from tacit.ports import Clock, Entropy
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.survey import Survey
 from tacit.tlog.canonical import canonical_bytes
 
+Asked = Survey | Recipe
+"""What a question asks: a survey that somebody wrote, or the recipe of the next round of a series."""
 LABEL = b"tacit approval v1\0"
 
 
@@ -33,9 +36,27 @@ def text_of(survey: Survey) -> str:
     return canonical_bytes(survey.model_dump(mode="json", exclude_none=True)).decode()
 
 
+def asked_of(question: Question) -> Asked:
+    """What the question asks."""
+    body = json.loads(question.text)
+    return Survey.from_body(body) if question.series_hash is None else Recipe.from_body(body)
+
+
 def survey_of(question: Question) -> Survey:
-    """The survey of a question; the inverse of ``text_of``."""
-    return Survey.from_body(json.loads(question.text))
+    """The survey of a question that somebody wrote; the inverse of ``text_of``. Raises ``Abort`` (409) for a round."""
+    found = asked_of(question)
+    if isinstance(found, Recipe):
+        raise refuse(Problem.ROUND_FIXED, "delete the draft, or approve it as it is")
+    return found
+
+
+def survey_document(question: Question) -> dict[str, Any]:
+    """The survey as JSON; of a round, the members of a survey that its recipe has, too."""
+    body = json.loads(question.text)
+    if question.series_hash is None:
+        return dict(body)
+    asked = {name: body["question"][name] for name in ("text", "metric")}
+    return {"name": body["name"], "model": body["model"], **asked}
 
 
 def etag_of(question: Question) -> str:
@@ -60,19 +81,24 @@ class Questions:
         """The parties of new questions, by model."""
         return self._parties
 
-    def parties_of(self, survey: Survey) -> Parties:
-        """The parties of the survey's model. Raises ``FieldError`` if there are none."""
-        found = self._parties.get(survey.model)
+    def has_analyst(self, parties: Parties) -> bool:
+        """Whether these parties have this organisation's analyst, with the same key."""
+        return any(one.analyst == parties.analyst for one in self._parties.values())
+
+    def parties_of(self, asked: Asked) -> Parties:
+        """The parties of the survey's model; of a round, its own. Raises ``FieldError`` if there are none."""
+        if isinstance(asked, Recipe):
+            return asked.parties
+        found = self._parties.get(asked.model)
         if found is None:
-            raise FieldError("model", f"this organisation has no parties for the model {survey.model}")
+            raise FieldError("model", f"this organisation has no parties for the model {asked.model}")
         return found
 
     def binding(self, question: Question) -> bytes:
         """What an approval is bound to: a digest (32 bytes) of text, parties and policy."""
-        survey = survey_of(question)
         bound: dict[str, Any] = {
-            "survey": json.loads(question.text),
-            "parties": self.parties_of(survey).model_dump(mode="json"),
+            "survey" if question.series_hash is None else "recipe": json.loads(question.text),
+            "parties": self.parties_of(asked_of(question)).model_dump(mode="json"),
             "policy": self._policy.model_dump(mode="json", exclude_none=True),
         }
         return hashlib.sha256(LABEL + canonical_bytes(bound)).digest()
@@ -84,12 +110,30 @@ class Questions:
         await tx.add_question(question)
         return question
 
+    async def create_round(self, tx: QuestionsTx, who: Principal, recipe: Recipe) -> Question:
+        """Store the draft of a series' next round, with ``who`` as its author. Raises ``Abort`` (409) if somebody has
+        drafted that round before."""
+        place = recipe.series
+        if place is None:
+            raise ValueError("the recipe is no round")
+        if (known := await tx.question_of_round(place.hash, place.index)) is not None:
+            words = f"round {place.index + 1} is {known.state}"
+            raise refuse(Problem.ROUND_DRAFTED, words, question=known.id, state=known.state.value)
+        now = int(self._clock.now())
+        draft = Question(
+            new_id(self._entropy), QuestionState.DRAFT, 1, canonical_bytes(recipe.body()).decode(), (who.person.id,),
+            now, now, series_hash=place.hash, round_index=place.index,
+        )  # fmt: skip
+        await tx.add_question(draft)
+        return draft
+
     async def edit(
         self, tx: QuestionsTx, who: Principal, question_id: str, survey: Survey, tag: str | None
     ) -> Question:
         """Replace the text of a question, which becomes a draft again and gets ``who`` as an author. Raises ``Abort``:
-        404, 409 if it is published or being published, 412 and 428."""
+        404, 409 if it is published or being published, and for a round, 412 and 428."""
         before = await self.at(tx, question_id, tag, needed=True)
+        survey_of(before)
         if before.leaf:
             raise self._wrong_state(before, "is being published")
         authors = tuple(dict.fromkeys((*before.authors, who.person.id)))
@@ -111,12 +155,13 @@ class Questions:
         before = await self.at(tx, question_id, tag)
         if before.leaf:
             raise self._wrong_state(before, "is being published")
-        survey = survey_of(before)
-        self.parties_of(survey)
-        if survey.lacking:
-            first, *others = (FieldError(name, "is needed to make a recipe") for name in survey.lacking)
-            raise FieldError(first.field, first.reason, tuple(others))
-        survey.question()
+        asked = asked_of(before)
+        self.parties_of(asked)
+        if isinstance(asked, Survey):
+            if asked.lacking:
+                first, *others = (FieldError(name, "is needed to make a recipe") for name in asked.lacking)
+                raise FieldError(first.field, first.reason, tuple(others))
+            asked.question()
         cleared = replace(before, approver="", approval=b"", recipe=b"", recipe_hash="")
         return await self.move(tx, before, replace(cleared, state=QuestionState.SUBMITTED))
 

@@ -47,7 +47,10 @@ QUESTION_STATES = States(
 class Question:
     """A question. ``text``: the survey as canonical JSON; ``authors``: the ids of everybody who wrote any part of it;
     ``approval``: the digest that was approved (32 bytes, ``Questions.binding``); ``recipe``: the canonical body of the
-    recipe that is fixed for it; ``leaf``: the signed recipe, which may have been sent. Times are POSIX seconds."""
+    recipe that is fixed for it; ``leaf``: the signed recipe, which may have been sent. Times are POSIX seconds.
+
+    A question with a ``series_hash`` is the next round of that series, number ``round_index`` from 0. Nobody writes its
+    ``text``: it is the canonical body of the round's recipe, which follows from the log and the releases before it."""
 
     id: str
     state: QuestionState
@@ -65,6 +68,8 @@ class Question:
     """The index of its recipe in the log."""
     number: int = 0
     """The question's number, in the order in which questions were written."""
+    series_hash: str | None = None
+    round_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ QUESTIONS = Table(
     Column("recipe_hash", String(43), nullable=False),
     Column("leaf", LargeBinary, nullable=False),
     Column("position", BigInteger),
+    Column("series_hash", String(43)),
+    Column("round_index", BigInteger),
     Index("questions_recipe_hash", "recipe_hash"),
+    Index("questions_round", "series_hash", "round_index", unique=True),
     Index("questions_state", "state"),
 )
 PEOPLE = Table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,15 +9,15 @@ from services.admin.core.calls import Call, Reply
 from services.admin.core.consent import ways_in
 from services.admin.core.documents import QuestionPage
 from services.admin.core.events import question_event
+from services.admin.core.problems import Problem, refuse
 from services.admin.core.publishing import recipe_document
-from services.admin.core.questions import etag_of, survey_of
+from services.admin.core.questions import Asked, asked_of, etag_of, survey_document
 from services.admin.core.records import Question, QuestionState
 from services.admin.core.store import PeopleTx
 from services.admin.handlers import passkeys
 from tacit.codec import b64url
 from tacit.errors import DecodeError
-from tacit.recipe.survey import Survey
-from tacit.service.admin_documents import CheckDocument, DesignDocument, QuestionDocument
+from tacit.service.admin_documents import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import SignedLeaf
 
@@ -27,6 +26,18 @@ async def create(call: Call) -> Reply:
     """Store a new draft of a question."""
     question = await call.admin.questions.create(call.stored, call.who, call.body)
     return await _reply(call.stored, question, status=201, location=True)
+
+
+async def create_round(call: Call) -> Reply:
+    """Draft the next round of a series; nobody writes it, and like every draft it needs an approval."""
+    series_hash = call.part("hash")
+    recipe = await call.admin.rounds.next(series_hash)
+    if not call.admin.questions.has_analyst(recipe.parties):
+        raise refuse(Problem.ROUND_WAITS, f"{recipe.parties.analyst.operator} publishes the rounds of this series")
+    async with call.admin.store.transaction() as tx:
+        question = await call.admin.questions.create_round(tx, call.who, recipe)
+        words = f"round {question.round_index} of series {series_hash}, recipe {recipe.hash_text}"
+        return await _reply(tx, question, status=201, location=True, detail=words)
 
 
 async def listed(call: Call) -> Reply:
@@ -84,7 +95,7 @@ async def check(call: Call) -> Reply:
     """The verdict of every rule on the recipe that the question would become now, with the numbers that would pass."""
     async with call.admin.store.read() as tx:
         question = await call.admin.questions.at(tx, call.part("id"), call.tag)
-    return await _checked(call, survey_of(question))
+    return await _checked(call, asked_of(question))
 
 
 async def check_text(call: Call) -> Reply:
@@ -92,8 +103,8 @@ async def check_text(call: Call) -> Reply:
     return await _checked(call, call.body)
 
 
-async def _checked(call: Call, survey: Survey) -> Reply:
-    found, verdicts = await call.admin.publishing.checked(survey, call.who.person.id)
+async def _checked(call: Call, asked: Asked) -> Reply:
+    found, verdicts = await call.admin.publishing.checked(asked, call.who.person.id)
     return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document()}))
 
 
@@ -142,12 +153,19 @@ async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable
     )
 
 
+def place_of(question: Question) -> SeriesPlace | None:
+    """Which round of a series the question is, if it is one."""
+    if question.series_hash is None or question.round_index is None:
+        return None
+    return SeriesPlace(series=question.series_hash, index=question.round_index)
+
+
 def _document(question: Question, names: Mapping[str, str], *, whole: bool = False) -> QuestionDocument:
     return QuestionDocument(
         id=question.id,
         state=question.state.value,
         revision=question.revision,
-        survey=json.loads(question.text),
+        survey=survey_document(question),
         authors=[names.get(one, one) for one in question.authors],
         approver=names.get(question.approver, question.approver) or None,
         created=question.created,
@@ -155,5 +173,6 @@ def _document(question: Question, names: Mapping[str, str], *, whole: bool = Fal
         hash=question.recipe_hash or None,
         signed=bool(question.leaf),
         position=question.position,
+        round=place_of(question),
         recipe=recipe_document(question) if whole else None,
     )

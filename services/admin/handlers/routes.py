@@ -177,6 +177,13 @@ ROUTES: Final = (
           {200: SeriesPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/series/{hash}", "series.show", "One series.", series.shown, _READ, {200: SeriesDocument},
           problems=(404, 502), storing=Storing.NOTHING),
+    Route(
+        "POST", "/v1/series/{hash}/rounds", "round.create",
+        "Draft the next round of a series that searches for frequent texts. It follows from the releases before it and "
+        "cannot be edited; 409 `urn:tacit:problem:round-waits` says why there is none now.",
+        questions.create_round, _WRITE, {201: QuestionDocument}, body=Nothing, problems=(404, 409, 502),
+        storing=Storing.NOTHING,
+    ),
     Route("GET", "/v1/censuses", "census.list", "Censuses whose shares the log has.", series.censuses, _READ,
           {200: CensusPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/ledger", "ledger.show",

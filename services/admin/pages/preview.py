@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from services.admin.core.calls import Admin
+from services.admin.core.questions import Asked
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.survey_fields import body_of
@@ -56,28 +57,29 @@ async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview
     return await preview_of_survey(admin, who, survey)
 
 
-async def preview_of_survey(admin: Admin, who: str, survey: Survey, *, compare: bool = True) -> Preview:
-    """The preview of a survey, for the person ``who``. ``compare``: whether to compare the ways to ask."""
+async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
+    """The preview of a survey, for the person ``who``."""
     found = Preview()
-    if compare and survey.population is None:
+    if survey.population is None:
         found = replace(found, unknown="Fill in “Devices” to see the margin of every way to ask here")
-    elif compare:
+    else:
         try:
             found = replace(found, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
             found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason)}")
         except UsageError as error:
             found = replace(found, unknown=str(error))
-    return await _judged(admin, who, survey, found)
+    return await judged(admin, who, survey, found)
 
 
-async def _judged(admin: Admin, who: str, survey: Survey, found: Preview) -> Preview:
-    if survey.lacking:
-        lacking = [one for one in survey.lacking if one != "name" or survey.metric is not None]
+async def judged(admin: Admin, who: str, asked: Asked, found: Preview) -> Preview:
+    """The preview ``found`` with the verdict of every rule on what is asked, for the person ``who``."""
+    if isinstance(asked, Survey) and asked.lacking:
+        lacking = [one for one in asked.lacking if one != "name" or asked.metric is not None]
         words = ", ".join(f"“{label_of(one)}”" for one in lacking)
         return replace(found, unchecked=f"the rules are checked once you have filled in {words}")
     try:
-        drafted, checked = await admin.publishing.checked(survey, who)
+        drafted, checked = await admin.publishing.checked(asked, who)
     except FieldError as error:
         return replace(found, wrong=error.every)
     except (UsageError, Refusal) as error:

@@ -12,24 +12,28 @@ from aiohttp import web
 from services.admin.core.people import Permission
 from services.admin.core.problems import Problem, refuse
 from services.admin.core.publishing import recipe_document
-from services.admin.core.questions import etag_of, survey_of
+from services.admin.core.questions import Asked, asked_of, etag_of, survey_document
 from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
-from services.admin.pages.preview import Preview, preview_of_survey
+from services.admin.pages.preview import Preview, judged
 from services.admin.pages.rendering import chosen
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort, DecodeError
+from tacit.moments import when
+from tacit.recipe.candidates import candidates_of, label_of
+from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
 from tacit.service.openapi import DEFAULT_LIMIT
 from tacit.tlog.canonical import parse_canonical
 
 ROUNDS: Final = 50
 """How many of the newest submissions and approvals of a question are shown."""
+MOST_PREFIXES: Final = 60
+"""How many prefixes of a round are shown."""
 SUBMITTED, APPROVED = "question.submit", "question.approve"
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
 
@@ -54,7 +58,7 @@ async def listed(visit: Visit) -> web.StreamResponse:
 
 def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, Any]:
     """A question as a row of a list, at POSIX second ``now``."""
-    body = json.loads(question.text)
+    body = survey_document(question)
     over = question.state is QuestionState.PUBLISHED and _ends(question) <= now
     return {
         "id": question.id,
@@ -62,7 +66,7 @@ def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, 
         "word": "finished" if over else question.state.value,
         "name": body.get("name", "without a name"),
         "text": body.get("text", ""),
-        "epsilon": body.get("epsilon", "1"),
+        "epsilon": body.get("epsilon", "1") if question.series_hash is None else "–",
         "population": body.get("population"),
         "authors": [names.get(one, one) for one in question.authors],
         "changed": question.changed,
@@ -88,7 +92,7 @@ def waits_for(question: Question) -> str:
         if question.leaf:
             return "the log"
         return "a signature" if question.recipe else "somebody to publish it"
-    if question.state is QuestionState.MISSED:
+    if question.state is QuestionState.MISSED and question.series_hash is None:
         return "somebody to publish it again: its interval began while the log could not be reached"
     return ""
 
@@ -142,14 +146,14 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         by_passkey = ["approve", "publish"] if await admin.passkeys.needed(tx, visit.who.person) else []
     if not admin.config.passkeys_publish:
         by_passkey = by_passkey[:1]
-    survey = survey_of(question)
+    asked = asked_of(question)
     recipe = Recipe.from_body(parse_canonical(question.recipe, "recipe")) if question.recipe else None
     published = question.position is not None
     filled = await yield_row(admin, question.recipe_hash) if published else None
     found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
     preview = Preview()
     if recipe is None and question.state is not QuestionState.ENDED:
-        preview = await preview_of_survey(admin, visit.who.person.id, survey, compare=False)
+        preview = await judged(admin, visit.who.person.id, asked, preview)
     return visit.show(
         "question.html",
         status=200 if problem is None else problem.status,
@@ -158,7 +162,8 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         row=row_of(question, names, admin.now),
         tag=etag_of(question).strip('"'),
         approver=names.get(question.approver, question.approver),
-        facts=facts_of(survey),
+        facts=facts_of(asked),
+        series=question.series_hash,
         steps=_steps(question, names, recipe, admin.now, found, acts),
         rounds=_rounds(acts, names),
         buttons=_buttons(visit, question),
@@ -182,7 +187,10 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
     state, write, operate = question.state, visit.may(Permission.WRITE), visit.may(Permission.OPERATE)
     free = not question.leaf
     return {
-        "edit": write and free and state not in {QuestionState.PUBLISHED, QuestionState.ENDED},
+        "edit": write
+        and free
+        and question.series_hash is None
+        and state not in {QuestionState.PUBLISHED, QuestionState.ENDED},
         "submit": write and state is QuestionState.DRAFT,
         "delete": write and state is QuestionState.DRAFT,
         "approve": visit.may(Permission.APPROVE) and state is QuestionState.SUBMITTED,
@@ -247,11 +255,29 @@ def _rounds(acts: Sequence[Act], names: Mapping[str, str]) -> list[dict[str, Any
     return rounds
 
 
-def facts_of(survey: Survey) -> list[tuple[str, str]]:
-    """The members of a survey as pairs of a label and a value, for readers."""
+def facts_of(asked: Asked) -> list[tuple[str, str]]:
+    """What is asked as pairs of a label and a value, for readers: the members of a survey, or what a round asks."""
+    if isinstance(asked, Recipe):
+        return _facts_of_round(asked)
+    survey = asked
     said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
     return [
         (field.label, chosen(said[field.path]) if field.path in CHOICES_OF else said[field.path])
         for field in FIELDS
         if field.path in said
     ]
+
+
+def _facts_of_round(recipe: Recipe) -> list[tuple[str, str]]:
+    """What a round of a series asks: its number, its time, and the prefixes that it counts."""
+    spec, candidates, place = recipe.question.encoder, candidates_of(recipe.question), recipe.series
+    facts = [("Metric", recipe.question.metric), ("Model", recipe.model)]
+    if place is not None:
+        facts.append(("Round", f"{place.index + 1:,}"))
+    facts.append(("Reports", f"{when(recipe.interval.start)} to {when(recipe.interval.end)}"))
+    if isinstance(spec, Prefixes) and candidates is not None:
+        told = [label_of(spec, one, candidates.bits) for one in candidates.prefixes[:MOST_PREFIXES]]
+        more = len(candidates.prefixes) - len(told)
+        listed = ", ".join(told) + (f" and {more:,} more" if more else "")
+        facts += [("Bits", str(candidates.bits)), ("Prefixes", listed)]
+    return facts

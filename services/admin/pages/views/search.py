@@ -1,34 +1,36 @@
-"""What the page of a series shows of a search for frequent texts: prefixes that each round kept, and the ranking."""
+"""What the page of a series shows of a search for frequent texts: prefixes that each round kept, the ranking, and the
+next round with the question that is its draft."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.errors import UsageError
+from services.admin.core.problems import Problem
+from services.admin.core.rounds import Search, search_at
+from services.admin.pages.views.questions import waits_for
+from services.admin.pages.visits import Visit
+from tacit.errors import Abort, UsageError
 from tacit.logview.live import LiveLog
 from tacit.methods.figures import rest_words, with_margin
 from tacit.methods.result import rows
-from tacit.operations.prefix_rounds import Asked, Progress, progress, rounds_of
+from tacit.operations.prefix_rounds import Progress
 
 SHOWN = 24
 """How many prefixes of a round have a place in the table."""
 
 
-def search_of(live: LiveLog, series_hash: str, documents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Where the search is, for the template, given the ``documents`` of the rounds' releases; None for a series that
-    searches for nothing, or whose releases are not those of its rounds."""
-    released: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for document in documents:
-        released[document["recipe_hash"]].append(document)
+async def search_of(visit: Visit, live: LiveLog, series_hash: str) -> dict[str, Any] | None:
+    """Where the search is, for the template; None for a series that searches for nothing, or whose releases are not
+    those of its rounds, and while the collector cannot be asked."""
     try:
-        series, recipes = rounds_of(live, series_hash)
-        rounds: list[Asked] = [(recipe, released[recipe.hash_text]) for recipe in recipes]
-        found = progress(series, rounds)
+        search = await search_at(live, visit.admin.releases, series_hash)
     except UsageError:
         return None
-    return {"rounds": _rounds(found), "next": _next(found, series.rounds), **_ranking(found)}
+    except Abort as problem:
+        if problem.type == Problem.NOT_FOUND.uri:
+            raise
+        return None
+    return {"rounds": _rounds(search.found), "next": await _next(visit, search), **_ranking(search.found)}
 
 
 def _rounds(found: Progress) -> list[dict[str, Any]]:
@@ -44,11 +46,25 @@ def _rounds(found: Progress) -> list[dict[str, Any]]:
     ]
 
 
-def _next(found: Progress, rounds: int) -> dict[str, int] | None:
-    """The round that can be published now, if there is one."""
-    if found.following is None:
+async def _next(visit: Visit, search: Search) -> dict[str, Any] | None:
+    """The next round: its number, the candidates that it would have, the question that is its draft (None: nobody has
+    drafted it), and why it cannot be drafted now. None once the search is over."""
+    found, own = search.found, visit.admin.questions.has_analyst(search.series.probe.parties)
+    if found.ranked is not None:
         return None
-    return {"round": found.published + 1, "of": rounds, "candidates": len(found.following.prefixes)}
+    index = found.published if found.following is not None else found.published - 1
+    async with visit.admin.store.read() as tx:
+        question = await tx.question_of_round(search.series.hash_text, index)
+    why = search.waits_for(visit.admin.now)
+    operator = search.series.probe.parties.analyst.operator
+    return {
+        "round": min(found.published + 1, search.series.rounds),
+        "of": search.series.rounds,
+        "candidates": None if found.following is None else len(found.following.prefixes),
+        "question": question,
+        "waits": "" if question is None else waits_for(question),
+        "why": why or ("" if own else f"{operator} publishes the rounds of this series"),
+    }
 
 
 def _ranking(found: Progress) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from services.admin.core.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
+from tacit.errors import Abort
 from tacit.service.openapi import DEFAULT_LIMIT
 
 ANSWERS = 6
@@ -22,7 +24,25 @@ async def listed(visit: Visit) -> web.StreamResponse:
     return visit.show("series.html", series=page.series, following=page.next, first=not after)
 
 
+async def draft(visit: Visit) -> web.StreamResponse:
+    """Draft the next round, and open its question; if somebody has drafted it before, open that one."""
+    try:
+        found = await visit.act("round.create", {})
+    except Abort as problem:
+        if problem.type == Problem.ROUND_DRAFTED.uri:
+            raise web.HTTPSeeOther(f"/questions/{problem.extensions['question']}") from problem
+        if problem.status in {401, 404}:
+            raise
+        return await _page(visit, problem)
+    raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+
+
 async def shown(visit: Visit) -> web.StreamResponse:
+    """Render the page of the series whose hash is in the path."""
+    return await _page(visit)
+
+
+async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     """One series: its releases over time with their intervals, and a table of its newest rounds."""
     live = await visit.admin.followed_log.live()
     series = document_of(live, visit.part("hash"))
@@ -50,13 +70,14 @@ async def shown(visit: Visit) -> web.StreamResponse:
         }
         for one in reversed(newest)
     ]
-    search = search_of(live, series.hash, [documents[one.place] for one in tabled])
+    search = await search_of(visit, live, series.hash)
     drawn = []
     alike = zip(groups, by_answers(releases, by_name=False), strict=True)
     for several, whole in () if search is not None else alike:  # rounds of a search ask of other prefixes each
         points = [documents[one.place] for one in several]
         drawn.append({"unit": unit_of(points[-1]), "count": len(whole), "charts": over_time(points)})
     return visit.show(
-        "one_series.html", series=series, rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
+        "one_series.html", status=200 if problem is None else problem.status, problem=problem, series=series,
+        rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
         released=len(last), search=search,
     )  # fmt: skip

@@ -52,6 +52,7 @@ PAGES: Final = (
     Page("GET", "/results", published.results),
     Page("GET", "/series", series.listed),
     Page("GET", "/series/{hash}", series.shown),
+    Page("POST", "/series/{hash}/rounds", series.draft, Permission.WRITE, home="/series/{hash}"),
     Page("GET", "/jobs", jobs.listed),
     Page("POST", "/jobs/{id}/retry", jobs.retry, Permission.OPERATE, home="/jobs"),
     Page("GET", "/fleet", fleet.shown),
