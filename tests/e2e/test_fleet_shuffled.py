@@ -47,3 +47,18 @@ async def test_what_devices_sent_is_what_comes_out_behind_the_shuffler(stage: St
         shown = [answer for answer in verdict.answers if answer.estimate]
         assert shown
         assert all(abs(answer.estimate - answer.truth) < 6 * answer.stderr for answer in shown)
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(1e-8, "six standard errors of the answers that the oracle compares")
+async def test_what_devices_sent_is_what_leader_and_helper_release_behind_a_shuffler(stage: Stage) -> None:
+    words = [word for word, count in COUNTS.items() for _ in range(count)]
+    asked = {"encoder": CATEGORIES, "population": DEVICES, "min_batch_size": 240, "through": "shuffler"}
+    recipe = stage.recipe("secure-aggregation", "mixed", 0, **asked)
+    oracle, result = await stage.answered(recipe, words, "duplicate=0.02,truncated=0.02,abort=0.02")
+    stage.clock.jump(recipe.interval.end - stage.clock.now() + 2)
+    verdict = await stage.verdict(oracle, result)
+    assert verdict.remarks == []
+    assert verdict.holds, [one for one in verdict.findings if not one.holds]
+    assert {"shuffler: accepted", "shuffler: stored", "released: a"} <= {one.what for one in verdict.findings}
+    assert all(abs(answer.estimate - answer.truth) < 6 * answer.stderr for answer in verdict.answers)

@@ -61,7 +61,7 @@ class Maker(Protocol):
 
 class SubmissionBuilder:
     """Makes contributions one by one with the model's own code, as an agent does: of devices that watched an event, and
-    of those that send to one server."""
+    of those that send to one server or through a shuffler."""
 
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
         self._channel = device_side(recipe.model).channel(recipe, slot_key)

@@ -348,7 +348,7 @@ class Shard:
 
 def _maker(target: Destination, entropy: Entropy) -> Maker:
     """Return what makes the recipe's contributions."""
-    if target.has_one_server or is_watched(target.recipe):
+    if target.has_one_server or target.is_mixed or is_watched(target.recipe):
         return SubmissionBuilder(target.recipe, target.token_key_spki, entropy)
     return Builder(target.task, entropy)
 

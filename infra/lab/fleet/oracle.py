@@ -1,5 +1,5 @@
-"""The oracle: compares, after a run, what leader and helper (or the one server) and collector say with what the fleet
-sent.
+"""The oracle: compares, after a run, what leader and helper (or the one server, or a shuffler before leader and helper)
+and collector say with what the fleet sent.
 
 The accepted contributions must be the sampled devices minus the injected faults, by cause; and the aggregate must be,
 bucket by bucket, the sum of the randomised answers that were sent (before debiasing). If leader and helper add noise of
@@ -23,7 +23,6 @@ from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms import form_of
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
@@ -37,8 +36,6 @@ FALSE_ALARM = 1e-9
 """False-alarm probability per released sum, if aggregators add noise."""
 MOST_SUMS = 64
 """Number of released sums above which only those that differ are shown one by one."""
-AGGREGATORS = ("leader", "helper")
-"""Servers of a recipe; the one that takes reports comes first."""
 _FINAL = frozenset({"released", "refused"})
 
 
@@ -118,7 +115,7 @@ class Oracle:
         self._layout = layout
         self._target = target
         self._clock = clock
-        self._servers = form_of(target.recipe.model).opts_in[:1] if target.has_one_server else AGGREGATORS
+        self._servers = target.takers
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:

@@ -100,7 +100,7 @@ class FleetRun:
             raise UsageError(f"--devices must be from 1 to {MAX_DEVICES - 1}")
         self._devices: int = devices
         self._faults = parse_faults(load.faults)
-        if is_watched(target.recipe):
+        if is_watched(target.recipe) or target.is_mixed:
             self._faults.require_of_watched()
         if load.direct and origin.layout is None:
             raise UsageError("--tokens direct works with a local stack only (--state-dir)")
