@@ -37,7 +37,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 
 if TYPE_CHECKING:
-    from infra.lab.demo.crowd import Crowd
+    from infra.lab.demo.crowd import Others
 
 MOST_CONTRIBUTIONS = 15_000
 """At most about so many devices take part: the more devices, the lower the sampling rate."""
@@ -90,7 +90,7 @@ class LocalRun(DemoRun):
     async def _result(
         self,
         fleet: Fleet,
-        crowd: Crowd | None,
+        crowd: Others | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],

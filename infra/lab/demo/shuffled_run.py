@@ -200,5 +200,5 @@ class ShuffledRun(DemoRun):
 
 def largest_error(rows: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> float:
     """The largest error of an answer: of those that are in ``rows``, and of all others, which are estimated as 0."""
-    found = {row["label"]: row["estimate"] for row in rows}
+    found: dict[str, float] = {row["label"]: row["estimate"] for row in rows}
     return max(abs(found.get(label, 0.0) - truth.get(label, 0)) for label in {*found, *truth})
