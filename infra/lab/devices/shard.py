@@ -36,6 +36,7 @@ from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.tls import ClientTls
 from tacit.methods.method import Method
+from tacit.methods.result import MOST_LISTED
 from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
@@ -98,8 +99,8 @@ class ShardResult:
     """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
     did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
     question, if the plan asks for it; ``answered``: the same totals of their answers, rounded and clipped; ``items``:
-    how many devices have each item of a large domain, which has no labels. ``timings``: wall-clock seconds by stage;
-    ``cpu``: CPU seconds of this process by stage."""
+    how many devices have each item of a large domain, or each of more answers than a result lists. ``timings``:
+    wall-clock seconds by stage; ``cpu``: CPU seconds of this process by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -203,7 +204,7 @@ class Shard:
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
         """Add up what the devices of a chunk know, and what they answer."""
         result, question = self._result, self._plan.target.recipe.question
-        if STATISTICS[question.statistic].is_ranked:
+        if STATISTICS[question.statistic].is_ranked or len(missing_adds) > MOST_LISTED:
             result.items.update(answer for answer in chunk.everybody if isinstance(answer, int))
             return
         result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
