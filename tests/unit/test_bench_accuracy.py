@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from infra.cli import run
 from infra.lab.bench import accuracy, peers
@@ -81,6 +84,17 @@ def test_a_row_is_a_mean_with_its_error_and_says_whether_a_target_is_met() -> No
     assert where.row("an error", [2.0], target=1.0).met is False
     assert where.row("an error", [2.0]).met is None
     assert table([row]).row_count == 1
+
+
+def test_a_small_domain_is_not_measured_against_the_target_of_another_size() -> None:
+    (part,) = accuracy.accuracy_parts(replace(accuracy.QUICK, oracle_bits=(4,)), with_peer=False)["oracle"]
+    rows = part[1](lambda share: None)
+    assert {(row.target, row.met, row.elsewhere) for row in rows} == {(None, None, True)}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(rows))
+    shown = console.export_text()
+    assert shown.count("not the target's size") == len(rows) == 2
+    assert "missed" not in shown
 
 
 def test_the_expected_largest_of_normal_numbers_is_known_for_one_and_two() -> None:

@@ -57,6 +57,7 @@ def shuffled_rows(n: int, cells: int, seeds: int, tell: Callable[[float], None])
             peer=PAPER,
             peer_value=beside,
             target=TARGETS.get((name, cells)),
+            elsewhere=(name, cells) not in TARGETS and any(name == one for one, _ in TARGETS),
         )
         for name in (ZSUM, UNBIASED, THRESHOLD)
     ]
