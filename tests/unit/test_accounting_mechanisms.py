@@ -205,7 +205,9 @@ def test_the_command_states_the_relation_and_what_it_means(capsys: pytest.Captur
     assert listed.keys() == MECHANISMS.keys()
     assert list(listed["subsampled-gaussian"]["relations"]) == ["add-remove", "replacement", "deletion"]
     assert run(["privacy", "mechanisms"]) == 0
-    assert "[--batch-flips]" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "[--batch-flips]" in shown
+    assert "\\" not in shown
 
 
 def test_the_command_composes_steps_given_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
