@@ -27,6 +27,8 @@ from tacit.task.shuffled import Bundling
 TOO_SMALL, RATE_BOUND, TOO_MANY = "batch-too-small", "rate-bound", "messages-too-many"
 REFUSED = 422
 """With this the analyzer refuses messages for good: others came first, or the recipe is over."""
+TURN_SECONDS = 5.0
+"""After so long the next recipe has its turn, so that an analyzer that answers slowly holds up its own recipes only."""
 NOTHING = Outgoing(0, MessageChunk(0, 0, b"").encode())
 """Tells the analyzer that no messages of the recipe will come."""
 
@@ -104,11 +106,11 @@ class Forwarding:
         return [Outgoing(at, MessageChunk(at, len(parts), part).encode()) for at, part in enumerate(parts)]
 
     async def _send(self, party: AnalyzerParty, bundling: Bundling) -> int:
-        """Send chunk after chunk, until all are sent or one is not taken."""
-        task, sent = party.task, 0
+        """Send chunk after chunk, until all are sent, one is not taken, or the turn is over."""
+        task, sent, turn_ends = party.task, 0, self._deps.clock.now() + TURN_SECONDS
         url = bundling.task.url("chunks")
         headers = {**self._token.headers(), "content-type": media_types.MESSAGE_CHUNK}
-        while True:
+        while not sent or self._deps.clock.now() < turn_ends:
             async with self._store.read() as tx:
                 left = await tx.next_outgoing(task.task_id)
             if left is None:
@@ -129,3 +131,4 @@ class Forwarding:
             async with self._store.transaction() as tx:
                 await tx.sent(task.task_id, left.index)
             sent += 1
+        return sent
