@@ -28,6 +28,8 @@ from tacit.task.onward import Onward, Receipt
 TOO_SMALL, RATE_BOUND, TOO_MANY = "batch-too-small", "rate-bound", "messages-too-many"
 REFUSED = "refused-by-receiver"
 """Cause of what was forwarded and not taken."""
+TURN_SECONDS = 5.0
+"""After so long the next recipe has its turn, so that a server that answers slowly holds up its own recipes only."""
 
 
 class Forwarding:
@@ -106,10 +108,10 @@ class Forwarding:
         return onward.requests(list(chunks(shuffled(records, onward.size, self._deps.entropy), onward.size, most)))
 
     async def _send(self, party: AnalyzerParty, onward: Onward) -> int:
-        """Send request after request, until all are sent or one is not taken."""
-        task, sent = party.task, 0
+        """Send request after request, until all are sent, one is not taken, or the turn is over."""
+        task, sent, turn_ends = party.task, 0, self._deps.clock.now() + TURN_SECONDS
         headers = {**self._tokens[onward.receiver].headers(), "content-type": onward.media_type}
-        while True:
+        while not sent or self._deps.clock.now() < turn_ends:
             async with self._store.read() as tx:
                 left = await tx.next_outgoing(task.task_id)
             if left is None:
@@ -124,6 +126,7 @@ class Forwarding:
                 await tx.sent(task.task_id, left.index)
                 await tx.count_rejections(task.task_id, {REFUSED: receipt.refused} if receipt.refused else {})
             sent += 1
+        return sent
 
     async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
         """Send one request; what is not taken now is sent again, and the log says why."""

@@ -16,6 +16,7 @@ from infra.lab.kit.shuffled import Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
 from tacit.messages.chunk import MessageChunk
+from tacit.recipe.model import Recipe
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
 
@@ -121,6 +122,30 @@ async def test_a_shuffler_and_an_analyzer_that_start_again_after_everything_send
         await found.check()
         for body in found.sent[:3]:
             assert (await found.stage.forward(found.devices.recipe, body)).status == 201
+
+
+async def test_an_analyzer_that_answers_slowly_does_not_hold_up_another_recipe(tmp_path: Path) -> None:
+    """Each answer takes four seconds; the other recipe has no bundles, and one request says so."""
+    async with shuffled_stage(tmp_path) as stage:
+        devices = population()
+        body = devices.recipe.body()
+        other = Recipe.from_body({**body, "name": "other", "token": {**body["token"], "slot": 1}})
+        await stage.publish(devices.recipe, other)
+        await stage.fill(devices, *["c0"] * B)
+        stage.end_interval(devices.recipe)
+        found, answered = Watched(stage, devices), stage.network.request
+
+        async def slowly(*args: Any, **rest: Any) -> Any:
+            stage.clock.jump(4)
+            return await answered(*args, **rest)
+
+        stage.network.request = slowly  # type: ignore[method-assign]
+        assert await stage.forwarding.step() == 2 + 1
+        assert [MessageChunk.decode(one).total for one in found.sent] == [CHUNKS, CHUNKS, 0]
+        while await stage.forwarding.step():
+            pass
+        assert len(set(found.sent)) == len(found.sent) == CHUNKS + 1
+        assert (await stage.aggregate(devices.recipe))[1]["report_count"] == B
 
 
 async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.survey import Survey
 from tacit.signing import generate_signing_key
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
 
 SHUFFLER_URL = "http://127.0.0.1:8089"
 SHUFFLER_OPERATOR = "shuffler.example"
@@ -100,6 +100,11 @@ class ShuffledKit(AnalyzerKit):
         """The shuffler's opt-in to ``recipe``, signed."""
         body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role=SHUFFLER)
         return sign_leaf(LeafType.OPT_IN, body, SHUFFLER_OPERATOR, self.keys[SHUFFLER])
+
+    def shuffler_void(self, recipe: Recipe) -> SignedLeaf:
+        """The shuffler's void leaf: nothing of the recipe was or will be forwarded."""
+        body = Void(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role=SHUFFLER)
+        return sign_leaf(LeafType.VOID, body, SHUFFLER_OPERATOR, self.keys[SHUFFLER])
 
 
 @dataclass
