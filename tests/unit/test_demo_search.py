@@ -14,7 +14,7 @@ from rich.console import Console
 
 from infra.lab.commands.demo_local import epsilon_of
 from infra.lab.commands.demo_search import in_few_bits
-from infra.lab.demo.report import page
+from infra.lab.demo.report import page, write_report
 from infra.lab.demo.result import Bucket, StagedRefusal
 from infra.lab.demo.search_attacks import bad_rounds, second
 from infra.lab.demo.search_result import Round, SearchResult
@@ -94,7 +94,7 @@ def result() -> SearchResult:
         privacy=PRIVACY,
         buckets=(Bucket("ab", 120, 131.04, 20.0),),
         sightings=(),
-        refusals=(StagedRefusal("a round", "recipe server", "round-candidates: [i]no"),),
+        refusals=(StagedRefusal("a round", "recipe server", "round-candidates: [/i]no"),),
         seconds=1.0,
         threshold=60.0,
         false_positive_rate=0.05,
@@ -123,9 +123,19 @@ def test_a_terminal_shows_the_rounds_and_how_many_texts_were_found(width: int) -
     text = " ".join(shown.getvalue().replace("│", " ").split())
     assert "1 of the 2 most frequent texts were found, and 0 that nobody has" in text
     assert "and 2 more" in text
+    assert "round-candidates: [/i]no" in text, "what is shown is text, not markup"
     assert "--heavy-hitters --input FILE" in text
     assert max(map(len, shown.getvalue().splitlines())) <= width
     assert "What each round asked, and kept" in page(result(), b"")
+
+
+def test_a_search_that_found_nothing_is_shown_and_drawn(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    nothing = replace(result(), buckets=())
+    show(nothing, Console(file=shown, width=80), write_report(nothing, tmp_path))
+    assert "0 of the 2 most frequent texts were found" in shown.getvalue()
+    assert nothing.document()["heavy_hitters"] == []
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_round_that_kept_nothing_says_so() -> None:

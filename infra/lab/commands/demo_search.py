@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_EPSILON, MOST_EPSILON = "2", "4"
 """What a release may tell an aggregator that works with the relay."""
-DEFAULT_DEVICES = 50_000
-"""Built-in words."""
+DEFAULT_DEVICES, WORD_LENGTH = 50_000, 4
+"""Of built-in words; the most frequent ones are short, and four letters take three rounds."""
 ALPHABETS, FITTING = (31, 63), 0.95
 """Characters of which an alphabet may consist, and the share of texts that it must spell to be proposed: 5 or 6 bits
 for a character are fewer rounds than 8."""
@@ -36,16 +36,22 @@ def heavy_hitters(
     json_output: bool,
 ) -> None:
     """Run the search; print its result as JSON, or show it and write a report to ``out``."""
-    from infra.lab.demo.search_run import SearchRun
+    from infra.lab.demo.search_run import AGENTS_OF_A_CROWD, MOST_CONTRIBUTIONS, SearchRun
     from infra.lab.demo.words import load_texts, load_wordfreq
 
     wanted = epsilon_of(epsilon, DEFAULT_EPSILON, MOST_EPSILON)
     if input_file is None:
         if column is not None:
             raise typer.BadParameter("--column goes with --input")
-        texts = load_wordfreq(DEFAULT_DEVICES if devices is None else devices)
+        drawn = load_wordfreq(DEFAULT_DEVICES if devices is None else devices)
+        texts = replace(drawn, encoder={**drawn.encoder, "length": WORD_LENGTH})
     else:
         texts = in_few_bits(load_texts(input_file, column, devices))
+    words = (
+        f"{len(texts.values):,} devices, at most about {MOST_CONTRIBUTIONS:,} of which take part, each in one round: "
+        f"{AGENTS_OF_A_CROWD} run as agents of their own, the others in batches, as in tacit fleet"
+    )
+    notes().print(words, highlight=False, style="dim", soft_wrap=True)
     played(
         lambda folder, stages: SearchRun(texts, wanted, top or DEFAULT_TOP, folder, stages).run(),
         out,

@@ -45,7 +45,7 @@ from tacit.recipe.survey import NO_VALUE
 from tacit.rules import series_table
 from tacit.rules import table as rules
 
-MOST_CONTRIBUTIONS = 10_000
+MOST_CONTRIBUTIONS = 8_000
 """At most about so many devices take part in some round: the more devices, the lower the sampling rate."""
 AGENTS_OF_A_CROWD = 60
 PAUSE = HOUR // 2

@@ -204,7 +204,7 @@ def _sightings(result: DemoResult) -> Panel:
     table.add_column("could read")
     table.add_column("never", style="dim")
     for sighting in result.sightings:
-        table.add_row(sighting.party, sighting.operator, sighting.text(), sighting.never)
+        table.add_row(*map(Text, (sighting.party, sighting.operator, sighting.text(), sighting.never)))
     return Panel(table, title="[bold]What each party saw of one contribution")
 
 
@@ -214,7 +214,7 @@ def _refusals(result: DemoResult) -> Panel:
     table.add_column("refused by", style="red")
     table.add_column("because")
     for refusal in result.refusals:
-        table.add_row(refusal.attempt, refusal.refused_by, refusal.reason)
+        table.add_row(*map(Text, (refusal.attempt, refusal.refused_by, refusal.reason)))
     return Panel(table, title="[bold]What was tried and refused")
 
 
