@@ -55,6 +55,9 @@ Variant = Annotated[
 Domain = Annotated[
     int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
 ]
+Through = Annotated[
+    str, typer.Option(help="Without --model: shuffler, if one mixes the reports before the leader gets them.")
+]
 Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
@@ -76,6 +79,7 @@ def demo(
     engine: Engine = None,
     variant: Variant = None,
     domain: Domain = None,
+    through: Through = "gateway",
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -86,6 +90,8 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if through not in ("gateway", "shuffler") or (model is not None and through != "gateway"):
+        raise typer.BadParameter("--through is gateway or shuffler, and goes with no --model")
     if model != SHUFFLED and (variant is not None or domain is not None):
         raise typer.BadParameter("--variant and --domain go with --model shuffled")
     if model == LOCAL:
@@ -102,11 +108,12 @@ def demo(
         return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
     if statistic is not None or steps is not None:
         raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
-    _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
+    made = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
+    _demo(made, through, out, json_output)
     return None
 
 
-def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
+def _demo(dataset: Dataset, through: str, out: Path, json_output: bool) -> None:
     from infra.lab.demo.report import prepare_report, write_report
     from infra.lab.demo.run import DemoRun
     from infra.lab.demo.view import Stages, show
@@ -116,7 +123,7 @@ def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
     progress = notes()
     _say_of(dataset, progress)
     stages = Stages(progress)
-    result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
+    result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages, through=through).run())
     if json_output:
         print_json(result.document())
         return

@@ -43,10 +43,14 @@ from infra.lab.demo.staging import (
 )
 from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
+from infra.stacks.service_configs import RELEASE_GRACE
 from tacit.adapters.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
+from tacit.messages.one_server import OneServerReport
+from tacit.models.parties import SHUFFLER
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Transport
 from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
@@ -88,8 +92,17 @@ class DemoRun(Staging):
     """The most epsilon that policies let a batch tell, if not the usual one."""
 
     def __init__(
-        self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
+        self,
+        dataset: Dataset,
+        state_dir: Path,
+        stages: Stages,
+        servers: Sequence[str] = ("leader", "helper"),
+        through: str = "gateway",
     ) -> None:
+        """``through``: ``shuffler`` if the reports of the recipe that is shown pass one before the leader."""
+        self._through = through
+        if through == SHUFFLER:
+            servers = (*servers, SHUFFLER)
         devices = len(dataset.values)
         self._dataset = dataset
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
@@ -126,6 +139,8 @@ class DemoRun(Staging):
             drilled = self._staged(fleet)[:DRILL_DEVICES]
             values = self._outside(), next(value for value in self._dataset.values if value.strip())
             refusals.append(await told_by_a_value_outside(drilled, recipes, *values, self._entropy))
+            if self._through == SHUFFLER:
+                await self._flush(recipes.main)
             await self._release(recipes.main, transport)
             sightings = await self._stack.sightings(followed)
             self._seconds["all"] = time.monotonic() - began
@@ -185,8 +200,16 @@ class DemoRun(Staging):
         return 0
 
     def _report_id(self, body: bytes) -> bytes:
-        """The id of the report in a submission."""
+        """The id of the report in a submission; of one to a shuffler the outer id, by which nobody else knows it."""
+        if self._through == SHUFFLER:
+            return OneServerReport.decode(body).report_id
         return UploadRequest.decode(body).reports[0].report_metadata.report_id
+
+    async def _flush(self, recipe: Recipe) -> None:
+        """The shuffler passes on the reports of a recipe whose interval is over."""
+        with self._timed("shuffle"), self._stages.stage("shuffler: reports in one random order to the leader", 1):
+            self._jump_to(recipe.interval.end + RELEASE_GRACE + 1)
+            await self._settle(SHUFFLER, "leader")
 
     async def _decide(self, fleet: Fleet) -> None:
         name = "devices: verify, coin, randomise, shard"
@@ -294,9 +317,10 @@ class DemoRun(Staging):
                 "duration": HOUR,
                 "rate": rate_of(len(self._dataset.values)),
                 "time_precision": PRECISION,
+                "through": self._through,
             }
         )
-        return propose(survey, self._layout.parties)
+        return propose(survey, self._layout.parties_of(SecureAggregation.name))
 
     def _drill_recipe(self) -> Recipe:
         survey = Survey(
