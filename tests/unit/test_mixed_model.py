@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from infra.commands.status import details
 from infra.lab.kit.mixed import MixedDevices, MixedKit
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.shuffled import ShuffledKit
+from infra.views.recipe_view import show_recipe
+from services.admin.pages.claims import claim_rows
 from tacit import bhttp
 from tacit.codec import b64url
 from tacit.errors import FieldError, ReportError, ReportRejected
@@ -21,6 +26,7 @@ from tacit.models.devices import DEVICES, device_side
 from tacit.models.faces.device import Fate
 from tacit.models.forms import form_of
 from tacit.models.servers import shuffler_side
+from tacit.operations.status import TaskStatus
 from tacit.recipe.builder import propose
 from tacit.recipe.charges import is_refundable
 from tacit.recipe.context import Context, Stage
@@ -208,3 +214,29 @@ def test_what_a_leaders_answer_means_to_the_shuffler() -> None:
     assert onward.receipt(200, errors(final, early)) == Receipt(False, 2), "the same request later"
     assert [onward.receipt(status, b"") for status in (401, 403, 404, 503)] == [Receipt(False)] * 4
     assert onward.receipt(200, b"junk") == Receipt(False)
+
+
+def test_the_status_of_a_recipe_says_how_many_reports_wait_at_the_shuffler() -> None:
+    page = {"uploaded": 60, "rejected": 1, "aggregated": 59, "rejected_by_cause": {"token-spent": 1}, "released": 0}
+    leader = {"uploaded": 0, "jobs": {}, "rejected": 0}
+    told = [
+        line.plain
+        for one in (page, {**page, "rejected": 0, "released": 1})
+        for line in details(TaskStatus("visits", "hash", "active", "", leader=leader, shuffler=one))
+    ]
+    assert told == [
+        "shuffler: 59 waiting for the interval's end, rejected: 1 token-spent",
+        "shuffler: 59 passed on",
+    ]
+
+
+def test_a_recipe_says_what_its_shuffler_adds_and_what_not() -> None:
+    form = form_of(RECIPE.model)
+    words = form.mixing_words(RECIPE.parties, RECIPE.batch.min_batch_size)
+    assert "probability 1/200 at best" in words
+    assert "with the relay it sees who takes part" in words
+    assert form.mixing_words(RecipeKit().parties(), 200) == ""
+    assert claim_rows(RECIPE)[-1]["note"] == words
+    console = Console(file=io.StringIO(), width=2_000, highlight=False)
+    show_recipe(RECIPE, {"state": "active"}, console)
+    assert words in console.file.getvalue()  # type: ignore[attr-defined]
