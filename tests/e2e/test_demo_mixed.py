@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ DEVICES = 200
 def test_every_report_that_the_shuffler_took_is_counted_and_leader_and_helper_cannot_tell_which_it_was(
     tmp_path: Path,
 ) -> None:
-    stages = Stages(Console(file=(tmp_path / "said").open("w")))
+    stages = Stages(Console(file=io.StringIO()))
     result = asyncio.run(DemoRun(load_randhie(DEVICES), tmp_path / "stack", stages, through="shuffler").run())
     assert (result.accepted, result.rejected) == (result.sampled, 0)
     saw = {one.party: one.read for one in result.sightings}
