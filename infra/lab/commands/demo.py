@@ -33,7 +33,7 @@ GOES_WITH = {
     **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
-    "model": (MAIN,),
+    **dict.fromkeys(("model", "through"), (MAIN,)),
 }
 """What each flag says something about."""
 AS_CATEGORY = "category"
@@ -80,6 +80,9 @@ Variant = Annotated[
 Domain = Annotated[
     int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
 ]
+Through = Annotated[
+    str, typer.Option(help="Without --model: shuffler, if one mixes the reports before the leader gets them.")
+]
 Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
@@ -106,6 +109,7 @@ def demo(
     engine: Engine = None,
     variant: Variant = None,
     domain: Domain = None,
+    through: Through = "gateway",
     missing: Annotated[
         str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
     ] = AS_CATEGORY,
@@ -116,10 +120,13 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if through not in ("gateway", "shuffler"):
+        raise typer.BadParameter("--through is gateway or shuffler")
     asked = HITTERS if heavy_hitters else model or MAIN
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
     given |= {"missing": None if missing == AS_CATEGORY else missing, "model": model if heavy_hitters else None}
+    given |= {"through": None if through == "gateway" else through}
     _check_flags(asked, given)
     if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
@@ -131,7 +138,8 @@ def demo(
     if asked in WATCHED:
         watching = watching_of(asked, statistic, steps)
         return watched(watching, visits_of(watching, input_file, column, devices), out, json_output=json_output)
-    return _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
+    made = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
+    return _demo(made, through, out, json_output)
 
 
 def _check_flags(asked: str, given: Mapping[str, object]) -> None:
@@ -145,11 +153,11 @@ def _check_flags(asked: str, given: Mapping[str, object]) -> None:
             raise typer.BadParameter(f"--{name} goes with {' or '.join(kinds)}")
 
 
-def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
+def _demo(dataset: Dataset, through: str, out: Path, json_output: bool) -> None:
     from infra.lab.demo.run import DemoRun
 
     _say_of(dataset, notes())
-    played(lambda folder, stages: DemoRun(dataset, folder, stages).run(), out, json_output=json_output)
+    played(lambda folder, stages: DemoRun(dataset, folder, stages, through=through).run(), out, json_output=json_output)
 
 
 def _say_of(dataset: Dataset, progress: Console) -> None:

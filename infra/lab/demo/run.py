@@ -29,7 +29,10 @@ from infra.lab.demo.result import DemoResult, Sighting, StagedRefusal
 from infra.lab.demo.staging import DAY, MAIN_SLOT, WITNESSES, Recipes
 from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
+from infra.stacks.service_configs import RELEASE_GRACE
 from tacit.adapters.http import HttpTransport
+from tacit.messages.one_server import OneServerReport
+from tacit.models.parties import SHUFFLER
 from tacit.ports import Transport
 from tacit.recipe.derive import labels
 from tacit.recipe.encoder import encoder_of
@@ -68,8 +71,17 @@ class DemoRun(Drilled):
     """Whether devices have more messages than could be sent, which are counted."""
 
     def __init__(
-        self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
+        self,
+        dataset: Dataset,
+        state_dir: Path,
+        stages: Stages,
+        servers: Sequence[str] = ("leader", "helper"),
+        through: str = "gateway",
     ) -> None:
+        """``through``: ``shuffler`` if the reports of the recipe that is shown pass one before the leader."""
+        self._through = through
+        if through == SHUFFLER:
+            servers = (*servers, SHUFFLER)
         devices = len(dataset.values)
         self._dataset = dataset
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
@@ -105,6 +117,8 @@ class DemoRun(Drilled):
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport, direct)
             refusals.append(await self._told_outside(fleet, recipes))
+            if self._through == SHUFFLER:
+                await self._flush(recipes.main)
             await self._release(recipes.main, transport)
             sightings = await self._stack.sightings(followed or 0, MAIN_SLOT)
             self._seconds["all"] = time.monotonic() - began
@@ -159,9 +173,21 @@ class DemoRun(Drilled):
         for number in range(CANDIDATES):
             entry = await fleet.devices[number].entry(recipe.hash)
             if entry is not None and entry.state is State.SCHEDULED:
-                await self._stack.follow_report(report_id_of(recipe.model, entry.report).hex())
+                await self._stack.follow_report(self._report_id(recipe.model, entry.report).hex())
                 return number
         return None
+
+    def _report_id(self, model: str, body: bytes) -> bytes:
+        """The id of the report in a submission; of one to a shuffler the outer id, by which nobody else knows it."""
+        if self._through == SHUFFLER:
+            return OneServerReport.decode(body).report_id
+        return report_id_of(model, body)
+
+    async def _flush(self, recipe: Recipe) -> None:
+        """The shuffler passes on the reports of a recipe whose interval is over."""
+        with self._timed("shuffle"), self._stages.stage("shuffler: reports in one random order to the leader", 1):
+            self._jump_to(recipe.interval.end + RELEASE_GRACE + 1)
+            await self._settle(SHUFFLER, "leader")
 
     async def _decide(self, fleet: Fleet) -> None:
         name = "devices: verify, coin, randomise, shard"
@@ -230,7 +256,7 @@ class DemoRun(Drilled):
 
     def _main_members(self) -> dict[str, Any]:
         """What the recipe that is shown asks besides."""
-        return {"rate": rate_of(len(self._dataset.values))}
+        return {"rate": rate_of(len(self._dataset.values)), "through": self._through}
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
