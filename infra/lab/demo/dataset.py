@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infra.lab.devices.columns import read_column
 from tacit.errors import DecodeError, UsageError
@@ -62,7 +62,9 @@ class Question:
     def asked(self) -> model.Question:
         """As a recipe asks it. Raises ``DecodeError`` where no recipe may: labels too long, edges too large."""
         buckets = {"kind": "buckets", "edges": self.edges}
-        encoder = buckets if self.categories is None else {"kind": "categories", "categories": self.categories}
+        encoder: dict[str, Any] = (
+            buckets if self.categories is None else {"kind": "categories", "categories": self.categories}
+        )
         if self.numbers is not None:
             encoder = {"kind": "number", "low": 1, "high": self.numbers}
         body = {"text": self.text, "metric": self.metric, "encoder": encoder, "statistic": "histogram"}
