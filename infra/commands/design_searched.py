@@ -118,7 +118,7 @@ def _table(ways: list[SearchedWay]) -> Any:
         known = one.stderr is not None and one.listed_from is not None
         table.add_row(
             one.model, _named(one), one.trust, f"{one.epsilon:.3g}",
-            f"{one.stderr:,.0f}" if known else "finds nothing", f"{one.listed_from:,.0f}" if known else "",
+            f"{one.stderr:,.0f}" if known else "", f"{one.listed_from:,.0f}" if known else "never",
             "" if one.payload_bytes is None else f"{one.payload_bytes:,}", f"{one.messages:,}", str(one.rounds),
             style="" if one.available else "dim",
         )  # fmt: skip
