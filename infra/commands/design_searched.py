@@ -107,9 +107,7 @@ def _rounds_words(plan: RoundsPlan) -> str:
 
 
 def _table(ways: list[SearchedWay]) -> Any:
-    table = plain_table(
-        "model", "way", "randomizer", "trust", "ε", "± devices", "listed from", "bytes", "messages", "rounds"
-    )
+    table = plain_table("model", "way", "trust", "ε", "± devices", "listed from", "bytes", "messages", "rounds")
     for column in table.columns[3:]:
         column.justify = "right"
     for column in table.columns:
