@@ -16,6 +16,7 @@ from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
 from tacit.methods.statistics import STATISTICS
+from tacit.models.forms import FORMS, form_of
 
 if TYPE_CHECKING:
     from tacit.accounting.requirements import Alternative, Requirements
@@ -148,6 +149,8 @@ def compared(said: Said) -> Said:
     kind = STATISTICS.get(flags["statistic"])
     if kind is None:
         return replace(said, flags={"statistic": flags["statistic"]})
+    if flags.get("model") in FORMS and form_of(flags["model"]).watched:
+        raise typer.BadParameter(f"--model {flags['model']} is not compared: tacit recipe new says what it costs")
     if kind.is_ranked:
         return _of_texts(replace(said, flags=flags))
     for name in ("strings", "alphabet"):

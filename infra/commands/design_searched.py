@@ -107,9 +107,7 @@ def _rounds_words(plan: RoundsPlan) -> str:
 
 
 def _table(ways: list[SearchedWay]) -> Any:
-    table = plain_table(
-        "model", "way", "randomizer", "trust", "ε", "± devices", "listed from", "bytes", "messages", "rounds"
-    )
+    table = plain_table("model", "way", "trust", "ε", "± devices", "listed from", "bytes", "messages", "rounds")
     for column in table.columns[3:]:
         column.justify = "right"
     for column in table.columns:
@@ -118,7 +116,7 @@ def _table(ways: list[SearchedWay]) -> Any:
         known = one.stderr is not None and one.listed_from is not None
         table.add_row(
             one.model, _named(one), one.trust, f"{one.epsilon:.3g}",
-            f"{one.stderr:,.0f}" if known else "finds nothing", f"{one.listed_from:,.0f}" if known else "",
+            f"{one.stderr:,.0f}" if known else "", f"{one.listed_from:,.0f}" if known else "never",
             "" if one.payload_bytes is None else f"{one.payload_bytes:,}", f"{one.messages:,}", str(one.rounds),
             style="" if one.available else "dim",
         )  # fmt: skip

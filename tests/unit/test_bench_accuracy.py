@@ -15,8 +15,9 @@ from rich.console import Console
 from infra.cli import run
 from infra.lab.bench import accuracy, peers
 from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p, table
-from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows, truncated
+from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows
 from infra.lab.devices.vectorised import Words, most_frequent
+from tacit.shuffled.variants import cut_below, zsum_estimate
 
 MEMBERS = {"model", "n", "domain_bits", "epsilon", "metric", "value", "stderr", "seeds", "peer", "peer_value", "target"}
 QUICK_PEER = 20_000
@@ -109,8 +110,10 @@ def test_zsum_reads_a_total_as_the_paper_does() -> None:
         for ones in range(n + 1):
             total = count + ones
             wanted = 0.0 if total <= n else total - (1 - noise / n) * n
-            found = truncated(np.array([count]), np.array([n - ones]), noise)
+            found = zsum_estimate(np.array([count]), np.array([n - ones]), noise)
             assert found.tolist() == pytest.approx([wanted])
+            assert zsum_estimate(count, n - ones, noise) == pytest.approx(wanted)
+    assert cut_below(np.array([1.0, -3.0, 2.5]), 2.0).tolist() == [0, 0, 2.5]
 
 
 def test_shuffled_errors_are_those_of_the_published_simulation() -> None:

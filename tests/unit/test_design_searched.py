@@ -141,10 +141,20 @@ def test_the_command_shows_says_and_draws_the_same(tmp_path: Path, capsys: pytes
     asked = ["recipe", "design", "--statistic", "heavy-hitters", "--strings", "4", "--population", "100000"]
     assert run([*asked, "--plot", str(tmp_path / "ways.png")]) == 0
     shown = capsys.readouterr().out
+    assert "…" not in shown, "no column is cut"
+    assert "model way trust ε ± devices listed from bytes messages rounds" in " ".join(shown.split())
+    assert "local tree nobody 8 30 182 17 100,000 1" in " ".join(shown.split())
     assert "prefix rounds" in shown
     assert "paper at epsilon 8 and less: succinct-histogram finds nothing" in shown
     assert "next: tacit recipe new --prefixes 4" in shown
     assert (tmp_path / "ways.png").read_bytes().startswith(b"\x89PNG")
+    for flags in (["--statistic", "heavy-hitters"], ["--strings", "4", "--statistic", "histogram"],
+                  ["--strings", "4", "--accuracy", "0.1"], ["--strings", "4", "--model", "shuffled"],
+                  ["--cells", "4", "--pause", "60"], ["--model", "pan-private"]):  # fmt: skip
+        assert run(["recipe", "design", "--population", "1000", *flags]) != 0
+        error, hint = capsys.readouterr().err.splitlines()
+        assert f"--{'strings' if flags[0] == '--statistic' else flags[-2].strip('-')}" in error or "--strings" in error
+        assert hint == "tacit: try: tacit recipe design --help"
     assert run([*asked, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["alternatives"]
     assert len(rows) == 9
