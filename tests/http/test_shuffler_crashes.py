@@ -4,6 +4,7 @@ counted exactly once, and a request is only ever repeated with the same bytes.""
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.network import LOSE_RESPONSE, matching
-from infra.lab.kit.shuffled import Bundler
+from infra.lab.kit.shuffled import SHUFFLER_URL, Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
+from tacit.errors import UsageError
 from tacit.messages.chunk import MessageChunk
 from tacit.recipe.model import Recipe
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
@@ -156,6 +158,24 @@ async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) 
         found.sent.clear()
         assert [await stage.forwarding.step() for _ in range(3)] == [0, 0, 0]
         assert len(found.sent) == 1
+
+
+async def test_a_shufflers_database_from_before_it_forwarded_is_refused(tmp_path: Path) -> None:
+    """It would permute and forward what it holds of the bundles again, and tell the analyzer which these are."""
+    async with due(tmp_path) as found:
+        stage, folder = found.stage, tmp_path / "shuffler"
+        await stage.inner.unmount(SHUFFLER_URL)
+        shutil.copytree(folder, tmp_path / "backup")
+        await stage.start_shuffler()
+        assert await stage.forwarding.step() == CHUNKS
+        await stage.inner.unmount(SHUFFLER_URL)
+        for path in folder.glob("*.sqlite3*"):
+            path.unlink()
+        for path in (tmp_path / "backup").glob("*.sqlite3*"):
+            shutil.copy(path, folder)
+        with pytest.raises(UsageError, match="older than the last state"):
+            await stage.start_shuffler()
+        await found.check()
 
 
 async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
