@@ -108,11 +108,11 @@ class World:
 
     async def leave_work_to_one(self) -> Path:
         """End every worker; the leader takes uploads only. The configuration of the one worker that is to come."""
-        await self.order(Act.STOP, *FURTHER)
         config = self.layout.configs["leader"]
         if json.loads(config.read_text()).get("roles") != ["upload"]:
             amend_config(config, roles=["upload"])
-            await self.order(Act.RESTART, "leader")
+            await self.order(Act.RESTART, "leader")  # the organisation: the workers start again too
+        await self.order(Act.STOP, *FURTHER)
         return Path(self.document[FURTHER[0]]["config"])
 
 
