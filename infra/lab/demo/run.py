@@ -43,7 +43,7 @@ from infra.lab.demo.staging import (
 )
 from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest

@@ -45,7 +45,7 @@ from infra.lab.demo.watched_attacks import refusals_of, thief_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.keys import read_peer_file
 from tacit.errors import Refusal
 from tacit.messages import UploadRequest
