@@ -41,7 +41,7 @@ from infra.stacks.command_options import (
 )
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, span, styled
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.calls import recipes_of

@@ -11,7 +11,7 @@ from services.analyzer.config import AnalyzerConfig
 from services.analyzer.handlers import Handlers
 from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerStore
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.live_keys import LiveHpkeKeys

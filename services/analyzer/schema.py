@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 from tacit.aggregator.one_server.schema import kept_table
 from tacit.aggregator.schema import CommonTables, looks_table
 

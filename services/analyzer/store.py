@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.analyzer.records import Chunk, read_tally, tally_bytes
 from services.analyzer.schema import AGGREGATES, CHUNKS, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx

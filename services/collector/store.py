@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.records import COLLECTION_STATES, UNFINISHED, Collection, CollectionState, Result
 from services.collector.schema import COLLECTIONS, LOG, METADATA, MIGRATIONS, RELEASES, RESULTS
-from tacit.adapters.log_tables import SqlLeavesTx
-from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.databases.log_tables import SqlLeavesTx
+from tacit.adapters.databases.stored import DatabaseStore
 from tacit.errors import Fatal
 
 

@@ -19,7 +19,7 @@ from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Deliveries, Workers
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import name_task

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from services.leader.records import StoredReport, pack_seqs, unpack_seqs
 from services.leader.schema import FORWARDED, PENDING, REPORTS
-from tacit.adapters.dialect import NumberedTable, Rows
+from tacit.adapters.databases.dialect import NumberedTable, Rows
 from tacit.aggregator.store import CommonTx
 
 _SEQUENCE = "report_seqs"

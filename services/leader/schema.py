@@ -22,7 +22,7 @@ from sqlalchemy import (
     Text,
 )
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 from tacit.aggregator.schema import CommonTables, looks_table
 
 MIGRATIONS = "services.leader.migrations"

@@ -11,7 +11,7 @@ from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
 from services.shuffler.store import ShufflerStore
 from services.shuffler.telling import Telling
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log

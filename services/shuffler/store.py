@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.shuffler.records import Outgoing
 from services.shuffler.schema import COMMON, KEPT, LOOKS, METADATA, MIGRATIONS, OUTGOING
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import UNRELEASED, SqlStore

@@ -18,9 +18,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
-from tacit.adapters.durability import DISK_ERRORS
-from tacit.adapters.tls import troubles
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.durability import DISK_ERRORS
+from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.callers import CALLERS, Callers

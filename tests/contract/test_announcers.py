@@ -11,7 +11,7 @@ import aiomqtt
 import pytest
 
 from infra.backing.mosquitto import MosquittoServer
-from tacit.adapters.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Announcer, Subscription
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD

@@ -10,8 +10,8 @@ from itertools import chain
 import pytest
 
 from infra.backing.redis import RedisServer
-from tacit.adapters.memory import MemoryJobQueue
-from tacit.adapters.redis_streams import RedisJobQueue, connect
+from tacit.adapters.messaging.memory import MemoryJobQueue
+from tacit.adapters.messaging.redis_streams import RedisJobQueue, connect
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.ports import MAX_JOB_ID, JobQueue
 from tests.conftest import REDIS_USER

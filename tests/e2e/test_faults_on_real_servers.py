@@ -45,7 +45,7 @@ from infra.stacks.status import stack_status
 from infra.tools.staging import orders
 from infra.tools.staging.orders import Act
 from tacit import ohttp
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest

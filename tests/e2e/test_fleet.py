@@ -40,7 +40,7 @@ from infra.stacks.layout import signing_key_of
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import OPERATORS, StackOptions
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.recipe.builder import propose

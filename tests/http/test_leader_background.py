@@ -21,7 +21,7 @@ from services.leader.app import STORE, UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit import media_types
-from tacit.adapters.memory import MemoryJobQueue
+from tacit.adapters.messaging.memory import MemoryJobQueue
 from tacit.adapters.system import SystemClock
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.http_stream import Streams
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http_stream import Streams
+from tacit.adapters.network.tls import ClientTls
 from tests.certificates import Authority
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"

@@ -30,7 +30,7 @@ from infra.lab.demo.staging import DAY, MAIN_SLOT, WITNESSES, Recipes
 from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
 from infra.stacks.service_configs import RELEASE_GRACE
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.messages.one_server import OneServerReport
 from tacit.models.parties import SHUFFLER
 from tacit.ports import Transport

@@ -30,7 +30,7 @@ from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
 from infra.lab.demo.texts_run import TextsRun
 from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Refusal, UsageError
 from tacit.operations.prefix_rounds import Asked, Progress, progress, searched
 from tacit.ports import Transport

@@ -34,7 +34,7 @@ from infra.lab.demo.visits import Visits, capped, steps_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Refusal
 from tacit.models.one_server import ANALYZER, RELEASE
 from tacit.models.pan_private_single.form import PanPrivateSingle

@@ -21,7 +21,7 @@ from client_agent.sources import CallableSource
 from client_agent.wallet import AttestedDevice
 from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.logview.live import LiveRecipe
 from tacit.models.devices import device_side

@@ -34,7 +34,7 @@ from infra.lab.devices.sealing import RequestSenders
 from infra.lab.devices.sender import Clients, Deliveries, Due, Sender
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.tls import ClientTls
 from tacit.methods.method import Method
 from tacit.methods.result import MOST_LISTED
 from tacit.methods.statistics import STATISTICS

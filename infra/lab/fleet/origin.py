@@ -25,10 +25,10 @@ from infra.stacks.command_options import policy_of
 from infra.stacks.deployables import deployable
 from infra.stacks.layout import Layout
 from services.issuer.schema import SLOT_KEYS
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.sql import engine_of
+from tacit.adapters.databases.sql import engine_of
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
 from tacit.methods.statistics import STATISTICS

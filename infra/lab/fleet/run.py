@@ -35,7 +35,7 @@ from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.models.faces.watched import is_watched

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.sql import open_database
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal
 
 

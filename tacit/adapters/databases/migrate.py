@@ -19,12 +19,13 @@ from alembic.util import CommandError
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.sqlite_schema import brought_up
-from tacit.adapters.watermark import TABLE as MARKS_TABLE
+from tacit.adapters.databases.sqlite_schema import brought_up
+from tacit.adapters.databases.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal, UsageError
 
 MARKER_TABLE = "tacit_database"
-"""The table by which ``tacit.adapters.postgres`` knows which service a database belongs to; no migration creates it."""
+"""The table by which ``tacit.adapters.databases.postgres`` knows which service a database belongs to; no migration
+creates it."""
 
 PROBE_TABLE = "tacit_probe"
 """The table with which a process tests that it can write, with a row for each process; no migration creates it."""

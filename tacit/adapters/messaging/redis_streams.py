@@ -20,9 +20,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from tacit.adapters.memory import BOUND, checked_ids
-from tacit.adapters.outage import Outage, TellOutage, unreported
-from tacit.adapters.tls import LiveContext, private_context
+from tacit.adapters.messaging.memory import BOUND, checked_ids
+from tacit.adapters.messaging.outage import Outage, TellOutage, unreported
+from tacit.adapters.network.tls import LiveContext, private_context
 from tacit.errors import UsageError
 from tacit.ports import MAX_JOB_ID, Clock, Delivery, Entropy
 

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.postgres_tls import speaks_no_tls
-from tacit.adapters.tls import tls_reason
+from tacit.adapters.databases.postgres_tls import speaks_no_tls
+from tacit.adapters.network.tls import tls_reason
 from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
 
 _FIRST = sa.text("SELECT 1")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from redis.exceptions import RedisError
 
-from tacit.adapters.durability import Durability
-from tacit.adapters.redis_streams import connect
-from tacit.adapters.tls import tls_reason
+from tacit.adapters.databases.durability import Durability
+from tacit.adapters.messaging.redis_streams import connect
+from tacit.adapters.network.tls import tls_reason
 from tacit.errors import Unavailable, UsageError
 
 _SAFE_POLICY = "noeviction"

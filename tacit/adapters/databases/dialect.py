@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.upsert import Upsert
+from tacit.adapters.databases.upsert import Upsert
 
 SLICE = 1 << 16
 """Sequence numbers in one slice of a ``NumberedTable``."""

@@ -9,7 +9,7 @@ One process has the database at a time: it holds a session advisory lock, under 
 process is refused. A process that loses that lock (the server was restarted, the network broke) takes it again before
 its next write. If another process had the database in the meantime, the ``holder`` in ``tacit_database`` shows it,
 whatever the process's own connections suggest; the process then writes nothing more. Databases that several processes
-have open are handled by ``tacit.adapters.postgres_shared``.
+have open are handled by ``tacit.adapters.databases.postgres_shared``.
 
 A connection that breaks ends the transaction with ``Fatal``. Whether it was committed is then unknown, as after a power
 cut: callers do the same again, which is safe because what they write is idempotent. Deleted rows are not overwritten
@@ -29,13 +29,13 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from tacit.adapters.database import Database
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.migrate import MARKER_TABLE
-from tacit.adapters.postgres_dialect import PostgresDialect
-from tacit.adapters.postgres_driver import is_closed, reason, typed
-from tacit.adapters.postgres_tls import protection_of
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.migrate import MARKER_TABLE
+from tacit.adapters.databases.postgres_dialect import PostgresDialect
+from tacit.adapters.databases.postgres_driver import is_closed, reason, typed
+from tacit.adapters.databases.postgres_tls import protection_of
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, UsageError
 from tacit.extras import require_extra
 
@@ -238,8 +238,8 @@ def require_driver() -> None:
 
 
 def make_engine(url: URL) -> AsyncEngine:
-    """An engine whose connections are durable, protected as in ``tacit.adapters.postgres_tls``, time out, and are
-    replaced when the server is gone. Raises ``UsageError`` for a URL that is not safe."""
+    """An engine whose connections are durable, protected as in ``tacit.adapters.databases.postgres_tls``, time out, and
+    are replaced when the server is gone. Raises ``UsageError`` for a URL that is not safe."""
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,

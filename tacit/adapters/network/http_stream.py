@@ -1,4 +1,4 @@
-"""Streaming responses, read piece by piece (``tacit.adapters.http`` waits for the whole response).
+"""Streaming responses, read piece by piece (``tacit.adapters.network.http`` waits for the whole response).
 
 The same rules apply: plain HTTP on loopback only, no redirects, cookies, content coding or proxy settings, no header
 that identifies the software, and a limit on silence.
@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tacit.adapters.origins import require_secure_url
-from tacit.adapters.tls import ClientTls, tls_reason
+from tacit.adapters.network.origins import require_secure_url
+from tacit.adapters.network.tls import ClientTls, tls_reason
 from tacit.ports import HttpResponse, TransportError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
 from tacit.errors import NoRoom, Unavailable
 
 MAX_PARAMETERS = 10_000

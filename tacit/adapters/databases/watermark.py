@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.adapters.files import read_bounded, sync_folder
+from tacit.adapters.disk.files import read_bounded, sync_folder
 from tacit.errors import Fatal, RolledBack, UsageError
 from tacit.ports import Clock
 

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from sqlalchemy.engine import URL
 
-from tacit.adapters.origins import is_loopback
-from tacit.adapters.tls import LiveContext, private_context
+from tacit.adapters.network.origins import is_loopback
+from tacit.adapters.network.tls import LiveContext, private_context
 from tacit.errors import UsageError
 
 MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")

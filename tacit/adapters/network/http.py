@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from tacit.adapters.http1 import Bounds, ClientConnection, UnansweredError
-from tacit.adapters.origins import origin_of, require_secure_url
-from tacit.adapters.tls import ClientTls, Make, tls_reason
+from tacit.adapters.network.http1 import Bounds, ClientConnection, UnansweredError
+from tacit.adapters.network.origins import origin_of, require_secure_url
+from tacit.adapters.network.tls import ClientTls, Make, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 

@@ -22,9 +22,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
-from tacit.adapters.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
+from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal
 
 WRITE_LOCK = OWNER_LOCK + 1

@@ -22,11 +22,11 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 
-from tacit.adapters.database import Database
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.sqlite_dialect import SqliteDialect
-from tacit.adapters.sqlite_writer import BUSY_TIMEOUT_MS, FileWriter
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.sqlite_dialect import SqliteDialect
+from tacit.adapters.databases.sqlite_writer import BUSY_TIMEOUT_MS, FileWriter
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, Unavailable, UsageError
 
 PAGE_SIZE = 8192

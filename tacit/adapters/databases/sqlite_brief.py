@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from tacit.adapters.sqlite import SqliteDatabase, configure
+from tacit.adapters.databases.sqlite import SqliteDatabase, configure
 
 _FILE: ContextVar[Path | None] = ContextVar("file")
 """The file of the connection that is being made."""

@@ -1,6 +1,7 @@
 """One SQL database of one service, of either kind: SQLAlchemy 2 Core, async.
 
-``tacit.adapters.sql`` opens one by its URL; ``tacit.adapters.sqlite`` and ``tacit.adapters.postgres`` are the kinds.
+``tacit.adapters.databases.sql`` opens one by its URL; ``tacit.adapters.databases.sqlite`` and
+``tacit.adapters.databases.postgres`` are the kinds.
 Both give the same guarantees: writers run one after another, including those of other processes, unless a transaction
 is opened as ``shared``; and what a block did is durable when it ends.
 """
@@ -17,10 +18,10 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.durability import Durability
-from tacit.adapters.migrate import PROBE_TABLE, upgrade_async
-from tacit.adapters.watermark import CREATE, Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.durability import Durability
+from tacit.adapters.databases.migrate import PROBE_TABLE, upgrade_async
+from tacit.adapters.databases.watermark import CREATE, Watermark
 
 ROOM_BYTES = 1 << 18
 """A store that was full must accept a write of this many bytes before it counts as having room."""

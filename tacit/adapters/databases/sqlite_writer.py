@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.watermark import Watermark
 
 BUSY_TIMEOUT_MS = 10_000
 

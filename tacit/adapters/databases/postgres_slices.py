@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.dialect import SLICE, NumberedTable, Scrubbed
-from tacit.adapters.postgres_driver import fetch
+from tacit.adapters.databases.dialect import SLICE, NumberedTable, Scrubbed
+from tacit.adapters.databases.postgres_driver import fetch
 
 AHEAD = 2
 """Number of partitions created before they are needed."""

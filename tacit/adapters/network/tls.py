@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.adapters.files import is_private
+from tacit.adapters.disk.files import is_private
 from tacit.errors import UsageError
 
 LOGGER = "tacit.tls"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 
 
 class LogTables:

@@ -6,10 +6,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from tacit.adapters.database import Database
-from tacit.adapters.sqlite import IN_MEMORY, Glance, SqliteDatabase
-from tacit.adapters.sqlite_brief import BriefSqliteDatabase
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.sqlite import IN_MEMORY, Glance, SqliteDatabase
+from tacit.adapters.databases.sqlite_brief import BriefSqliteDatabase
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import UsageError
 
 _POSTGRES, _SQLITE = "postgresql+asyncpg", "sqlite+aiosqlite"
@@ -37,8 +37,8 @@ async def open_database(
         return await kind_of_file.open_url(parsed, metadata, migrations, mark)
     if parsed.drivername != _POSTGRES:
         raise UsageError(f"storage {parsed.drivername} is not supported; use {_SQLITE} or {_POSTGRES}")
-    from tacit.adapters.postgres import PostgresDatabase
-    from tacit.adapters.postgres_shared import SharedPostgresDatabase
+    from tacit.adapters.databases.postgres import PostgresDatabase
+    from tacit.adapters.databases.postgres_shared import SharedPostgresDatabase
 
     kind = SharedPostgresDatabase if shared else PostgresDatabase
     return await kind.open_url(parsed, metadata, migrations, mark)
@@ -54,7 +54,7 @@ def engine_of(url: str) -> AsyncEngine:
     ``UsageError``."""
     parsed = _parsed(url)
     if parsed.drivername == _POSTGRES:
-        from tacit.adapters.postgres import make_engine
+        from tacit.adapters.databases.postgres import make_engine
 
         return make_engine(parsed)
     return create_async_engine(parsed, hide_parameters=True)

@@ -15,9 +15,9 @@ import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tacit.adapters.memory import Latest, checked_announcement
-from tacit.adapters.outage import Outage, TellOutage, unreported
-from tacit.adapters.tls import LiveContext
+from tacit.adapters.messaging.memory import Latest, checked_announcement
+from tacit.adapters.messaging.outage import Outage, TellOutage, unreported
+from tacit.adapters.network.tls import LiveContext
 from tacit.adapters.waiting import first_of
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Clock, Entropy
 

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.dialect import Dialect, NumberedTable, Rows, Value
-from tacit.adapters.postgres_driver import constraints, driver_of, fetch, typed
-from tacit.adapters.postgres_slices import PostgresSlices
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
+from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
+from tacit.adapters.databases.postgres_slices import PostgresSlices
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 _Columns = tuple[sa.Column[Any], ...]
