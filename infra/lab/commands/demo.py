@@ -75,7 +75,7 @@ HeavyHitters = Annotated[
 ]
 Variant = Annotated[
     str | None,
-    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
+    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), flipped or unbiased."),
 ]
 Domain = Annotated[
     int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
@@ -83,6 +83,8 @@ Domain = Annotated[
 Through = Annotated[
     str, typer.Option(help="Without --model: shuffler, if one mixes the reports before the leader gets them.")
 ]
+Steps = Annotated[int | None, typer.Option(help="With the same models: steps of the watched period, 1 to 500.")]
+Missing = Annotated[str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")]
 Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
@@ -101,18 +103,14 @@ def demo(
     model: Model = None,
     heavy_hitters: HeavyHitters = False,
     statistic: Statistic = None,
-    steps: Annotated[
-        int | None, typer.Option(help="With the same models: steps of the watched period, 1 to 500.")
-    ] = None,
+    steps: Steps = None,
     epsilon: Epsilon = None,
     top: Top = None,
     engine: Engine = None,
     variant: Variant = None,
     domain: Domain = None,
     through: Through = "gateway",
-    missing: Annotated[
-        str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
-    ] = AS_CATEGORY,
+    missing: Missing = AS_CATEGORY,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
