@@ -19,8 +19,8 @@ from attester.service import Attester
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots, spki_hash
 from attester.store import AttesterStore
 from attester.verification import AttestationVerifier
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, tokens_of

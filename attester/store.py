@@ -24,9 +24,9 @@ from attester.schema import (
     QUOTAS,
     USED_CHALLENGES,
 )
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from client_agent.config import AgentConfig
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 

@@ -217,7 +217,7 @@ class Decider:
             send_at=send_at,
             deadline=send_at + self._config.timing.late_seconds + self._config.timing.resume_seconds,
             url=sent.url,
-            model=recipe.model,
+            model=device_side(recipe.model).sends_as(recipe).name,
             report=sent.body,
         )
         return Decision(scheduled, draw, spends=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
-from tacit.adapters.mqtt import Broker, MqttAnnouncer
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Announcer, Clock, Entropy
 from tacit.recipe.policy import Policy

@@ -25,12 +25,12 @@ from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.sources import DataSource, open_source
 from client_agent.store import SqlAgentStore
-from tacit.adapters.files import read_bounded
-from tacit.adapters.folder_lock import alone_in
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.databases.watermark import Watermark
+from tacit.adapters.disk.files import read_bounded
+from tacit.adapters.disk.folder_lock import alone_in
+from tacit.adapters.network.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.adapters.waiting import first_of
-from tacit.adapters.watermark import Watermark
 from tacit.errors import DecodeError, UsageError
 from tacit.logview.view import LogState
 from tacit.pauses import NEVER

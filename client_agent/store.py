@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State
-from tacit.adapters.database import Database
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.sql import glance_at, open_database
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.sql import glance_at, open_database
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot
 

@@ -22,19 +22,18 @@ from functools import lru_cache
 from typing import TypeVar
 
 from recipe_server.room import census_room, recipe_room
-from recipe_server.rounds import round_before, series_of
+from recipe_server.rounds import require_free_slots, round_before, series_of, slot_owner
 from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.ledger.budget import Accountant, conservative
 from tacit.logview.live import LiveLog
-from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import task_id, vdaf_of
+from tacit.recipe.derive import confirms, task_id_at, vdaf_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -107,7 +106,7 @@ class Admission:
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
             round_before=await round_before(tx, recipe, series),
-            slot_owner=await tx.slot_owner(token.issuer, token.epoch, token.slot),
+            slot_owner=await slot_owner(tx, recipe, now),
             directory=await _directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
             accountant=self.accountant,
@@ -156,6 +155,7 @@ class Admission:
         await asyncio.to_thread(series_rules.require, series, self.policy, now, charges, self.accountant)
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
+        await require_free_slots(tx, series, now)
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.add(series, index)
@@ -172,7 +172,7 @@ class Admission:
     async def _opt_in(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
         recipe = await _aggregators_recipe("opt-in", leaf, opt_in, tx)
-        recipe_hash, proves = recipe.hash, form_of(recipe.model).proves
+        recipe_hash, proves = recipe.hash, confirms(recipe, opt_in.role)
         if proves != (opt_in.verify_key_confirmation is not None):
             raise Refusal("leaf-malformed", f"an opt-in to it {'confirms a' if proves else 'names no'} verify key")
         if now >= recipe.interval.end:
@@ -205,7 +205,7 @@ class Admission:
     async def _census_share(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         share = _body(leaf, CensusShare)
         recipe = await _aggregators_recipe("census-share", leaf, share, tx)
-        if not recipe.is_census:
+        if not recipe.is_census or not confirms(recipe, share.role):
             raise Refusal("census-share-recipe", "the recipe is no census")
         if await tx.opt_in_index(recipe.hash, share.role) is None:
             raise Refusal("census-share-opt-in", f"the log holds no opt-in of the {share.role}")
@@ -325,7 +325,7 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     if leaf.signer != party.operator:
         raise Refusal(f"{kind}-signer", f"signed by {leaf.signer}, the {body.role} is {party.operator}")
     _check_signature(leaf, unb64url(party.signing_key))
-    if body.task_id != b64url(task_id(recipe)):
+    if body.task_id != b64url(task_id_at(recipe, body.role)):
         raise Refusal(f"{kind}-mismatch", "the leaf names another task than the recipe gives")
     return recipe
 

@@ -14,9 +14,9 @@ from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect

@@ -55,6 +55,12 @@ class SeriesRows:
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
         return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
 
+    async def taken_slots(self, issuer: str, first: int, last: int) -> set[tuple[int, int]]:
+        """Epoch and slot of each slot of the issuer that recipes in the log have, in epochs ``first`` to ``last``."""
+        at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch.between(first, last))
+        rows = await self._connection.execute(sa.select(RECIPES.c.epoch, RECIPES.c.slot).where(*at))
+        return {(row.epoch, row.slot) for row in rows}
+
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
         """Hash of the recipe that is round ``number``, or None."""
         at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)

@@ -281,13 +281,13 @@ async def _checkpoint(tx: RecipeTx) -> tuple[int, bytes]:
 
 
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
-    model, said = _stated(data)
-    state = recipe_state(form_of(model).opts_in, logged.opt_ins, logged.ends_at, now)
+    roles, said = _stated(data)
+    state = recipe_state(roles, logged.opt_ins, logged.ends_at, now)
     return summary(b64url(logged.hash), logged.index, state, said)
 
 
 @lru_cache(maxsize=STATED_KEPT)
-def _stated(data: bytes) -> tuple[str, dict[str, Any]]:
-    """The model of the recipe in a leaf, and the members that a summary takes from it."""
+def _stated(data: bytes) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The roles that must opt in to the recipe in a leaf, and the members that a summary takes from it."""
     recipe = stored_recipe(data)
-    return recipe.model, stated(recipe)
+    return form_of(recipe.model).opting_in(recipe.parties), stated(recipe)

@@ -31,8 +31,8 @@ from recipe_server.schema import (
     VOIDS,
 )
 from recipe_server.series import SeriesRows
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import Watermark
 from tacit.codec import unb64url
 from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.models.forms import form_of

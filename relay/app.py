@@ -10,7 +10,7 @@ from relay.config import RelayConfig
 from relay.handlers import RELAY, add_routes
 from relay.key_sets import LoggedKeySets
 from relay.service import Relay
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relay.config import RelayLog
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.origins import require_secure_url
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.paged import consistency, log_at

@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from relay.config import RelayConfig
 from relay.framing import Framing
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON

@@ -96,14 +96,6 @@ def generate_key_pair(entropy: Entropy) -> KeyPair:
     return key_pair_from_private(entropy(PRIVATE_KEY_SIZE))
 
 
-def derive_key_pair(ikm: bytes) -> KeyPair:
-    """DeriveKeyPair of RFC 9180 section 7.1.3; ``ikm`` must have at least 32 bytes."""
-    if len(ikm) < PRIVATE_KEY_SIZE:
-        raise ValueError("the input keying material has fewer than 32 bytes")
-    prk = _labeled_extract(_KEM_SUITE, b"", b"dkp_prk", ikm)
-    return key_pair_from_private(_labeled_expand(_KEM_SUITE, prk, b"sk", b"", PRIVATE_KEY_SIZE))
-
-
 def extract(salt: bytes, ikm: bytes) -> bytes:
     """HKDF-Extract with SHA-256 (RFC 5869)."""
     return hmac.digest(salt or _NO_SALT, ikm, _HASH)

@@ -90,18 +90,6 @@ def encode_key_configs(configs: Sequence[KeyConfig]) -> bytes:
     return writer.bytes()
 
 
-def decode_key_configs(data: bytes) -> list[KeyConfig]:
-    """The configurations in the collection whose KEM is supported, in order.
-
-    Raises ``DecodeError`` for any encoding error: the collection is then discarded as a whole.
-    """
-    found: list[KeyConfig] = []
-    for encoded in Reader(data, _WHAT_KEYS).items(lambda reader: reader.opaque(2, minimum=3)):
-        if int.from_bytes(encoded[1:3], "big") == hpke.KEM_X25519:
-            found.append(KeyConfig.decode(encoded))
-    return found
-
-
 class ClientContext:
     """What a client keeps of one request to open its response; usable for that response only."""
 

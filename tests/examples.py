@@ -120,6 +120,7 @@ LONG = {
     "tacit bench pipeline --repetitions 1": "tests/e2e/test_bench.py",
     "tacit bench overload --repetitions 1": "tests/e2e/test_bench.py",
     "tacit bench accounting": "tests/scripts/test_cli_bench.py",
+    "tacit bench accuracy": "tests/unit/test_bench_accuracy.py",
     "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
     "tacit bench plot": "tests/scripts/test_cli_bench.py",
 }

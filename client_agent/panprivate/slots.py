@@ -18,7 +18,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from tacit.adapters.files import sync_folder
+from tacit.adapters.disk.files import sync_folder
 from tacit.errors import DecodeError, Fatal, UsageError
 from tacit.ports import Entropy
 

@@ -32,7 +32,7 @@ said, _ = parser.parse_known_args()
 
 tls = None
 if said.ca is not None:
-    from tacit.adapters.tls import ClientTls
+    from tacit.adapters.network.tls import ClientTls
 
     tls = ClientTls(ca=said.ca)
 analyst = Operator(said.url, key_file=said.analyst_key, tls=tls)

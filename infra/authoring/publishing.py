@@ -18,9 +18,9 @@ from infra.stacks.command_options import layout_of, read_file, server_of, transp
 from infra.stacks.layout import Layout
 from infra.views.recipe_outlook import asked_words
 from infra.views.terminal import answers, json_text, notes, print_json
-from tacit.adapters.files import replace_file
-from tacit.adapters.folder_lock import turn_in
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.disk.files import replace_file
+from tacit.adapters.disk.folder_lock import turn_in
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.publishing import read_leaf, send_leaf, signed_leaf, verified_document

@@ -111,7 +111,7 @@ def _placed(
     free = with_free_slot(recipe, live, others)
     if free.token != recipe.token:
         notes().print(
-            f"token slot {recipe.token.slot} is taken by another recipe; this one gets slot {free.token.slot}",
+            f"token slot {recipe.token.slot} is taken by another recipe or series; it gets {free.token.slot}",
             style="dim",
         )
     return free

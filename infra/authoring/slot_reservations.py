@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.adapters.files import replace_file
-from tacit.adapters.folder_lock import turn_in
+from tacit.adapters.disk.files import replace_file
+from tacit.adapters.disk.folder_lock import turn_in
 from tacit.operations.drafting import Reserved
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe

@@ -13,7 +13,7 @@ from infra.backing.mosquitto import require_mosquitto
 from infra.backing.postgres import require_binaries
 from infra.backing.redis import require_redis
 from infra.stacks.layout import Layout
-from tacit.adapters.postgres import require_driver
+from tacit.adapters.databases.postgres import require_driver
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 

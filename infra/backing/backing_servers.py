@@ -27,7 +27,7 @@ from infra.base.remembered_servers import amend_config, has_server, own_port, re
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import Layout
 from infra.stacks.tls import AUTHORITY
-from tacit.adapters.redis_replay import RedisSeen
+from tacit.adapters.messaging.redis_replay import RedisSeen
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy

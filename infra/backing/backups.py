@@ -2,8 +2,8 @@
 
 A backup leaves out what the operator made (keys, tokens, certificates, the configuration), which does not change while
 a service runs. It also leaves out the mark beside the database that reveals an older database
-(``tacit.adapters.watermark``), because that mark must never go back. ``backup.json`` is written last: a folder without
-it is not a backup.
+(``tacit.adapters.databases.watermark``), because that mark must never go back. ``backup.json`` is written last: a
+folder without it is not a backup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from infra.backing.postgres_backup import dump_database, put_dump
 from infra.backing.sqlite_backup import copy_database, put_database
 from infra.base.service_names import kind_of
 from infra.stacks.deployables import deployable
-from tacit.adapters.files import sync_folder
+from tacit.adapters.disk.files import sync_folder
 from tacit.errors import UsageError
 from tacit.service.config import Frozen, ServiceConfig
 from tacit.service.secret_files import write_secret

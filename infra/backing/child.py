@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.base.certificate_files import CA_FILE, is_certified
-from tacit.adapters.tls import private_context
+from tacit.adapters.network.tls import private_context
 from tacit.errors import UsageError
 
 LOG_NAME = "server.log"

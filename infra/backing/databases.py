@@ -20,7 +20,7 @@ from infra.base.free_ports import free_ports
 from infra.base.remembered_servers import amend_config, has_server, own_port, remember
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import Layout
-from tacit.adapters.postgres import administer
+from tacit.adapters.databases.postgres import administer
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy

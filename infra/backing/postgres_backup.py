@@ -1,7 +1,8 @@
 """Dumps the PostgreSQL database of one service into a file of SQL statements and restores it, with ``pg_dump`` and
 ``psql``.
 
-Both use the TLS settings of the URL (``tacit.adapters.postgres_tls``), and read the password from their environment,
+Both use the TLS settings of the URL (``tacit.adapters.databases.postgres_tls``), and read the password from their
+environment,
 where other users cannot see it. A dump may hold only statements for the server: meta-commands of ``psql`` that act on
 this machine (``\\!``, ``\\copy``) are refused, whoever wrote them.
 """
@@ -23,7 +24,7 @@ from typing import IO, cast
 from sqlalchemy.engine import URL, make_url
 
 from infra.base.postgres_programs import find_binaries
-from tacit.adapters.postgres_tls import protection_of
+from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.errors import UsageError
 
 CLIENT_PACKAGE = "postgresql-client"

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacit.adapters.files import sync_folder
+from tacit.adapters.disk.files import sync_folder
 from tacit.errors import UsageError
 
 WAIT_SECONDS = 30.0
@@ -58,7 +58,8 @@ def put_database(copy: Path, place: Path) -> Path | None:
 def _set_aside(place: Path, held: contextlib.ExitStack) -> Path:
     """Give a database that nobody has open a second name, and return it. Its log is merged into it; a damaged
     database's log is moved to the second name, because it must not meet another database. The database stays locked
-    until ``held`` ends: a service that starts meanwhile waits, and finds it replaced (``tacit.adapters.sqlite``)."""
+    until ``held`` ends: a service that starts meanwhile waits, and finds it replaced
+    (``tacit.adapters.databases.sqlite``)."""
     try:
         found = held.enter_context(contextlib.closing(_connect(place, "rw")))
         found.execute("PRAGMA busy_timeout = 0")

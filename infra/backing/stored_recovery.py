@@ -12,7 +12,7 @@ from services.admin.core.empowering import require_unknown
 from services.admin.core.people import People, new_id
 from services.admin.core.records import Act, ApiKey, Person
 from services.admin.core.store import AdminStore
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy
 from tacit.service.admin_people_documents import Kind, Role

@@ -22,6 +22,7 @@ LEGS = (
     ("helper", "recipe_server"),
     ("analyzer", "recipe_server"),
     ("shuffler", "analyzer"),
+    ("shuffler", "leader"),
     ("shuffler", "recipe_server"),
     ("collector", "leader"),
     ("collector", "analyzer"),

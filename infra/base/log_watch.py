@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.budgets import accountant_of_record
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.tls import ClientTls
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.whole import Tick, WholeLog, WholeState

@@ -15,30 +15,40 @@ from infra.stacks.command_options import AsJson, policy_of
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
+from tacit.methods.statistics import STATISTICS
+from tacit.models.forms import FORMS, form_of
 
 if TYPE_CHECKING:
     from tacit.accounting.requirements import Alternative, Requirements
+    from tacit.recipe.policy import Policy
+    from tacit.recipe.survey import Survey
 
 
 WIDTH = 120
+LOCAL, AGGREGATED = "local", "secure-aggregation"
+RARELY = 0.05
+"""How often an answer of so many devices is cut to 0."""
 CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
 
 
 @asking(
-    "population", "cells", "statistic", "low", "high", "unit", "norm", "strings", "alphabet", "epsilon", "delta",
-    "max_epsilon0", "allow_unbounded_local", "policy", "accuracy",
+    "population", "cells", "statistic", "low", "high", "unit", "norm", "strings", "alphabet", "duration", "pause",
+    "epsilon", "delta", "max_epsilon0", "model", "allow_unbounded_local", "policy", "accuracy",
     population={"help": "Devices that could answer.", "least": None},
     cells={"names": ("--cells", "--length"), "default": 1, "least": None},
-    statistic={"default": "histogram"},
+    statistic={"help": f"One of {', '.join(STATISTICS)} (default: histogram, or heavy-hitters with --strings)."},
     low={"default": "0"},
     high={"help": "Largest value.", "default": "1"},
     unit={"help": "Round values to multiples of this, such as 0.01.", "default": "1"},
     norm={"default": "1"},
+    model={"help": "Propose a way of this model: secure-aggregation, shuffled or local."},
+    duration={"help": "Seconds of a round (K), with --strings."},
     epsilon={"kind": float, "read": amount_of_float, "help": "Against one aggregator or the analyst.", "default": 1.0},
     delta={"kind": float, "read": amount_of_float, "help": "Failure probability.", "default": 1e-6},
 )  # fmt: skip
 def design(
     said: Said,
+    pause: Annotated[int, typer.Option("--pause", min=0, help="Seconds between two rounds, with --strings.")] = 0,
     allow_unbounded_local: Annotated[
         bool, typer.Option("--allow-unbounded-local", help="Propose noise shares too: only their sum hides a device.")
     ] = False,
@@ -51,48 +61,61 @@ def design(
 ) -> None:
     """Compare central, aggregated, sampled, shuffled and local ways to ask, and propose one.
 
-    With --statistic heavy-hitters and --strings, compare the ways to find frequent texts.
+    With --strings, compare the ways to find frequent texts: locally, or in the rounds of a series.
 
     Example: tacit recipe design --population 1000000 --cells 16 --accuracy 0.001
     """
-    from tacit.accounting.planner import alternatives
-    from tacit.operations.design import alternative_document, requirements_of
+    from tacit.recipe.encoder_specs import Domain
 
     survey = compared(said).survey()
     if survey.population is None:
         raise typer.BadParameter("missing --population")
-    if survey.kind.is_ranked:
+    accepted = None if policy is None else policy_of(policy)
+    if isinstance(survey.encoder, Domain):
         from infra.commands.design_searched import compare_searches
 
-        compare_searches(survey, plot, as_json=as_json)
-        return
-    accepted = None if policy is None else policy_of(policy)
-    needs = requirements_of(survey, accepted, allow_unbounded_local=allow_unbounded_local)
+        compare_searches(survey, pause, accepted, plot, as_json=as_json)
+    elif pause or "duration" in said.flags:
+        raise typer.BadParameter("--duration and --pause are for --strings: a round of a series, and until the next")
+    else:
+        _compare(survey, accepted, plot, allow_unbounded_local=allow_unbounded_local, as_json=as_json)
+
+
+def _compare(
+    survey: Survey, policy: Policy | None, plot: Path | None, *, allow_unbounded_local: bool, as_json: bool
+) -> None:
+    """Print the ways to answer the survey, and draw them into ``plot``."""
+    from tacit.accounting.planner import alternatives
+    from tacit.operations.design import alternative_document, requirements_of
+
+    needs = requirements_of(survey, policy, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     found = alternatives(needs, wanted)
-    chosen = _proposed(found, wanted)
+    chosen = _proposed(found, wanted, needs.model)
     if plot is not None:
         require_extra("--plot", "demo", "matplotlib")
         draw(needs, found, chosen, wanted, plot)
+    others = _of_others(needs, found, wanted)
     if as_json:
         print_json(
             {
                 "proposal": alternative_document(needs, chosen),
                 "alternatives": [alternative_document(needs, one) for one in found],
+                "next": {one.form: next_command(needs, one) for one in (chosen, *others)},
             }
         )
         return
-    _show(needs, found, chosen)
+    _show(needs, found, chosen, others)
     if plot is not None:
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
 
-def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
+def _proposed(found: list[Alternative], wanted: float | None, model: str) -> Alternative:
     """Return ``proposal``; its refusal for lack of a local guarantee also names this command's flag."""
     from tacit.accounting.planner import NO_LOCAL_GUARANTEE, proposal
 
     try:
-        return proposal(found, wanted)
+        return proposal(found, wanted, model)
     except Refusal as refusal:
         if refusal.rule != NO_LOCAL_GUARANTEE:
             raise
@@ -100,20 +123,39 @@ def _proposed(found: list[Alternative], wanted: float | None) -> Alternative:
         raise Refusal(refusal.rule, words) from refusal
 
 
+def _of_others(needs: Requirements, found: list[Alternative], wanted: float | None) -> list[Alternative]:
+    """Of each other model that could ask so, the most accurate way, or the one with the fewest contributions within
+    the error ``wanted``."""
+    best: dict[str, Alternative] = {}
+    for one in found:
+        if one.allowed and one.form not in {None, needs.model}:
+            best[one.form] = min(best.get(one.form, one), one, key=lambda way: _effort(way, wanted))
+    return [*best.values()]
+
+
+def _effort(one: Alternative, wanted: float | None) -> tuple[float, float, float]:
+    """What is least for the better way."""
+    if wanted is None:
+        return 0, one.stderr, one.contributions
+    return (0, one.contributions, one.stderr) if one.stderr <= wanted else (1, one.stderr, one.contributions)
+
+
 def compared(said: Said) -> Said:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
-    from tacit.methods.statistics import STATISTICS
-
-    flags = dict(said.flags)
-    kind = STATISTICS.get(flags.get("statistic", "histogram"))
+    if said.file is not None and "statistic" not in said.flags:
+        return said
+    flags = {"statistic": "heavy-hitters" if "strings" in said.flags else "histogram", **said.flags}
+    kind = STATISTICS.get(flags["statistic"])
     if kind is None:
         return replace(said, flags={"statistic": flags["statistic"]})
-    if said.file is not None and "statistic" not in flags:
-        return said
+    if flags.get("model") in FORMS and form_of(flags["model"]).watched:
+        raise typer.BadParameter(f"--model {flags['model']} is not compared: tacit recipe new says what it costs")
     if kind.is_ranked:
-        named = ("population", "statistic", "strings", "alphabet", "epsilon", "delta", "max_epsilon0")
-        return replace(said, flags={"model": "local", **{name: flags[name] for name in named if name in flags}})
+        return _of_texts(replace(said, flags=flags))
+    for name in ("strings", "alphabet"):
+        if name in flags:
+            raise typer.BadParameter(f"--{name} is for frequent texts: leave --statistic out, or say heavy-hitters")
     if kind.is_scalar and flags.pop("cells", 1) != 1:
         raise FieldError("encoder.cells", f"must be 1: a {kind.name} is one number")
     if kind.is_vector and "cells" in flags:
@@ -124,20 +166,55 @@ def compared(said: Said) -> Said:
     return replace(said, flags={name: value for name, value in flags.items() if idle.get(name, ...) != value})
 
 
-def _show(needs: Requirements, found: list[Alternative], chosen: Alternative) -> None:
+def _of_texts(said: Said) -> Said:
+    """``said`` about frequent texts. Raises ``BadParameter`` where it lacks their length, and for flags of others."""
+    flags, defaults = said.flags, {"cells": 1, "low": 0, "high": 1, "unit": 1, "norm": 1}
+    if "strings" not in flags and said.file is None:
+        raise typer.BadParameter("missing --strings: up to how many characters the texts have, such as --strings 4")
+    if flags.get("model", LOCAL) not in {LOCAL, AGGREGATED}:
+        raise typer.BadParameter(f"--model {flags['model']} finds no frequent texts: {LOCAL} and {AGGREGATED} do")
+    named = {"model", "population", "statistic", "strings", "alphabet", "duration", "epsilon", "delta", "max_epsilon0"}
+    idle = [name for name, value in flags.items() if name not in named and defaults.get(name, ...) != value]
+    if idle:
+        raise typer.BadParameter(f"--{idle[0].replace('_', '-')} is not for frequent texts: leave it out")
+    return replace(said, flags={**{name: flags[name] for name in named if name in flags}, "model": LOCAL})
+
+
+def _show(needs: Requirements, found: list[Alternative], chosen: Alternative, others: list[Alternative]) -> None:
     console = answers(WIDTH)
     console.print(_asked(needs), style="bold")
     console.print(_table(needs, found, chosen))
-    run = "" if needs.allow_unbounded_local else ", and flips (noise shares) need --allow-unbounded-local"
-    console.print(
-        f"→ is the proposal; dim rows are for comparison: central, shuffled and local are not run here{run}",
-        style="dim",
-    )
-    if any(one.is_summed for one in found):
-        console.print("flips 3/12: 3 coin flips on top of 12 times the value, in every device", style="dim")
+    for line in _legend(needs, found):
+        console.print(line, style="dim")
     console.print(f"next: {next_command(needs, chosen)}", soft_wrap=True)
     for line in _next_lines(needs, chosen):
         console.print(line, style="dim")
+    for one in others:
+        console.print(f"or, trusting {one.trust}: {next_command(needs, one)}", soft_wrap=True)
+
+
+def _legend(needs: Requirements, found: list[Alternative]) -> list[str]:
+    """What the marks and names in the table mean."""
+    few = needs.allow_unbounded_local or not any(one.is_summed for one in found)
+    run = "" if few else ", flips (noise shares) only with --allow-unbounded-local"
+    lines = [f"→ is the proposal for model {needs.model}; dim rows are not run here{run}"]
+    if any(one.is_summed for one in found):
+        lines.append("flips 3/12: 3 coin flips on top of 12 times the value, in every device")
+    for one in found:
+        zeros = _zeros_below(one)
+        if zeros is not None:
+            lines.append(f"{one.randomizer} may release an answer of fewer than {zeros:,.0f} devices as 0, and always "
+                         "releases one that nobody has as 0")  # fmt: skip
+    return lines
+
+
+def _zeros_below(one: Alternative) -> float | None:
+    """The number of devices with which an answer is rarely cut to 0; None where nothing is cut."""
+    from tacit.methods.shuffled import ShuffledCounts
+
+    if not isinstance(one.method, ShuffledCounts):
+        return None
+    return one.method.zeros_below(max(1, one.contributions), one.rate, RARELY)
 
 
 def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
@@ -157,26 +234,22 @@ def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
 
 
 def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -> Any:
-    from tacit.accounting.alternatives import CENTRAL
     from tacit.methods.figures import NORMAL_95, form_of_errors, margin
 
-    best = next(one.stderr for one in found if one.model == CENTRAL)
-    names = ("", "model", "randomizer", "q", "B", "chunk", "sent", "bytes", _unit(needs), "share", "× best",
-             "local ε")  # fmt: skip
+    names = ("", "model", "trusts", "randomizer", "q", "B", "sent", "msgs", "bytes", _unit(needs), "share", "local ε")
     table = plain_table(*names)
-    table.columns[1].no_wrap = table.columns[2].no_wrap = True
-    for column in table.columns[3:]:
-        column.justify = "right"
+    for column in table.columns[1:]:
         column.no_wrap = True
+    for column in table.columns[4:]:
+        column.justify = "right"
     form = form_of_errors(NORMAL_95 * one.stderr for one in found)
     for one in found:
-        cost = ("", "") if one.upload_bytes is None else (str(one.chunk_length), f"{one.upload_bytes:,}")
+        cost = "" if one.upload_bytes is None else f"{one.upload_bytes:,}"
         table.add_row(
-            "→" if one is chosen else "", one.model, _randomizer(one), f"{one.rate:g}", f"{one.batch_size:,}", cost[0],
-            f"{one.contributions:,}", cost[1], margin(one.stderr, form),
-            f"{100 * NORMAL_95 * one.relative(needs):.2g} %",
-            f"{one.stderr / best:.3g}", "" if one.epsilon0 is None else f"{one.epsilon0:.3g}",
-            style="bold" if one is chosen else "" if one.available else "dim",
+            "→" if one is chosen else "", one.model.partition(",")[0], one.trust, _randomizer(one), f"{one.rate:g}",
+            f"{one.batch_size:,}", f"{one.contributions:,}", f"{one.messages:,}", cost, margin(one.stderr, form),
+            f"{100 * NORMAL_95 * one.relative(needs):.2g} %", "" if one.epsilon0 is None else f"{one.epsilon0:.3g}",
+            style="bold" if one is chosen else "" if one.allowed else "dim",
         )  # fmt: skip
     return table
 
@@ -188,7 +261,7 @@ def _asked(needs: Requirements) -> str:
     what = needs.statistic if needs.cells == 1 else f"{needs.statistic} of {needs.cells} numbers"
     return (
         f"{what} over {needs.population:,} devices, epsilon at most {needs.epsilon:g} at delta {needs.delta:g} against "
-        f"one aggregator; ± is {NORMAL_95:g} standard errors"
+        f"one server; ± is {NORMAL_95:g} standard errors"
     )
 
 
@@ -211,11 +284,19 @@ def next_command(needs: Requirements, one: Alternative) -> str:
     number += f" --length {needs.cells} --norm {in_words(needs.norm)}" if needs.kind.is_vector else ""
     statistic = needs.kind.name
     delta = f"{needs.delta:.15f}".rstrip("0")
+    model = "" if one.form in {None, AGGREGATED} else f" --model {one.form}"
     return (
-        f"tacit recipe new --population {needs.population} --statistic {statistic}{number}"
+        f"tacit recipe new{model} --population {needs.population} --statistic {statistic}{number}"
         f" --randomizer {one.randomizer} --rate {one.rate:g} --min-batch-size {one.batch_size}"
         f" --epsilon {inner:g} --delta {delta}"
     )
+
+
+def _cost(one: Alternative) -> str:
+    """Error and cost of a way, for its bar."""
+    size = "" if one.upload_bytes is None else f", {one.upload_bytes:,} bytes"
+    several = "" if one.messages == 1 else f" in {one.messages:,} messages"
+    return f"{one.stderr:,.4g}  ({one.contributions:,} contributions{size}{several})"
 
 
 def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wanted: float | None, path: Path) -> None:
@@ -227,16 +308,16 @@ def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wan
     canvas = Figure(figsize=(9.5, 0.5 * len(found) + 1.9), layout="constrained")
     place = canvas.subplots()
     shown = [*reversed(found)]
-    names = [f"{one.model}: {_randomizer(one)}, q = {one.rate:g}" for one in shown]
-    colours = [CHOSEN if one is chosen else ALLOWED if one.available else COMPARED for one in shown]
+    names = [f"{one.model}: {_randomizer(one)}, q = {one.rate:g}\ntrusts {one.trust}" for one in shown]
+    colours = [CHOSEN if one is chosen else ALLOWED if one.allowed else COMPARED for one in shown]
     bars = place.barh(names, [one.stderr for one in shown], color=colours)
-    labels = [f"{one.stderr:,.4g}  ({one.contributions:,} contributions)" for one in shown]
+    labels = [_cost(one) for one in shown]
     place.set_xscale("log")
-    place.set_xlim(found[0].stderr / 2, found[-1].stderr * (found[-1].stderr / found[0].stderr) ** 0.4 * 4)
+    place.set_xlim(found[0].stderr / 2, found[-1].stderr * (found[-1].stderr / found[0].stderr) ** 0.5 * 6)
     on_white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     place.bar_label(bars, labels, padding=4, fontsize=8, bbox=on_white, zorder=3)
     place.set_xlabel(f"standard error of one number of the {needs.statistic}")
-    legend: list[Any] = [Patch(color=CHOSEN, label="proposed"), Patch(color=ALLOWED, label="could be proposed"),
+    legend: list[Any] = [Patch(color=CHOSEN, label="proposed"), Patch(color=ALLOWED, label="can be asked"),
                          Patch(color=COMPARED, label="for comparison")]  # fmt: skip
     if wanted is not None:
         legend.append(place.axvline(wanted, color="#cc6677", linestyle="--", zorder=1.5, label="wanted"))

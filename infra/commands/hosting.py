@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from infra.views.terminal import notes
-from tacit.adapters.descriptors import raise_limit
+from tacit.adapters.disk.descriptors import raise_limit
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
 from tacit.ports import Clock

@@ -14,10 +14,10 @@ from rich.text import Text
 from infra.stacks.command_options import AsJson, Server, StateDir, layout_of, policy_of
 from infra.views.plain import visible
 from infra.views.terminal import answers, notes, print_json, print_json_line
-from tacit.adapters.folder import FolderTransport, SavingTransport
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.disk.folder import FolderTransport, SavingTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.logview.whole import MAX_BUNDLE
 from tacit.moments import when

@@ -18,7 +18,7 @@ from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.options import operator_credential
 from infra.stacks.workers import service_part
 from infra.views.terminal import answers, notes, plain_table, print_json
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment
 from tacit.operations.calls import call

@@ -88,7 +88,7 @@ def mechanisms(as_json: AsJson = False) -> None:
     table = plain_table("mechanism", "what it is", "parameters", "relations, the default first")
     table.columns[0].no_wrap = table.columns[3].no_wrap = True
     for entry in MECHANISMS.values():
-        names = (flag(name) if needed else f"\\[{flag(name)}]" for name, needed in entry.parameters().items())
+        names = (flag(name) if needed else f"[{flag(name)}]" for name, needed in entry.parameters().items())
         table.add_row(entry.name, entry.summary, " ".join(names), ", ".join(entry.relations))
     answers(WIDTH).print(table)
 

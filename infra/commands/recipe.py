@@ -41,7 +41,7 @@ from infra.stacks.command_options import (
 )
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, span, styled
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.calls import recipes_of
@@ -66,11 +66,11 @@ LeafOrRecipe = Annotated[
 @asking(
     "name", "text", "metric", "buckets", "categories", "strings", "prefixes", "alphabet",
     "prefix_levels", "candidates", "boolean", "population", "rate",
-    "epsilon", "delta", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length",
-    "norm",
+    "epsilon", "delta", "max_epsilon0", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high",
+    "unit", "length", "norm",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
-    "close", "model", "event", "steps", "step_seconds", "most", "watch_start",
+    "close", "model", "through", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(
     said: Said,
@@ -87,7 +87,8 @@ def new(
     batch that does not fill tells less the more devices a census has attested (--attested-devices). A local stack
     provides the parties, the next epoch and a free slot. With --model pan-private (two servers) or pan-private-single
     (one server, which sees single reports: --epsilon is against it), devices watch an --event for --steps and report
-    afterwards (docs/pan-privacy.md). Example:
+    afterwards (docs/pan-privacy.md). With --through shuffler, an organisation of its own mixes all reports before
+    leader and helper get them (docs/ways-to-ask.md). Example:
     tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
     """
     from infra.authoring.recipe_writing import write_recipe

@@ -14,7 +14,7 @@ import typer
 
 from infra.base.loops import fastest_loop
 from infra.base.service_names import KINDS
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.version import VERSIONS
 
 INGEST = "ingest"

@@ -33,9 +33,13 @@ def shuffle_check(
 ) -> None:
     """Compute exactly what one message for each user tells, alone and shuffled with those of others.
 
-    FILE has a row for each input and in it the probability of each message, as a decimal or a fraction. All values of
-    all users are enumerated. At a delta of 0 shuffling adds nothing, whatever the randomizer (Balcer and Cheu, 2020,
-    Theorem 4.1).
+    FILE has a row for each input and in it the probability of each message, as a decimal or a fraction; for randomised
+    response that tells the truth three times in four:
+
+    [["3/4", "1/4"], [0.25, 0.75]]
+
+    All values of all users are enumerated. At a delta of 0 shuffling adds nothing, whatever the randomizer (Balcer and
+    Cheu, 2020, Theorem 4.1).
 
     Example: tacit privacy shuffle-check randomizer.json --n 4 --delta 0.01
     """
@@ -44,7 +48,9 @@ def shuffle_check(
     try:
         pure, found = (randomizer.shuffled_factor(users, some) for some in (Fraction(0), allowed))
     except ValueError as error:
-        raise UsageError(f"{error}; give a smaller --n") from error
+        most = randomizer.most_users()
+        fitting = f"--n {most} works" if most else "give one with fewer inputs or messages"
+        raise UsageError(f"{error}; {fitting}") from error
     local = randomizer.local_factor()
     rows = {"local": (0.0, local), "shuffled_pure": (0.0, pure), "shuffled": (float(allowed), found)}
     if as_json:

@@ -30,9 +30,9 @@ from infra.stacks.layout import INDEX, Layout
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
 from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.watermark import Recovery
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:

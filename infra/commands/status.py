@@ -140,6 +140,11 @@ def details(task: TaskStatus) -> list[Text]:
     if task.helper:
         rejected = f", rejected: {_listed(task.helper['rejected_by_cause'])}" if task.helper["rejected"] else ""
         lines.append(Text(f"helper: {task.helper['aggregated']:,} counted{rejected}"))
+    if task.leader and task.shuffler:
+        page = task.shuffler
+        rejected = f", rejected: {_listed(page['rejected_by_cause'])}" if page["rejected"] else ""
+        where = "passed on" if page["released"] else "waiting for the interval's end"
+        lines.append(Text(f"shuffler: {page['aggregated']:,} {where}{rejected}"))
     for job in task.failing:
         why = job.get("cause") or "its worker ended"
         about = f"job {job['job_id'][:8]} of {job.get('size', '?')} reports, {job['state']}"

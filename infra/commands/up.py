@@ -15,7 +15,7 @@ from infra.stacks.layout import INDEX, Layout, load_layout
 from infra.stacks.options import StackOptions
 from infra.views.terminal import answers, print_json, print_json_line
 from infra.views.terminal import notes as stderr_notes
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 

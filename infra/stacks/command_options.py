@@ -9,8 +9,8 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.stacks.layout import Layout, load_layout
-from tacit.adapters.files import read_bounded
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.disk.files import read_bounded
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:

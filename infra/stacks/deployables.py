@@ -16,8 +16,8 @@ from aiohttp import web
 from infra.base.imports import no_collection
 from infra.base.loops import loop_name
 from infra.base.service_names import KINDS, MODULES, kind_of
+from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport
 from tacit.service.app import Deps

@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from infra.stacks.deployables import announce, deployable
-from tacit.adapters.origins import origin_of
+from tacit.adapters.network.origins import origin_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Exchange, HttpResponse, Transport

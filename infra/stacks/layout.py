@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.stacks.options import StackOptions, operator_credential
 from infra.stacks.tls import CLIENT_FILES, OPERATOR
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.service.token_files import first_token
 

@@ -17,6 +17,7 @@ from infra.stacks.layout import Layout, write_index
 from infra.stacks.metrics import metrics_place
 from infra.stacks.options import (
     ACCOUNT,
+    ANY_MESSAGES,
     ATTRIBUTES,
     CREDENTIALS,
     KEY_ROTATION,
@@ -121,6 +122,7 @@ class _Builder:
         return {
             "min_batch_size": self._options.batch_floor,
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
+            **({"max_messages": ANY_MESSAGES} if self._options.counted else {}),
             **self._release_limits(),
             **self._witness_limit(),
             "attributes": ATTRIBUTES,

@@ -49,6 +49,7 @@ CREDENTIALS = {
     "gateway_reports": ("gateway", "analyzer"),
     "gateway_bundles": ("gateway", "shuffler"),
     "messages": ("shuffler", "analyzer"),
+    "mixed_reports": ("shuffler", "leader"),
     "collector": ("collector", "leader"),
     "aggregates": ("collector", "analyzer"),
     "results": ("collector", "recipe_server"),
@@ -77,6 +78,7 @@ def bearer_token(entropy: Entropy) -> bytes:
 
 ADMINISTRATOR = "admin"
 SECOND = "second-admin"
+ANY_MESSAGES = 10**15
 PEOPLE = {ADMINISTRATOR: "administrator", "analyst": "analyst", "approver": "approver", SECOND: "administrator"}
 """The roles of the admin service's first people, by name; each person has one key."""
 
@@ -92,7 +94,8 @@ class StackOptions:
     cosign the log (policies require all of them, because with one of two a log could split its readers); ``tls``:
     whether every leg uses TLS, with certificates of the stack's own authority; ``network``: the first three numbers of
     the organisations' addresses in their own networks, empty if all are on loopback; ``containers``: whether each
-    service is a container, with its own address in its organisation's network and its state apart from its keys.
+    service is a container, with its own address in its organisation's network and its state apart from its keys;
+    ``counted``: whether devices may have any number of messages behind a shuffler, which are counted instead of sent.
     """
 
     epoch_seconds: int = 86400
@@ -111,6 +114,7 @@ class StackOptions:
     tls: bool = False
     network: str = ""
     containers: bool = False
+    counted: bool = False
 
     @property
     def tls_folder(self) -> str:

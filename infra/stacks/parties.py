@@ -17,9 +17,9 @@ from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER
 from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
-from tacit.models.parties import Parties
+from tacit.models.parties import SHUFFLER, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
-from tacit.models.shuffled.form import SHUFFLER, Shuffled
+from tacit.models.shuffled.form import Shuffled
 from tacit.ports import Entropy
 
 AGGREGATORS = ("leader", "helper")
@@ -34,11 +34,15 @@ class StackParties:
     others: Mapping[str, Parties]
 
     def of(self, model: str) -> Parties:
-        """Return the parties of recipes of ``model``. Raises ``UsageError`` if the stack has none."""
+        """Return the parties of recipes of ``model``, with the stack's shuffler where such a recipe may name one.
+        Raises ``UsageError`` if the stack has none."""
         found = self.base if model == SecureAggregation.name else self.others.get(model)
         if found is None:
             raise UsageError(f"this stack has no parties of model {model}; start one in another --state-dir")
-        return found
+        shuffled = self.others.get(Shuffled.name)
+        if shuffled is None or not form_of(model).may_mix:
+            return found
+        return found.model_copy(update={SHUFFLER: shuffled.server(SHUFFLER)})
 
     def members(self) -> dict[str, Any]:
         """Return the parties as members of the stack's index."""

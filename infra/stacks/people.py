@@ -40,6 +40,6 @@ def make_people(folder: Path, keys_in: Path, new_key: Callable[[], bytes]) -> Ma
 def write_admin_files(folder: Path, parties: StackParties, analyst_key: SigningKey) -> None:
     """Write the parties by model, and a copy of the key that signs recipes, into ``folder``."""
     write_signing_key(folder / "analyst.key", analyst_key)
-    by_model = {SecureAggregation.name: parties.base, **parties.others}
+    by_model = {model: parties.of(model) for model in (SecureAggregation.name, *parties.others)}
     body = {model: one.model_dump(mode="json", exclude_none=True) for model, one in by_model.items()}
     (folder / PARTIES).write_text(json.dumps(body, indent=1))

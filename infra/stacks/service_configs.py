@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.stacks.agent_configs import usual_check_in
-from infra.stacks.options import KEY_ROTATION, OPERATORS, StackOptions
+from infra.stacks.options import ANY_MESSAGES, KEY_ROTATION, OPERATORS, StackOptions
 from tacit.tlog.checkpoint import NoteKey
 
 APPROVER_DELAY_SECONDS = 60
@@ -132,7 +132,12 @@ class ServiceConfigs:
 
     def _leader(self) -> dict[str, Any]:
         limits = {"job_size": self.options.job_size, "idle_seconds": self.options.idle_seconds}
-        own = {"collector_token": "collector.token", "gateway_tokens": ["gateway_uploads.token"], "limits": limits}
+        own = {
+            "collector_token": "collector.token",
+            "gateway_tokens": ["gateway_uploads.token"],
+            "shuffler_token": "mixed_reports.token",
+            "limits": limits,
+        }
         return {**self._aggregator("leader"), **own}
 
     def _helper(self) -> dict[str, Any]:
@@ -148,8 +153,13 @@ class ServiceConfigs:
         return {**self._one_server("analyzer"), **own}
 
     def _shuffler(self) -> dict[str, Any]:
-        own = {"analyzer_token": "messages.token", "gateway_tokens": ["gateway_bundles.token"]}
-        return {**self._one_server("shuffler"), **own}
+        own = {
+            "analyzer_token": "messages.token",
+            "leader_token": "mixed_reports.token",
+            "gateway_tokens": ["gateway_bundles.token"],
+        }
+        counted = {"most_messages": ANY_MESSAGES} if self.options.counted else {}
+        return {**self._one_server("shuffler"), **own, **counted}
 
     def _one_server(self, name: str) -> dict[str, Any]:
         return {

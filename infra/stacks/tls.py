@@ -22,6 +22,7 @@ _ROLES = {
     "gateway_reports": "gateway",
     "gateway_bundles": "gateway",
     "messages": "shuffler",
+    "mixed_reports": "shuffler",
     "aggregates": "collector",
     "results": "collector",
     "collections": "admin",

@@ -67,9 +67,10 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
 
 def _ranked_line(recipe: Recipe, found: RankedOutlook) -> str:
     asked = recipe.batch.expected_contributions / float(recipe.rate)
+    bits = "1 bit" if found.report_bits == 1 else f"{found.report_bits} bits"
     return (
         f"an answer is listed from about {found.listed_from:,.0f} devices on, {found.listed_from / asked:.1%} of those "
-        f"asked (standard error about {found.stderr:,.0f}); a report has {found.report_bits} bits about one of "
+        f"asked (standard error about {found.stderr:,.0f}); a report has {bits} about a text of "
         f"{found.domain_bits}"
     )
 

@@ -74,7 +74,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
 
 def _state(recipe: Recipe, state: str) -> str:
     form = known(recipe.model)
-    roles = form.opts_in if form is not None else ("a server",)
+    roles = form.opting_in(recipe.parties) if form is not None else ("a server",)
     everybody = f"{' and '.join(roles)} {'has' if len(roles) == 1 else 'have'}"
     words = STATES.get(state)
     return state if words is None else words.format(any=" or ".join(roles), all=everybody)
@@ -128,7 +128,9 @@ def _price(recipe: Recipe) -> Group:
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
     caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
-    return Group(table, Text(caption, style="dim"))
+    form = known(recipe.model)
+    mixing = "" if form is None else form.mixing_words(recipe.parties, recipe.batch.min_batch_size)
+    return Group(table, Text(caption, style="dim"), *([Text(mixing)] if mixing else []))
 
 
 def _randomizer(spec: RandomizerSpec, *, watched: bool) -> str:

@@ -37,9 +37,9 @@ from services.admin.core.store import AdminStore
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
+from tacit.adapters.network.tls import ClientTls
 from tacit.errors import DecodeError, UsageError
 from tacit.models.forms import FORMS
 from tacit.models.parties import Parties

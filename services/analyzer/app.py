@@ -11,7 +11,7 @@ from services.analyzer.config import AnalyzerConfig
 from services.analyzer.handlers import Handlers
 from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerStore
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.live_keys import LiveHpkeKeys
@@ -26,8 +26,8 @@ from tacit.errors import Refusal
 from tacit.models.faces.server import ServerSide
 from tacit.models.forms import form_of
 from tacit.models.one_server import ANALYZER
+from tacit.models.parties import SHUFFLER
 from tacit.models.servers import server_side
-from tacit.models.shuffled.form import SHUFFLER
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_tokens, tokens_of

@@ -16,7 +16,7 @@ from tacit.aggregator.one_server.records import Aggregate
 from tacit.errors import DecodeError, Refusal
 from tacit.messages.chunk import MessageChunk
 from tacit.roles.analyzer import AnalyzerParty
-from tacit.roles.shuffled import MessageCounter, Tally, complete
+from tacit.roles.shuffled import MessageCounter, Tally, Total
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
 from tacit.service.store import Transactions
@@ -83,11 +83,14 @@ async def _is_known(tx: AnalyzerTx, party: AnalyzerParty, chunk: Chunk) -> bool:
 async def counted(tx: AnalyzerTx, party: AnalyzerParty, bundling: Bundling) -> Aggregate | None:
     """The totals of all chunks, as of so many bundles; None until all are there. Raises ``Refusal`` for messages that
     are no whole bundles."""
-    total, tallies = await tx.chunk_total(party.task.task_id), await tx.tallies(party.task.task_id)
-    if total is None or len(tallies) < total:
+    task = party.task
+    total, found = await tx.chunk_total(task.task_id), Total(task.cells)
+    if total is None or await tx.chunk_count(task.task_id) < total:
         return None
+    async for tally in tx.tallies(task.task_id, task.cells):
+        found.add(tally)
     try:
-        bundles, found = complete(tallies, bundling.messages)
+        bundles = found.bundles(bundling.messages)
     except ValueError as error:
         raise Refusal(INCOMPLETE, str(error)) from error
     return Aggregate(bundles, found.numbers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 from tacit.aggregator.one_server.schema import kept_table
 from tacit.aggregator.schema import CommonTables, looks_table
 
@@ -39,4 +39,4 @@ CHUNKS = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("tally", LargeBinary, nullable=False),
 )
-"""``tally``: 8 bytes for each cell, for fillers and for malformed messages; empty after the release."""
+"""``tally``: see ``services.analyzer.records``; empty after the release."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.analyzer.records import Chunk
+from services.analyzer.records import Chunk, read_tally, tally_bytes
 from services.analyzer.schema import AGGREGATES, CHUNKS, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
@@ -60,16 +62,20 @@ class AnalyzerTx(OneServerTx, LooksTx):
     async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: Tally) -> bool:
         """Store a chunk with what it held; False, with nothing changed, if there is one of its index."""
         self.spends = True
-        tallied = packed((*tally.numbers, tally.fillers, tally.malformed))
-        values = {"number": chunk.index, "total": chunk.total, "digest": chunk.digest, "tally": tallied}
+        values = {"number": chunk.index, "total": chunk.total, "digest": chunk.digest, "tally": tally_bytes(tally)}
         fresh = self.dialect.upsert(CHUNKS).values(task_id=task_id, **values).on_conflict_do_nothing()
         return bool((await self.connection.execute(fresh)).rowcount)
 
-    async def tallies(self, task_id: bytes) -> list[Tally]:
-        """What each stored chunk held; only before the release."""
+    async def chunk_count(self, task_id: bytes) -> int:
+        """How many chunks of the recipe are stored."""
+        query = select(func.count()).where(CHUNKS.c.task_id == task_id)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def tallies(self, task_id: bytes, cells: int) -> AsyncIterator[Tally]:
+        """What each stored chunk held, one after another; only before the release."""
         query = select(CHUNKS.c.tally).where(CHUNKS.c.task_id == task_id)
-        found = [unpacked(one) for one in (await self.connection.execute(query)).scalars()]
-        return [Tally(one[:-2], one[-2], one[-1]) for one in found]
+        async for one in await self.connection.stream_scalars(query):
+            yield read_tally(one, cells)
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
         """As in ``OneServerTx``, and forget what chunks held."""

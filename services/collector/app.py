@@ -16,8 +16,8 @@ from services.collector.releases import Releases
 from services.collector.retrying import CollectionJobs
 from services.collector.service import Collector
 from services.collector.store import CollectorStore
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.aggregator.credentials import report_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.service.announcements import wake_on_announcements

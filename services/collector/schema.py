@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Float, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
-from tacit.adapters.log_tables import LogTables
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.log_tables import LogTables
+from tacit.adapters.databases.upsert import Int64
 
 MIGRATIONS = "services.collector.migrations"
 

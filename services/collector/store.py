@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.collector.records import COLLECTION_STATES, UNFINISHED, Collection, CollectionState, Result
 from services.collector.schema import COLLECTIONS, LOG, METADATA, MIGRATIONS, RELEASES, RESULTS
-from tacit.adapters.log_tables import SqlLeavesTx
-from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.databases.log_tables import SqlLeavesTx
+from tacit.adapters.databases.stored import DatabaseStore
 from tacit.errors import Fatal
 
 
@@ -49,7 +49,7 @@ class CollectorTx(SqlLeavesTx):
         return _collections(await self.connection.execute(query))
 
     async def add_collection(self, row: Collection) -> None:
-        """Store a new collection."""
+        """Store a new collection. Raises ``Fatal`` if it begins in a state that it cannot begin in."""
         COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(sa.insert(COLLECTIONS).values({**asdict(row), "state": row.state.value}))
 
@@ -111,7 +111,7 @@ def _collections(rows: sa.CursorResult[tuple[object, ...]]) -> list[Collection]:
 
 
 class CollectorStore(DatabaseStore):
-    """The collector's database."""
+    """The collector's database: collections, results, and what it read of the log."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, METADATA, MIGRATIONS)
@@ -124,6 +124,6 @@ class CollectorStore(DatabaseStore):
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[CollectorTx]:
-        """One consistent view."""
+        """A read-only transaction, whose statements all see one state of the database."""
         async with self._database.read() as connection:
             yield CollectorTx(connection)

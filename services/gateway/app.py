@@ -14,8 +14,8 @@ from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
 from services.gateway.store import RedisReplayWindow, ReplayStore
 from tacit import ohttp
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service import operated
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app
@@ -77,7 +77,7 @@ def make_transport(config: GatewayConfig) -> HttpTransport:
 def _replay_window(config: GatewayConfig, deps: Deps) -> ReplayWindow:
     if config.replay_window is None:
         return ReplayStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
-    from tacit.adapters.redis_replay import RedisSeen
+    from tacit.adapters.messaging.redis_replay import RedisSeen
 
     url = config.replay_window.url(insecure=config.insecure_http)
     return RedisReplayWindow(RedisSeen(url, NAME, config.replay_window.prefix), config.date_window, deps.clock)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from services.gateway.ports import SeenRequest
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.upsert import Int64
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.upsert import Int64
+from tacit.adapters.databases.watermark import Watermark
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
 
 if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
-    from tacit.adapters.redis_replay import RedisSeen
+    from tacit.adapters.messaging.redis_replay import RedisSeen
 
 METADATA = sa.MetaData()
 MIGRATIONS = "services.gateway.migrations"

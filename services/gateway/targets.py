@@ -10,7 +10,7 @@ from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from services.gateway.config import TargetRule
-from tacit.adapters.origins import origin_of, require_secure_url
+from tacit.adapters.network.origins import origin_of, require_secure_url
 from tacit.bhttp import Fields, Request, field_value
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.service.live_tokens import NO_TOKEN, ShownToken

@@ -11,7 +11,7 @@ from services.helper.config import HelperConfig
 from services.helper.handlers import Handlers
 from services.helper.service import Helper
 from services.helper.store import HelperStore
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.http import name_task
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens

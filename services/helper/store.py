@@ -7,8 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.helper.records import JOB_STATES, JobState
 from services.helper.schema import COMMON, JOBS, METADATA, MIGRATIONS, SHARES
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import Fatal
 

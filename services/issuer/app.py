@@ -17,8 +17,8 @@ from services.issuer.handlers import (
 )
 from services.issuer.service import Issuer
 from services.issuer.store import IssuerStore
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers, tokens_of

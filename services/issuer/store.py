@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from services.issuer.schema import DIRECTORIES, ISSUANCE, METADATA, MIGRATIONS, SLOT_KEYS
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)

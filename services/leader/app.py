@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +18,8 @@ from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
-from services.leader.workers import Workers
-from tacit.adapters.http import HttpTransport
+from services.leader.workers import Deliveries, Workers
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import name_task
@@ -31,13 +29,14 @@ from tacit.aggregator.parties import PARTIES, Parties
 from tacit.aggregator.seat import AggregatorSeat
 from tacit.errors import UsageError
 from tacit.messages import Role
+from tacit.models.parties import SHUFFLER
 from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import TROUBLES, Deps, add_driver, add_listener, add_store, make_app
 from tacit.service.backends import make_queue
-from tacit.service.callers import Callers, gateway_tokens
+from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.limits import ByteBudget
-from tacit.service.live_tokens import ShownToken
+from tacit.service.live_tokens import Accepted, ShownToken
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 
@@ -87,7 +86,8 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
-    callers = Callers(NAME, config.listen, {**credentials.tokens, **gateway_tokens(config.gateway_tokens)})
+    tokens = {**credentials.tokens, **gateway_tokens(config.gateway_tokens), **_shuffler_tokens(config)}
+    callers = Callers(NAME, config.listen, tokens)
     if "worker" not in config.roles:
         queue = None
     elif queue is None:
@@ -113,7 +113,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
             app,
             store,
             app[PARTIES],
-            AggregatorSeat(credentials.identity),
+            AggregatorSeat(credentials.identity, takes_mixed=callers.guards(SHUFFLER)),
             config,
             deps,
             coordinates="worker" in config.roles,
@@ -125,6 +125,13 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
     identity = credentials.identity
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
     return app
+
+
+def _shuffler_tokens(config: LeaderConfig) -> dict[str, Accepted | None]:
+    """The shuffler's tokens, if one may upload; ``None`` for one that is known by its certificate alone."""
+    if config.shuffler_token is None and SHUFFLER not in config.listen.client_names:
+        return {}
+    return {SHUFFLER: None} | tokens_of({SHUFFLER: config.shuffler_token})
 
 
 def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
@@ -146,9 +153,10 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     if parts.queue is not None:
         work = JobWork(store, deps, parts.limits, parts.helper_token, parts.crypto)
         coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue)
-        workers = Workers(store, parties, deps, parts.limits, parts.queue, work)
-        _add_workers(app, workers, parts.queue)
+        workers = Workers(store, parties, deps, parts.limits, work)
+        _close_at_the_end(app, workers, parts.queue)
         idle = parts.limits.idle_seconds
+        add_listener(app, Deliveries(parts.queue, workers, idle), idle, "hearing of new jobs")
         leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
@@ -187,20 +195,15 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
     )
 
 
-def _add_workers(app: web.Application, workers: Workers, queue: JobQueue) -> None:
-    """Listen to the queue while the app runs in the background; give the jobs back when it ends."""
+def _close_at_the_end(app: web.Application, workers: Workers, queue: JobQueue) -> None:
+    """Close the queue and give the jobs back when the app ends."""
 
-    async def listening(_app: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(workers.listen()) if workers.background else None
+    async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         await queue.close()
         await workers.close()
 
-    app.cleanup_ctx.append(listening)
+    app.cleanup_ctx.append(closing)
 
 
 def make_transport(config: LeaderConfig) -> HttpTransport:

@@ -236,8 +236,13 @@ class Collections:
             return row
 
     async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
-        """Whether the interval has ended and every report that was acknowledged so far has been processed."""
-        return self._deps.clock.now() >= party.task.end_seconds and await self._is_settled(tx, party)
+        """Whether the interval has ended, the task's shuffler, if it has one, has forwarded everything, and every
+        report that was acknowledged so far has been processed."""
+        if self._deps.clock.now() < party.task.end_seconds:
+            return False
+        if party.task.is_mixed and not await tx.is_forwarded(party.task.task_id):
+            return False
+        return await self._is_settled(tx, party)
 
     async def _is_enough(self, tx: LeaderTx, party: Party, row: CollectionRow) -> bool:
         """Whether the queried batch holds B reports, or can get no more, and every acknowledged report has been

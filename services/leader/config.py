@@ -74,9 +74,12 @@ class LeaderConfig(AggregatorConfig):
     gateway_tokens: tuple[ConfigPath, ...] = ()
     """0600 files with bearer tokens, one of each gateway that may upload: ``listen.client_names`` calls them "gateway",
     "gateway-2" and so on, and may name certificates for "gateway" without a token."""
+    shuffler_token: ConfigPath | None = None
+    """File (0600) with the bearer token of the shuffler that uploads to tasks whose recipe names it; without it (and
+    without a certificate in ``listen.client_names`` for "shuffler") such recipes are refused."""
     open_uploads: OpenUploads | None = None
     """Limits for uploads that come without a gateway; without it they are refused. A process that takes uploads needs
-    ``gateway_tokens`` or this."""
+    ``gateway_tokens``, ``shuffler_token`` or this."""
     max_body: int = Field(default=1 << 20, gt=0)
     """Largest request body in bytes."""
     max_in_flight: int = Field(default=256 << 20, gt=0)

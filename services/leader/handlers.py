@@ -88,11 +88,11 @@ class Handlers:
         """POST /tasks/{task-id}/reports."""
         if self._uploads is None or self._senders is None:
             raise web.HTTPNotFound
-        source = self._senders.check(request)
+        sender = self._senders.check(request)
         body = await read_message(request, "upload-req", self._max_body)
-        self._senders.charge(source, len(body))
+        self._senders.charge(sender, len(body))
         upload = (request.match_info["task_id"], request.headers.get("Content-Type"), body)
-        (found,) = await self._uploads.take([upload])
+        (found,) = await self._uploads.take([upload], sender)
         if isinstance(found, Exception):
             raise found
         return web.Response(status=200) if found is None else message("upload-errors", found.encode())

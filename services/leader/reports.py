@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.leader.records import StoredReport, pack_seqs, unpack_seqs
-from services.leader.schema import PENDING, REPORTS
-from tacit.adapters.dialect import NumberedTable, Rows
+from services.leader.schema import FORWARDED, PENDING, REPORTS
+from tacit.adapters.databases.dialect import NumberedTable, Rows
 from tacit.aggregator.store import CommonTx
 
 _SEQUENCE = "report_seqs"
@@ -32,6 +32,16 @@ class ReportsTx(CommonTx):
     def numbered(self) -> NumberedTable:
         """The table of reports, as the database keeps it."""
         return self.dialect.numbered(self.connection, REPORTS, _SEQUENCE)
+
+    async def set_forwarded(self, task_id: bytes) -> None:
+        """Record that the task's shuffler has forwarded everything; it takes no further reports."""
+        fresh = self.dialect.upsert(FORWARDED).values(task_id=task_id).on_conflict_do_nothing()
+        await self.connection.execute(fresh)
+
+    async def is_forwarded(self, task_id: bytes) -> bool:
+        """Whether the task's shuffler has forwarded everything."""
+        query = sa.select(sa.func.count()).where(FORWARDED.c.task_id == task_id)
+        return bool((await self.connection.execute(query)).scalar_one())
 
     async def digests(self, task_id: bytes, report_ids: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], bool]:
         """SHA-256 of the reports among ``report_ids`` that are stored or were processed, and whether any batch of the

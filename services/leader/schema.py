@@ -5,7 +5,8 @@ be unique there, and if two processes take an upload of the same report id at th
 only when its outcome is recorded.
 
 A row of ``pending`` is a group of one task's reports that were stored together: ``members`` are their sequence numbers,
-8 bytes each, and ``seq`` is the least of them.
+8 bytes each, and ``seq`` is the least of them. ``forwarded`` has the tasks whose shuffler has said that it has
+forwarded everything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sqlalchemy import (
     Text,
 )
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 from tacit.aggregator.schema import CommonTables, looks_table
 
 MIGRATIONS = "services.leader.migrations"
@@ -30,6 +31,11 @@ METADATA = MetaData()
 COMMON = CommonTables(METADATA)
 LOOKS = looks_table(METADATA)
 
+FORWARDED = Table(
+    "forwarded",
+    METADATA,
+    Column("task_id", LargeBinary, primary_key=True),
+)
 REPORTS = Table(
     "reports",
     METADATA,

@@ -1,4 +1,5 @@
-"""Who may upload: the gateways that the Leader knows and, if so configured, anybody within a budget.
+"""Who may upload: the gateways that the Leader knows and, if so configured, anybody within a budget; to a task with a
+shuffler only the shuffler.
 
 A gateway hides who sends, so the senders behind it cannot be told apart here. They are limited by the relay's shares,
 and by the room for a task's waiting reports (``services.leader.room``). DAP clients that come without a gateway are
@@ -7,47 +8,78 @@ told apart by their source, which is kept in memory for about a minute.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aiohttp import web
 
 from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
+from tacit.models.parties import SHUFFLER
 from tacit.service.app import Deps
 from tacit.service.callers import CALLERS, Callers, gateway_roles
 from tacit.service.connection import source_of_request
 from tacit.service.limits import SourceBudget
+from tacit.task import Task
+
+NOT_ALLOWED = "urn:tacit:problem:sender-not-allowed"
+
+
+class Sender(NamedTuple):
+    """Who sends a request: a shuffler; or a gateway, or anybody with a ``source`` whose budget the request counts
+    against."""
+
+    is_shuffler: bool = False
+    source: str | None = None
+
+
+GATEWAY = Sender()
 
 
 class Senders:
-    """``gateways``: the gateways' roles among the service's ``Callers``; ``budget``: what others may upload, ``None``
-    for nothing."""
+    """``known``: the roles of gateways and shuffler among the service's ``Callers``; ``budget``: what others may
+    upload, ``None`` for nothing."""
 
-    def __init__(self, gateways: tuple[str, ...], budget: SourceBudget | None) -> None:
-        self._gateways = gateways
+    def __init__(self, known: tuple[str, ...], budget: SourceBudget | None) -> None:
+        self._known = known
         self._budget = budget
 
-    def check(self, request: web.Request) -> str | None:
-        """``None`` for a gateway, else the source whose budget the request counts against. Raises ``Abort`` (401)."""
+    def check(self, request: web.Request) -> Sender:
+        """Who sends the request. Raises ``Abort`` (401)."""
         try:
-            request.app[CALLERS].require(request, *self._gateways)
+            role = request.app[CALLERS].require(request, *self._known)
         except Abort:
             if self._budget is None:
                 raise
-            return source_of_request(request)
-        return None
+            return Sender(source=source_of_request(request))
+        return Sender(is_shuffler=role == SHUFFLER)
 
-    def charge(self, source: str | None, size: int) -> None:
+    def charge(self, sender: Sender, size: int) -> None:
         """Count an upload of ``size`` bytes. Raises ``Abort`` (503) if the source has used up its budget."""
-        if source is not None and self._budget is not None:
-            self._budget.spend(source, size)
+        if sender.source is not None and self._budget is not None:
+            self._budget.spend(sender.source, size)
+
+
+def require_sender(sender: Sender, task: Task) -> None:
+    """Raise ``Abort`` (403) unless ``sender`` may upload to ``task``: a shuffler to tasks whose recipe names one, and
+    everybody else to the other tasks, so that no report goes round a shuffler."""
+    if sender.is_shuffler != task.is_mixed:
+        allowed = "the shuffler alone" if task.is_mixed else "gateways, not a shuffler,"
+        raise Abort(
+            NOT_ALLOWED,
+            f"{allowed} may upload to this task",
+            status=403,
+            title="The task takes no reports from this sender.",
+        )
 
 
 def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
     """The senders that ``config`` names. Raises ``UsageError`` if it names none."""
-    gateways = tuple(role for role in gateway_roles(config.gateway_tokens) if callers.guards(role))
-    if not gateways and config.open_uploads is None:
+    known = tuple(role for role in (*gateway_roles(config.gateway_tokens), SHUFFLER) if callers.guards(role))
+    if not known and config.open_uploads is None:
         raise UsageError(
-            "gateway_tokens, listen.client_names for gateway, or open_uploads is needed: without them nobody may upload"
+            "gateway_tokens, shuffler_token, listen.client_names for them, or open_uploads is needed: "
+            "without them nobody may upload"
         )
     open_to_all = config.open_uploads
     budget = None if open_to_all is None else SourceBudget(open_to_all.bytes_per_minute, deps.clock, deps.entropy)
-    return Senders(gateways, budget)
+    return Senders(known, budget)

@@ -109,7 +109,7 @@ class Leader:
         closable = []
         for task_id in task_ids:
             party = self._parties.find(task_id)
-            if party is None or now >= party.closes:
+            if party is None or now >= party.closes or party.task.is_mixed:
                 return None
             if party.task.batch_close is BatchClose.INTERVAL_END:
                 if now >= party.task.end_seconds:
@@ -139,14 +139,25 @@ class Leader:
     async def _why_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> ReportError | None:
         """Why no new report is stored, or None. The task has ended; or the only batch that new reports could join is
         closed, or closes as soon as the reports acknowledged before are processed. The last case keeps a sender that
-        never stops from delaying the collection for ever."""
+        never stops from delaying the collection for ever; a shuffler sends after the end, and says when it stops."""
         party, now = self._parties.find(task_id), self._deps.clock.now()
         if party is None or not await tx.is_open(party, now):
             return ReportError.TASK_EXPIRED
         if party.task.batch_close is not BatchClose.INTERVAL_END:
             return None
-        closing = released or (now >= party.task.end_seconds and await tx.live_collection(task_id))
+        if party.task.is_mixed:
+            closing = released or await tx.is_forwarded(task_id)
+        else:
+            closing = released or (now >= party.task.end_seconds and await tx.live_collection(task_id))
         return ReportError.BATCH_COLLECTED if closing else None
+
+    async def forwarded(self, party: Party) -> None:
+        """The task's shuffler has forwarded everything: the batch is complete once it is processed. The same again
+        changes nothing. Raises ``DapAbort`` for a task that has ended."""
+        async with self._store.transaction() as tx:
+            await tx.demand_open(party, self._deps.clock.now())
+            await tx.set_forwarded(party.task.task_id)
+        self.wake.set()
 
     async def status(self, party: Party) -> dict[str, object]:
         """Counts of one task, and what is stuck; nothing about any single report. ``coordinator``: whether this very

@@ -20,8 +20,8 @@ from services.leader.records import (
 )
 from services.leader.reports import ReportsTx
 from services.leader.schema import BATCHES, COLLECTIONS, COMMON, LOOKS, METADATA, MIGRATIONS
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import SqlStore
 from tacit.errors import Fatal
@@ -153,7 +153,7 @@ def _columns(row: CollectionRow) -> dict[str, Any]:
 
 
 class LeaderStore(SqlStore[LeaderTx]):
-    """The Leader's database."""
+    """The Leader's database, which all processes of one Leader share."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, LeaderTx, mark)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from services.leader.senders import GATEWAY, Sender, require_sender
 from services.leader.service import Leader
 from tacit import media_types
 from tacit.aggregator.http import decode, known_task_id
@@ -50,10 +51,12 @@ class Uploads:
             for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
         ]
 
-    async def take(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[UploadErrors | Exception | None]:
-        """Store the reports of upload requests in one transaction. The result for each: ``None`` if every report is
-        stored, the errors of those that were not, or the exception for which none was. A fault in one request affects
-        only that request."""
+    async def take(
+        self, requests: Sequence[tuple[str, str | None, bytes]], sender: Sender = GATEWAY
+    ) -> list[UploadErrors | Exception | None]:
+        """Store the reports of upload requests of one sender in one transaction. The result for each: ``None`` if every
+        report is stored, the errors of those that were not, or the exception for which none was. A fault in one request
+        affects only that request. A shuffler's request without reports says that no more will come."""
         verdicts: list[UploadErrors | Exception | None] = [None] * len(requests)
         taken: list[tuple[int, Party, list[UploadSlices]]] = []
         with contextlib.ExitStack() as held:
@@ -62,7 +65,11 @@ class Uploads:
                     held.enter_context(self._budget.reserve(len(body)))
                     self._check(content_type, body)
                     reports = decode(slice_uploads, body)
-                    taken.append((place, await self._parties.demand(task_id), reports))
+                    party = await self._parties.demand(task_id)
+                    require_sender(sender, party.task)
+                    if party.task.is_mixed and not reports:
+                        await self._leader.forwarded(party)
+                    taken.append((place, party, reports))
                 except Exception as error:  # as the application's own middleware does: an error becomes an answer
                     verdicts[place] = error
             found: Sequence[UploadErrors | Exception | None]

@@ -46,14 +46,12 @@ class Workers:
         parties: Parties,
         deps: Deps,
         limits: LeaderLimits,
-        queue: JobQueue,
         work: JobWork,
     ) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
         self._limits = limits
-        self._queue = queue
         self._work = work
         self.background = deps.background
         self._holder = int.from_bytes(deps.entropy(7), "big") + 1
@@ -87,16 +85,10 @@ class Workers:
             await self._store.checkpoint()
         return moved
 
-    async def listen(self) -> None:
-        """Wake the driver at every delivery of the queue, until cancelled."""
-        while True:
-            delivery = await self._queue.take(self._limits.idle_seconds)
-            if delivery is None:
-                await asyncio.sleep(0)
-                continue
-            self.changed.set()
-            self.wake.set()
-            await self._queue.done(delivery.receipt)
+    def hasten(self) -> None:
+        """Look for due jobs now, and start those for which there is a free place."""
+        self.changed.set()
+        self.wake.set()
 
     async def _start_jobs(self, free: int) -> None:
         if free <= 0:
@@ -189,3 +181,20 @@ class Workers:
 
 def _helper_of(party: Party) -> str:
     return party.task.configuration.helper_aggregator_endpoint
+
+
+class Deliveries:
+    """The driver that hastens ``workers`` at every delivery of the queue."""
+
+    def __init__(self, queue: JobQueue, workers: Workers, idle_seconds: float) -> None:
+        self._queue = queue
+        self._workers = workers
+        self._idle_seconds = idle_seconds
+
+    async def step(self) -> int:
+        """Wait for one delivery, for ``idle_seconds`` at most. Always returns 1: the next step may follow at once."""
+        delivery = await self._queue.take(self._idle_seconds)
+        if delivery is not None:
+            self._workers.hasten()
+            await self._queue.done(delivery.receipt)
+        return 1

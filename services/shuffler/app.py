@@ -1,6 +1,9 @@
-"""The shuffler as an aiohttp application: an organisation of its own between devices and the analyzer (P25)."""
+"""The shuffler as an aiohttp application: an organisation of its own between devices and the servers that open what
+they send (P25)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
@@ -8,7 +11,7 @@ from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
 from services.shuffler.store import ShufflerStore
 from services.shuffler.telling import Telling
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
@@ -18,8 +21,11 @@ from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
+from tacit.errors import Refusal, UsageError
+from tacit.models.faces.server import ServerSide
+from tacit.models.forms import form_of
+from tacit.models.parties import SHUFFLER
 from tacit.models.servers import shuffler_side
-from tacit.models.shuffled.form import SHUFFLER
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_tokens, tokens_of
@@ -27,6 +33,7 @@ from tacit.service.keys import read_signing_key
 from tacit.service.limits import ByteBudget
 from tacit.service.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
+from tacit.task.onward import ToAnalyzer, ToLeader
 
 NAME = SHUFFLER
 STORE = web.AppKey("store", ShufflerStore)
@@ -42,9 +49,9 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = ShufflerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
-    uploads, token = Uploads(store, deps, config, NAME), ShownToken(config.analyzer_token)
-    forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, token)
-    telling = app[TELLING] = Telling(store, parties, deps, token)
+    uploads, tokens = Uploads(store, deps, config, NAME), _shown_tokens(config)
+    forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, tokens)
+    telling = app[TELLING] = Telling(store, parties, deps, tokens)
     app[STORE] = store
 
     open_with(app, store, uploads)
@@ -53,14 +60,35 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     app.router.add_routes(handlers.routes(config.prefix))
     hpke_keys = LiveHpkeKeys(config.hpke_keys)
     identity = ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys)
-    follow_log(app, store, parties, ServerSeat(identity, shuffler_side), config, deps)
-    app[TROUBLES] += [hpke_keys.trouble, token.trouble, lambda: store.doubtful]
+    follow_log(app, store, parties, ServerSeat(identity, _sides(tokens)), config, deps)
+    app[TROUBLES] += [hpke_keys.trouble, lambda: store.doubtful, *(token.trouble for token in tokens.values())]
     app[OPERATED].held = lambda: held_keys(identity.signing_key, hpke_keys, ())
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
     add_driver(app, forwarding, config.idle_seconds, "forwarding messages")
     add_driver(app, telling, config.idle_seconds, "telling how far recipes are filled")
     return app
+
+
+def _shown_tokens(config: ShufflerConfig) -> dict[str, ShownToken]:
+    """What is shown to receivers, by their role. Raises ``UsageError`` where nothing could be forwarded to anybody."""
+    files = {ToAnalyzer.receiver: config.analyzer_token, ToLeader.receiver: config.leader_token}
+    shown = {role: ShownToken(file) for role, file in files.items() if file is not None}
+    if not shown:
+        raise UsageError("analyzer_token or leader_token is needed: messages are forwarded under a credential")
+    return shown
+
+
+def _sides(tokens: Mapping[str, ShownToken]) -> Callable[[str], ServerSide]:
+    """The shuffler's side of a model; one whose receiver would not let us in is refused."""
+
+    def side_of(model: str) -> ServerSide:
+        receiver = ToLeader.receiver if form_of(model).proves else ToAnalyzer.receiver
+        if receiver not in tokens:
+            raise Refusal("model-unsupported", f"this shuffler has no credential for a {receiver} ({receiver}_token)")
+        return shuffler_side(model)
+
+    return side_of
 
 
 def _callers(config: ShufflerConfig) -> Callers:

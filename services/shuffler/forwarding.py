@@ -1,20 +1,20 @@
 """Once a recipe's interval and the grace after it are over, the messages of all bundles are permuted together and
-forwarded, if there are at least B bundles; otherwise nothing is (P25).
+forwarded, if there are at least B bundles; otherwise nothing is (P25). What is forwarded, and to whom, depends on the
+recipe (``tacit.task.onward``): single messages to the analyzer, or whole reports to the leader.
 
 The order is drawn once: the requests that carry it are stored in the transaction that deletes the bundles, before the
-first is sent. A request is repeated with identical bytes until the analyzer has it.
+first is sent. A request is repeated with identical bytes until the receiver has it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
-from tacit import media_types
 from tacit.aggregator.parties import PartyTable
-from tacit.messages.chunk import MessageChunk
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
@@ -22,13 +22,14 @@ from tacit.roles.shuffled import chunks, shuffled
 from tacit.service.app import Deps
 from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
-from tacit.task.shuffled import Bundling
+from tacit.task.one_server import OneServerTask
+from tacit.task.onward import Onward, Receipt
 
 TOO_SMALL, RATE_BOUND, TOO_MANY = "batch-too-small", "rate-bound", "messages-too-many"
-REFUSED = 422
-"""With this the analyzer refuses messages for good: others came first, or the recipe is over."""
-NOTHING = Outgoing(0, MessageChunk(0, 0, b"").encode())
-"""Tells the analyzer that no messages of the recipe will come."""
+REFUSED = "refused-by-receiver"
+"""Cause of what was forwarded and not taken."""
+TURN_SECONDS = 5.0
+"""After so long the next recipe has its turn, so that a server that answers slowly holds up its own recipes only."""
 
 
 class Forwarding:
@@ -40,31 +41,32 @@ class Forwarding:
         parties: PartyTable[AnalyzerParty],
         deps: Deps,
         config: ShufflerConfig,
-        token: ShownToken,
+        tokens: Mapping[str, ShownToken],
     ) -> None:
+        """``tokens``: what is shown to each receiver, by its role."""
         self._store = store
         self._parties = parties
         self._deps = deps
         self._config = config
-        self._token = token
+        self._tokens = tokens
         self._settled: set[bytes] = set()
         """Task ids of recipes of which nothing is left to send."""
         self._log = get_logger("shuffler")
 
     async def step(self) -> int:
         """Permute the messages of every recipe that is due, and send what is left; returns how many requests the
-        analyzers took."""
+        receivers took."""
         sent = 0
         for party in self._parties.active():
             task = party.task
-            bundling, over = party.bundling, task.end_seconds + self._config.release_grace
-            if bundling is None or task.task_id in self._settled or self._deps.clock.now() < over:
+            onward, over = party.onward, task.end_seconds + self._config.release_grace
+            if onward is None or task.task_id in self._settled or self._deps.clock.now() < over:
                 continue
-            if await self._fixed(party, bundling):
-                sent += await self._send(party, bundling)
+            if await self._fixed(party, onward):
+                sent += await self._send(party, onward)
         return sent
 
-    async def _fixed(self, party: AnalyzerParty, bundling: Bundling) -> bool:
+    async def _fixed(self, party: AnalyzerParty, onward: Onward) -> bool:
         """Fix the order of the recipe's messages, unless that is done; False if a bundle came in meanwhile, or another
         process has done it."""
         task_id = party.task.task_id
@@ -73,9 +75,10 @@ class Forwarding:
                 return True
             running = await tx.running(task_id)
             count = 0 if running is None else running.report_count
-            why = self._refusal(party, bundling, count)
+            why = self._refusal(party, onward, count)
             records = [] if why else await tx.kept_records(task_id)
-        outgoing = [NOTHING] if why else await asyncio.to_thread(self._permuted, records)
+        bodies = list(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, records)
+        outgoing = [Outgoing(at, body) for at, body in enumerate(bodies)]
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
                 return False
@@ -84,48 +87,56 @@ class Forwarding:
                 return False
             if why:
                 await tx.count_rejections(task_id, {why: count} if count else {})
-                await tx.drop(task_id, NOTHING)
+                await tx.drop(task_id, outgoing)
             else:
                 await tx.fix(task_id, outgoing)
         await self._store.checkpoint()
         self._log.info("shuffled", recipe=party.task.task_id_text, rule=why, chunks=0 if why else len(outgoing))
         return True
 
-    def _refusal(self, party: AnalyzerParty, bundling: Bundling, count: int) -> str:
+    def _refusal(self, party: AnalyzerParty, onward: Onward, count: int) -> str:
         """The rule because of which nothing is forwarded of ``count`` bundles, or an empty text."""
         if count < party.task.min_batch_size:
             return TOO_SMALL
         if count > RATE_FACTOR * party.task.expected_contributions:
             return RATE_BOUND
-        return TOO_MANY if count * bundling.messages > self._config.most_messages else ""
+        return TOO_MANY if count * onward.pieces > onward.pieces_like(self._config.most_messages) else ""
 
-    def _permuted(self, records: list[bytes]) -> list[Outgoing]:
-        parts = list(chunks(shuffled(records, self._deps.entropy), self._config.chunk_messages))
-        return [Outgoing(at, MessageChunk(at, len(parts), part).encode()) for at, part in enumerate(parts)]
+    def _permuted(self, onward: Onward, records: list[bytes]) -> list[bytes]:
+        """The requests that carry the pieces of all ``records`` in one random order."""
+        most = onward.pieces_like(self._config.chunk_messages)
+        return onward.requests(list(chunks(shuffled(records, onward.size, self._deps.entropy), onward.size, most)))
 
-    async def _send(self, party: AnalyzerParty, bundling: Bundling) -> int:
-        """Send chunk after chunk, until all are sent or one is not taken."""
-        task, sent = party.task, 0
-        url = bundling.task.url("chunks")
-        headers = {**self._token.headers(), "content-type": media_types.MESSAGE_CHUNK}
-        while True:
+    async def _send(self, party: AnalyzerParty, onward: Onward) -> int:
+        """Send request after request, until all are sent, one is not taken, or the turn is over."""
+        task, sent, turn_ends = party.task, 0, self._deps.clock.now() + TURN_SECONDS
+        headers = {**self._tokens[onward.receiver].headers(), "content-type": onward.media_type}
+        while not sent or self._deps.clock.now() < turn_ends:
             async with self._store.read() as tx:
                 left = await tx.next_outgoing(task.task_id)
             if left is None:
                 self._settled.add(task.task_id)
                 return sent
-            try:
-                answer = await self._deps.transport.request("POST", url, headers=headers, body=left.body)
-            except TransportError as error:
-                self._log.info("not_forwarded", recipe=task.task_id_text, why=str(error))
-                return sent
-            if not 200 <= answer.status < 300:
-                self._log.warning(
-                    "not_forwarded", recipe=task.task_id_text, why=f"the analyzer answered {answer.status}"
-                )
-                if answer.status == REFUSED:
-                    self._settled.add(task.task_id)
+            receipt = await self._exchange(task, onward, headers, left.body)
+            if receipt.is_last:
+                self._settled.add(task.task_id)
+            if not receipt.is_taken:
                 return sent
             async with self._store.transaction() as tx:
                 await tx.sent(task.task_id, left.index)
+                await tx.count_rejections(task.task_id, {REFUSED: receipt.refused} if receipt.refused else {})
             sent += 1
+        return sent
+
+    async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
+        """Send one request; what is not taken now is sent again, and the log says why."""
+        try:
+            answer = await self._deps.transport.request("POST", onward.url, headers=headers, body=body)
+        except TransportError as error:
+            self._log.info("not_forwarded", recipe=task.task_id_text, why=str(error))
+            return Receipt(False)
+        receipt = onward.receipt(answer.status, answer.body)
+        if not receipt.is_taken:
+            why = f"the {onward.receiver} answered {answer.status}"
+            self._log.warning("not_forwarded", recipe=task.task_id_text, why=why)
+        return receipt

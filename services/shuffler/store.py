@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.shuffler.records import Outgoing
 from services.shuffler.schema import COMMON, KEPT, LOOKS, METADATA, MIGRATIONS, OUTGOING
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import UNRELEASED, SqlStore
 
 _FORWARDED = b"forwarded"
+_REPLACED = b"tacit shuffler, in place of a nullifier"
 
 
 class ShufflerTx(OneServerTx, LooksTx):
@@ -31,17 +33,32 @@ class ShufflerTx(OneServerTx, LooksTx):
     async def fix(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
         """Store what is to be sent in place of the bundles, which are deleted, and close the recipe for good. Raises
         ``IntegrityError`` if that was done before."""
-        await self.release(task_id, _FORWARDED)
-        rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
-        await self.connection.execute(insert(OUTGOING), rows)
-        await self.scrub_buckets(task_id)
+        await self._close(task_id, _FORWARDED, outgoing)
 
-    async def drop(self, task_id: bytes, outgoing: Outgoing) -> None:
-        """Delete the bundles, and close the recipe for good: only ``outgoing`` is sent."""
-        await self.release(task_id, UNRELEASED)
-        values = {"task_id": task_id, "number": outgoing.index, "body": outgoing.body}
-        await self.connection.execute(insert(OUTGOING).values(**values))
+    async def drop(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
+        """Delete the bundles, and close the recipe for good: only ``outgoing`` is sent, which holds none of them."""
+        await self._close(task_id, UNRELEASED, outgoing)
+
+    async def _close(self, task_id: bytes, selector: bytes, outgoing: Sequence[Outgoing]) -> None:
+        await self.release(task_id, selector)
+        rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
+        if rows:
+            await self.connection.execute(insert(OUTGOING), rows)
         await self.scrub_buckets(task_id)
+        await self._forget_tokens(task_id)
+
+    async def _forget_tokens(self, task_id: bytes) -> None:
+        """Put another number of 32 bytes in place of the nullifier of each token, for good. Nothing more is counted
+        of the recipe, and a leader that keeps the nullifiers of its reports could otherwise be shown, long after, under
+        which id and so when each of them came."""
+        table = COMMON.outcomes
+        spent = (table.c.task_id == task_id) & table.c.nullifier.is_not(None)
+        ids = (await self.connection.execute(select(table.c.report_id).where(spent))).scalars().all()
+        if ids:
+            row = (table.c.task_id == task_id) & (table.c.report_id == bindparam("id"))
+            changed = update(table).where(row).values(nullifier=bindparam("number"))
+            numbers = [{"id": one, "number": hashlib.sha256(_REPLACED + task_id + one).digest()} for one in ids]
+            await self.connection.execute(changed, numbers)
 
     async def next_outgoing(self, task_id: bytes) -> Outgoing | None:
         """The chunk with the lowest index that is left to send, or ``None``."""

@@ -8,6 +8,7 @@ neither its time nor its size tells anything that the look does not.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from services.shuffler.store import ShufflerStore
 from tacit import media_types
@@ -20,17 +21,24 @@ from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import Deps
 from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
-from tacit.task.shuffled import Bundling
+from tacit.task.onward import Onward
 
 
 class Telling:
     """Tells each look once it is due."""
 
-    def __init__(self, store: ShufflerStore, parties: PartyTable[AnalyzerParty], deps: Deps, token: ShownToken) -> None:
+    def __init__(
+        self,
+        store: ShufflerStore,
+        parties: PartyTable[AnalyzerParty],
+        deps: Deps,
+        tokens: Mapping[str, ShownToken],
+    ) -> None:
+        """``tokens``: what is shown to each receiver, by its role."""
         self._fillings = Fillings(store, deps.clock, deps.entropy)
         self._parties = parties
         self._deps = deps
-        self._token = token
+        self._tokens = tokens
         self._told: dict[bytes, int] = {}
         """The number of the newest look that an analyzer has, by task id."""
         self._log = get_logger("shuffler")
@@ -40,7 +48,8 @@ class Telling:
         told, now = 0, self._deps.clock.now()
         for party in self._parties.active():
             task, before = party.task, self._told.get(party.task.task_id, 0)
-            if party.bundling is None or before >= looks_due(task.start_seconds, task.end_seconds, now):
+            onward = party.onward
+            if onward is None or not onward.looks or before >= looks_due(task.start_seconds, task.end_seconds, now):
                 continue
             try:
                 looks = (await self._fillings.of(party)).looks
@@ -48,17 +57,17 @@ class Telling:
                 self._told[task.task_id] = LOOKS
                 continue
             for look in looks:
-                if look.number > before and not await self._tell(party, party.bundling, look):
+                if look.number > before and not await self._tell(party, onward, look):
                     break
                 told += look.number > before
         return told
 
-    async def _tell(self, party: AnalyzerParty, bundling: Bundling, look: Look) -> bool:
+    async def _tell(self, party: AnalyzerParty, onward: Onward, look: Look) -> bool:
         """Tell one look; returns whether the analyzer has it."""
-        headers = {**self._token.headers(), "content-type": media_types.JSON}
+        headers = {**self._tokens[onward.receiver].headers(), "content-type": media_types.JSON}
         body = json.dumps(look_document(look)).encode()
         try:
-            answer = await self._deps.transport.request("POST", bundling.task.url("looks"), headers=headers, body=body)
+            answer = await self._deps.transport.request("POST", onward.looks, headers=headers, body=body)
         except TransportError as error:
             self._log.info("look_not_told", recipe=party.task.task_id_text, why=str(error))
             return False

@@ -11,8 +11,8 @@ from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS, get_key, post_add_checkpoint
 from services.witness.service import COUNTED, Witness
 from services.witness.store import WitnessStore
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
 from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
 from tacit.service.callers import Callers

@@ -13,7 +13,7 @@ from collections import Counter
 
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries

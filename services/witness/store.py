@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.witness.schema import CLAIMS, LOGS, METADATA, MIGRATIONS
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import Watermark
 from tacit.tlog.merkle import EMPTY_ROOT
 
 _FETCH = 400

@@ -45,13 +45,6 @@ def epsilon_pld(event: Event, delta: float, relation: Relation) -> float:
     return 0.0 if composed is None else float(composed.get_epsilon_for_delta(delta))
 
 
-def delta_pld(event: Event, epsilon: float, relation: Relation) -> float:
-    """delta at ``epsilon`` for ``event``. Raises as ``epsilon_pld``."""
-    parameters.epsilon("epsilon", epsilon)
-    composed = _composed(event, relation)
-    return 0.0 if composed is None else float(composed.get_delta_for_epsilon(epsilon))
-
-
 def epsilon_rdp(event: Event, delta: float, relation: Relation) -> float:
     """Return the smallest epsilon at ``delta`` for ``event`` by Renyi divergences (Theorem 1 of the SA2 paper).
 

@@ -11,16 +11,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from tacit.accounting.requirements import Alternative, Requirements
+from tacit.accounting.requirements import NOBODY, ONE_SERVER, SHUFFLER, Alternative, Requirements
 from tacit.dp import parameters
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.methods.design import SampleDesign
 from tacit.methods.method import LocalMethod, Method
+from tacit.methods.packing import packing_of
 from tacit.methods.proof import Proof
 from tacit.methods.registry import methods_for
+from tacit.methods.shuffled import ShuffledCounts
 from tacit.methods.statistics import COUNT, Shape
+from tacit.models.local.form import Local
+from tacit.models.secure_aggregation.form import SecureAggregation
+from tacit.models.shuffled.form import Shuffled
+from tacit.task.shuffled import message_size
 from tacit.vdaf.registry import prio3_named
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -40,7 +46,7 @@ ONE_BIT = "one bit"
 def central(needs: Requirements) -> Alternative:
     """The optimum: all answers in one trusted place, with Gaussian noise added once."""
     noise = needs.of_total(sigma_gaussian(needs.epsilon, needs.delta, needs.step))
-    return Alternative(CENTRAL, "Gaussian", 1.0, needs.population, needs.population, noise)
+    return Alternative(CENTRAL, "Gaussian", 1.0, needs.population, needs.population, noise, trust=ONE_SERVER)
 
 
 def aggregated(needs: Requirements) -> Iterator[Alternative]:
@@ -66,11 +72,23 @@ def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
             yield from _summed(needs, method, SAMPLED, rate, batch, min(inner, _half(needs, rate, batch)))
 
 
-def shuffled(needs: Requirements) -> Iterator[Alternative]:
-    """All devices send through a shuffler to one server: no proofs, and no batch minimum B that binds the server.
-    Vectors are not supported."""
+def shuffled(needs: Requirements, method: type[Method] | None) -> Iterator[Alternative]:
+    """All devices send through a shuffler to one server, without proofs. By ``method``, for counts, at every rate that
+    fills a batch: noise of all devices together, so that half of them cost more (P17), and sampling is not counted.
+    None: the amplification of local reports, which is compared only. Vectors are not supported."""
     if needs.kind.is_vector:
         return
+    if method is None:
+        yield from _amplified(needs)
+        return
+    for rate in RATES:
+        batch = int(FILL * int(rate * needs.population))
+        found = _counted(needs, method, rate, batch) if batch >= 2 else None
+        if found is not None:
+            yield found
+
+
+def _amplified(needs: Requirements) -> Iterator[Alternative]:
     low, high = needs.epsilon, needs.max_epsilon0
     for _ in range(40):
         middle = (low + high) / 2
@@ -79,14 +97,50 @@ def shuffled(needs: Requirements) -> Iterator[Alternative]:
     yield next(_everyone(needs, SHUFFLED, low))
 
 
+def shuffled_methods(needs: Requirements) -> list[type[Method] | None]:
+    """What ``shuffled`` takes for this question: the methods that run, or None where there is none."""
+    return [method for method in methods_for(needs.shape) if method.IS_SHUFFLED] or [None]
+
+
+def _counted(needs: Requirements, method: type[Method], rate: float, batch: int) -> Alternative | None:
+    if not issubclass(method, ShuffledCounts):
+        return None
+    try:
+        kept = method.epsilon_kept(needs.shape, batch, needs.delta, _half(needs, 1.0, batch))
+        inner = min(needs.epsilon, needs.max_with_relay, kept)
+        made = method.tuned(needs.shape, Decimal(repr(inner)), batch, needs.delta)
+    except ValueError:
+        return None
+    return shuffled_counts(needs, made, SampleDesign(rate), batch, int(rate * needs.population), inner)
+
+
+def shuffled_counts(
+    needs: Requirements, made: ShuffledCounts, design: SampleDesign, batch: int, contributions: int, inner: float
+) -> Alternative:
+    """The way to count behind a shuffler that ``made`` is."""
+    error = made.expected_error(needs.holders, needs.population, design)
+    allowed = (
+        batch >= needs.min_batch_size
+        and inner <= needs.max_with_relay
+        and made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, 1.0, batch)
+    )
+    return Alternative(
+        SHUFFLED, made.NAME, design.rate, batch, contributions, error, method=made, inner=inner,
+        upload_bytes=made.messages * message_size(made.cells), available=allowed and needs.model == Shuffled.name,
+        form=Shuffled.name, allowed=allowed, trust=SHUFFLER, messages=made.messages,
+    )  # fmt: skip
+
+
 def local(needs: Requirements) -> Iterator[Alternative]:
     """Nobody is trusted: each device spends the whole epsilon on its own report. A vector is hidden by Gaussian noise
     at ``needs.delta``."""
     if needs.kind.is_vector:
         noise = math.sqrt(needs.population) * sigma_gaussian(needs.epsilon, needs.delta, needs.step)
-        yield Alternative(LOCAL, "Gaussian", 1.0, needs.population, needs.population, noise, needs.epsilon)
+        yield Alternative(
+            LOCAL, "Gaussian", 1.0, needs.population, needs.population, noise, needs.epsilon, trust=NOBODY
+        )
         return
-    yield from _everyone(needs, LOCAL, needs.epsilon)
+    yield from _everyone(needs, LOCAL, min(needs.epsilon, needs.max_epsilon0) if needs.counts else needs.epsilon)
 
 
 def _sampled_locally(
@@ -119,7 +173,8 @@ def stated(needs: Requirements, made: Method, design: SampleDesign, batch: int, 
     within = made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, design.rate, batch)
     within = within and needs.epsilon <= needs.max_with_relay
     within = within and (not made.IS_LOCAL or made.local_epsilon <= needs.max_epsilon0)
-    return replace(found, contributions=contributions, available=found.available and within)
+    allowed = found.allowed and within
+    return replace(found, contributions=contributions, allowed=allowed, available=found.available and within)
 
 
 def _run(
@@ -134,13 +189,14 @@ def _run(
     """An alternative that the platform can run."""
     design = SampleDesign(rate) if design is None else design
     stderr = made.expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
-    proof, allowed = made.proof, made.IS_LOCAL or needs.allow_unbounded_local
+    proof = made.proof
+    allowed = proof is not None and (made.IS_LOCAL or needs.allow_unbounded_local) and batch >= needs.min_batch_size
     return Alternative(
         model, made.NAME, rate, batch, int(rate * needs.population), stderr,
         made.local_epsilon if made.IS_LOCAL else None, method=made, inner=inner,
         chunk_length=None if proof is None else proof.chunk_length,
         upload_bytes=None if proof is None else _upload_bytes(proof),
-        available=proof is not None and allowed and batch >= needs.min_batch_size,
+        available=allowed and needs.model == SecureAggregation.name, form=SecureAggregation.name, allowed=allowed,
     )  # fmt: skip
 
 
@@ -154,7 +210,20 @@ def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alte
             made = method.tuned(shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
             stderr = needs.of_total(span * made.expected_stderrs([holders], needs.population, SampleDesign(1.0))[0])
             name = made.NAME if needs.counts else ONE_BIT
-            yield Alternative(model, name, 1.0, needs.population, needs.population, stderr, epsilon0)
+            found = Alternative(model, name, 1.0, needs.population, needs.population, stderr, epsilon0, trust=SHUFFLER)
+            yield found if model == SHUFFLED else _by_itself(needs, found, made if needs.counts else None)
+
+
+def _by_itself(needs: Requirements, found: Alternative, made: Method | None) -> Alternative:
+    """The local way ``found``, which devices run by ``made``; None: this platform does not run it."""
+    if made is None:
+        return replace(found, trust=NOBODY)
+    batch = int(FILL * needs.population)
+    allowed = batch >= needs.min_batch_size
+    return replace(
+        found, batch_size=batch, method=made, upload_bytes=packing_of(made).size, trust=NOBODY, form=Local.name,
+        allowed=allowed, available=allowed and needs.model == Local.name,
+    )  # fmt: skip
 
 
 def _half(needs: Requirements, rate: float, batch: int) -> float:

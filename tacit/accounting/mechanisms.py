@@ -196,11 +196,11 @@ MECHANISMS: dict[str, MechanismEntry] = {
             devices.shuffled_sample, ("e0", "q"), ("n", "delta"),
         ),
         MechanismEntry(
-            "shuffled-count", _VALUE, "a count of n shuffled devices, of which lambda are expected to add one",
+            "zsum-exact", _VALUE, "a count of n shuffled devices, of which lambda are expected to add one",
             devices.shuffled_count, (), ("intensity", "n", "delta"),
         ),
         MechanismEntry(
-            "shuffled-histogram", _VALUE, "the same for every category of a histogram, exactly and jointly",
+            "hist-exact", _VALUE, "the same for every category of a histogram, exactly and jointly",
             devices.shuffled_histogram, (), ("intensity", "n", "delta"),
         ),
         MechanismEntry(

@@ -6,10 +6,11 @@ question. The error is the standard deviation of one number of the answer: a cou
 
 from __future__ import annotations
 
-from tacit.accounting.alternatives import aggregated, central, local, sampled, shuffled
+from tacit.accounting.alternatives import aggregated, central, local, sampled, shuffled, shuffled_methods
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import Refusal
 from tacit.methods.registry import methods_for
+from tacit.models.secure_aggregation.form import SecureAggregation
 
 
 def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alternative]:
@@ -18,27 +19,28 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
     alternative comes first; those that cannot meet the requirements are left out.
     """
     found = [central(needs)]
-    for some in (aggregated(needs), *(sampled(needs, method) for method in methods_for(needs.shape))):
+    summed = (aggregated(needs), *(sampled(needs, method) for method in methods_for(needs.shape)))
+    for some in (*summed, *(shuffled(needs, method) for method in shuffled_methods(needs))):
         tried = list(some)
-        tried = [one for one in tried if one.available] or tried
+        tried = [one for one in tried if one.allowed] or tried
         enough = [one for one in tried if stderr is not None and one.stderr <= stderr]
         if enough:
             found.append(min(enough, key=lambda one: (one.contributions, one.stderr)))
         elif tried:
             found.append(min(tried, key=lambda one: (one.stderr, one.contributions)))
-    found += [*shuffled(needs), *local(needs)]
+    found += local(needs)
     return sorted(found, key=lambda one: one.stderr)
 
 
-def proposal(found: list[Alternative], stderr: float | None = None) -> Alternative:
-    """Choose, from the result of ``alternatives``, one that this platform runs and policy allows: the one with the
+def proposal(found: list[Alternative], stderr: float | None = None, model: str = SecureAggregation.name) -> Alternative:
+    """Choose, from the result of ``alternatives``, a way of the wanted ``model`` that policy allows: the one with the
     fewest contributions within ``stderr``, or the most accurate one without ``stderr``. Raises ``Refusal``:
     ``no-local-guarantee`` where only noise shares would do, ``population-too-small``, or ``accuracy-unreachable`` with
     the error that can be reached.
     """
     allowed = [one for one in found if one.available]
     if not allowed:
-        raise _nothing(found)
+        raise _nothing([one for one in found if one.form == model])
     if stderr is None:
         return allowed[0]
     enough = [one for one in allowed if one.stderr <= stderr]
@@ -56,11 +58,11 @@ def proposal(found: list[Alternative], stderr: float | None = None) -> Alternati
 NO_LOCAL_GUARANTEE = "no-local-guarantee"
 
 
-def _nothing(found: list[Alternative]) -> Refusal:
-    run = [one for one in found if one.inner is not None]
+def _nothing(run: list[Alternative]) -> Refusal:
     if run and all(one.is_summed for one in run):
         return Refusal(
             NO_LOCAL_GUARANTEE,
             "only noise shares can answer this, and policy requires a local guarantee",
         )
-    return Refusal("population-too-small", "so few devices cannot fill a batch of the least size that policy allows")
+    words = "so few devices cannot fill a batch of the least size that policy allows, in which they hide one another"
+    return Refusal("population-too-small", words)

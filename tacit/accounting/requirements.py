@@ -10,8 +10,11 @@ from tacit.dp import parameters
 from tacit.dp.vector_noise import VectorStep
 from tacit.methods.method import Method
 from tacit.methods.statistics import COUNT, STATISTICS, Shape, Statistic, StatisticName
+from tacit.models.secure_aggregation.form import SecureAggregation
 
 MAX_EPSILON0 = 8.0
+TWO_SERVERS, ONE_SERVER, SHUFFLER, NOBODY = "two servers apart", "the server", "a shuffler apart", "nobody"
+"""Whom a device trusts: servers that do not work together, that one, a shuffler that does not work with it, no one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class Requirements:
     ``norm`` bounds a vector's length. The rest is policy: ``max_epsilon0`` caps the local epsilon of one report,
     ``allow_unbounded_local`` allows reports without a local guarantee, ``min_batch_size`` is the least batch;
     ``max_epsilon_half`` caps the claim at B/2 (0: twice epsilon, at least 2), ``max_with_relay`` and
-    ``max_half_with_relay`` cap both claims without sampling (P17).
+    ``max_half_with_relay`` cap both claims without sampling (P17). ``model``: that of the recipe; ways of other models
+    are for comparison.
     """
 
     population: int
@@ -39,6 +43,7 @@ class Requirements:
     max_epsilon_half: float = 0.0
     max_with_relay: float = math.inf
     max_half_with_relay: float = math.inf
+    model: str = SecureAggregation.name
 
     def __post_init__(self) -> None:
         for name in ("population", "cells", "min_batch_size"):
@@ -131,11 +136,13 @@ class Requirements:
 class Alternative:
     """One way to ask. ``stderr`` is in units of the answer (devices, for counts); ``contributions`` is an expectation;
     ``epsilon0`` is None without a local guarantee; ``inner`` is what a batch may cost before sampling is counted (what
-    ``tacit recipe new`` takes); ``available`` says whether it may be proposed: this platform runs it, and policy allows
-    its local epsilon.
+    ``tacit recipe new`` takes); ``form`` is the model of a recipe that asks so, None where this platform does not run
+    it. ``allowed``: it runs it, and policy allows that; ``available``: it may also be proposed, as a way of the wanted
+    model. ``trust``: whom a device trusts for the privacy budget.
 
-    ``method`` is what devices would run. It, the ``chunk_length`` of its proof and ``upload_bytes``, the size of the
-    leader's share of one contribution, are None for ways that the platform does not run.
+    ``method`` is what devices would run. It, the ``chunk_length`` of its proof and ``upload_bytes`` are None for ways
+    that the platform does not run. A device sends ``messages``, of ``upload_bytes`` together: the leader's share,
+    or the payload without token and seals; behind a shuffler the sealed messages.
     """
 
     model: str
@@ -150,11 +157,15 @@ class Alternative:
     chunk_length: int | None = None
     upload_bytes: int | None = None
     available: bool = False
+    form: str | None = None
+    allowed: bool = False
+    trust: str = TWO_SERVERS
+    messages: int = 1
 
     @property
     def is_summed(self) -> bool:
-        """Whether the platform runs it and a device is hidden by the sum alone."""
-        return self.method is not None and not self.method.IS_LOCAL
+        """Whether the platform runs it and a device is hidden by a sum of secret shares alone."""
+        return self.method is not None and self.method.IS_PROVED and not self.method.IS_LOCAL
 
     def relative(self, needs: Requirements) -> float:
         """The error as a share of ``Requirements.scale``."""

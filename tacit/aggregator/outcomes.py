@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import ColumnElement, Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.dialect import Dialect, Rows
+from tacit.adapters.databases.dialect import Dialect, Rows
 from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, Batch, Known, OutcomeRow
 from tacit.aggregator.schema import CommonTables

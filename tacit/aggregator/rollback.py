@@ -1,6 +1,7 @@
 """An aggregator whose database was restored from the past: evidence beside the mark, and which tasks are closed (P32).
 
-The mark beside the database (``tacit.adapters.watermark``) is restored with it where a whole folder is restored. The
+The mark beside the database (``tacit.adapters.databases.watermark``) is restored with it where a whole folder is
+restored. The
 log is not: every opt-in, void leaf and census share is stored here before it is sent, so one in the log that the
 database does not know was sent by a later state of it. Whatever else that state spent and released is lost too. So
 nothing continues until an operator decides, and after that no task whose window had begun.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint, column, table, text
 
-from tacit.adapters.log_tables import LogTables
-from tacit.adapters.upsert import Int64
-from tacit.adapters.watermark import TABLE
+from tacit.adapters.databases.log_tables import LogTables
+from tacit.adapters.databases.upsert import Int64
+from tacit.adapters.databases.watermark import TABLE
 
 MARKS = table(TABLE, column("shard", Integer), column("number", Int64))
-"""The table that every database has beside its own; see ``tacit.adapters.watermark``."""
+"""The table that every database has beside its own; see ``tacit.adapters.databases.watermark``."""
 
 
 class CommonTables(LogTables):

@@ -79,9 +79,11 @@ class Seat(Protocol[P_co]):
 
 @dataclass(frozen=True)
 class AggregatorSeat:
-    """The seat of leader or helper."""
+    """The seat of leader or helper. ``takes_mixed``: a leader without a shuffler's credential refuses recipes that name
+    a shuffler, because nothing could ever be uploaded to them."""
 
     identity: Identity = field(repr=False)
+    takes_mixed: bool = True
 
     def check_keys(self, own: Server) -> None:
         """Raises refusal ``own-hpke-key``, or ``own-state-key`` where devices are to encrypt their state to us."""
@@ -91,8 +93,11 @@ class AggregatorSeat:
             raise Refusal("own-state-key", "devices would encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
-        """The id of the recipe's DAP task (32 bytes)."""
-        return derive.task_of(recipe, token_key_spki).task_id
+        """The id of the recipe's DAP task (32 bytes). Raises refusal ``shuffler-unknown``."""
+        task = derive.task_of(recipe, token_key_spki)
+        if task.is_mixed and not self.takes_mixed:
+            raise Refusal("shuffler-unknown", "this leader takes reports from no shuffler (shuffler_token)")
+        return task.task_id
 
     def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
         """The opt-in, with the peer's seed where the peer opted in first and we hold that seed."""

@@ -14,11 +14,11 @@ from typing import Generic, TypeVar
 from sqlalchemy import MetaData, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.database import Database
-from tacit.adapters.dialect import Dialect
-from tacit.adapters.log_tables import SqlLeavesTx
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import CLOSED, DOUBT, Watermark, doubt
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.dialect import Dialect
+from tacit.adapters.databases.log_tables import SqlLeavesTx
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import CLOSED, DOUBT, Watermark, doubt
 from tacit.aggregator.outcomes import OutcomesTx
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TASK_STATES, Batch, TaskRow, TaskState

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tacit.adapters.http_stream import Streams
+from tacit.adapters.network.http_stream import Streams
 from tacit.client.caller import AGAIN, PAUSES, Caller, is_stranger
 from tacit.client.errors import error_of
 from tacit.errors import DecodeError

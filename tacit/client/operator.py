@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.http_stream import Streams
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.http_stream import Streams
+from tacit.adapters.network.origins import require_secure_url
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.client.audit import AsyncAudit
 from tacit.client.caller import Caller
 from tacit.client.documents import Fleet, Session, read

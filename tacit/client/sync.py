@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.tls import ClientTls
 from tacit.client.audit import AsyncAudit
 from tacit.client.blocking import Blocking, Loop, blocking, iterating
 from tacit.client.jobs import AsyncJobs

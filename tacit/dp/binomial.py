@@ -8,10 +8,12 @@ which holds for every sum of independent 0/1 variables.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 _STIRLING = (1 / 12, 1 / 360, 1 / 1260, 1 / 1680, 1 / 1188)
 _BEYOND = 1e-9
 """Share of a tail's mass that lies beyond where its sum begins, at most."""
+_NEGLIGIBLE = 1e-19
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -102,3 +104,27 @@ def rarely_reached(trials: int, p: float, chance: float) -> int:
         if tail > chance:
             return k + 1
     return int(trials * p) + 1
+
+
+def binomial_above(limit: int, n: int, p: float) -> float:
+    """Pr[Bin(n, p) > limit] for 0 < p < 1, summed away from the mode so that tiny values keep their digits; relative
+    error about 1e-12."""
+    if limit < 0:
+        return 1.0
+    if limit >= n:
+        return 0.0
+    odds = p / (1 - p)
+    if limit + 1 > n * p:
+        return _summed(math.exp(log_pmf(limit + 1, n, p)), ((n - k) * odds / (k + 1) for k in range(limit + 1, n)))
+    return 1 - _summed(math.exp(log_pmf(limit, n, p)), (k / ((n - k + 1) * odds) for k in range(limit, 0, -1)))
+
+
+def _summed(term: float, ratios: Iterable[float]) -> float:
+    """The sum of terms that fall geometrically or faster, from the largest one on."""
+    total = term
+    for ratio in ratios:
+        term *= ratio
+        if term <= total * _NEGLIGIBLE:
+            break
+        total += term
+    return total

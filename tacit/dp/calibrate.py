@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 
 from tacit.dp import parameters
-from tacit.dp.sampling import amplify_visible
-from tacit.dp.solve import largest_where, largest_where_both
+from tacit.dp.solve import largest_where_both
 
 Keeps = Callable[[float, int, float, float], bool]
 """``keeps(epsilon0, n, delta, target)``: whether n reports of local epsilon ``epsilon0`` are (target, delta)-private,
@@ -60,42 +59,3 @@ def largest_epsilon0(
     while rounded > target and not holds(rounded):
         rounded = math.floor(rounded * scale - 0.5) / scale
     return min(max(rounded, target), most)
-
-
-def smallest_n(keeps: Keeps, epsilon0: float, delta: float, target_epsilon: float) -> int:
-    """Return the least number of reports at ``epsilon0`` that stays within ``target_epsilon``, no sampling claimed.
-
-    Raises ``ValueError`` when even 1e9 reports do not.
-    """
-    target = _check(delta, target_epsilon)
-    parameters.local_epsilon(epsilon0)
-    low, high = 0, 1
-    while not keeps(epsilon0, high, delta, target):
-        if high >= parameters.MAX_N:
-            raise ValueError("target_epsilon cannot be met by any supported n")
-        low, high = high, min(2 * high, parameters.MAX_N)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if keeps(epsilon0, middle, delta, target):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def largest_sampling_rate(epsilon: float, n: int, delta: float, target_epsilon: float) -> float | None:
-    """Return the largest rate q at which sampling lowers a mechanism's ``epsilon`` to ``target_epsilon``.
-
-    The batch of n reports is visible (P17b). 1.0 when ``epsilon`` is within the target without sampling, None when no
-    rate is enough; rounded down by at most 1e-6.
-    """
-    target = _check(delta, target_epsilon)
-    parameters.epsilon("epsilon", epsilon)
-    if epsilon <= target:
-        return 1.0
-
-    def holds(sampling_rate: float) -> bool:
-        sampled = amplify_visible(epsilon, sampling_rate, n, delta)
-        return sampled is not None and sampled <= target
-
-    return largest_where(holds, 1e-9, 1.0, 1e-6)

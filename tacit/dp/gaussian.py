@@ -85,14 +85,6 @@ def delta_subsampled(epsilon: float, sigma: float, sampling_rate: float) -> floa
     return min(1.0, max(remove, add + _ROUNDING * within))
 
 
-def epsilon_subsampled(sigma: float, sampling_rate: float, delta: float) -> float:
-    """The smallest epsilon with ``delta_subsampled <= delta``."""
-    parameters.failure_probability(delta)
-    return _within(
-        smallest_epsilon(lambda epsilon: delta_subsampled(epsilon, sigma, sampling_rate), delta, 600.0), 600.0
-    )
-
-
 def sigma_subsampled(epsilon: float, delta: float, sampling_rate: float) -> float:
     """The smallest sigma with ``delta_subsampled(epsilon) <= delta``, rounded up by at most 1e-9 of it."""
     parameters.failure_probability(delta)

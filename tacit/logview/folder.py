@@ -1,6 +1,7 @@
 """A verified copy of a whole log in a folder, which the next process continues.
 
-Every entry is hashed again and kept in files (``tacit.adapters.kept_tree``). A checkpoint needs the policy's witnesses,
+Every entry is hashed again and kept in files (``tacit.adapters.disk.kept_tree``). A checkpoint needs the policy's
+witnesses,
 and must extend the newest checkpoint that any process with this folder has seen, which is stored beside the entries.
 One reader follows the log from where it stopped, and reads only the new entries.
 """
@@ -12,9 +13,9 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from tacit.adapters.files import read_bounded, replace_file
-from tacit.adapters.folder_lock import alone_in_or_beside
-from tacit.adapters.kept_tree import FileTree
+from tacit.adapters.disk.files import read_bounded, replace_file
+from tacit.adapters.disk.folder_lock import alone_in_or_beside
+from tacit.adapters.disk.kept_tree import FileTree
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal, UsageError
 from tacit.logview.contents import LogContents
 from tacit.logview.whole import WholeLog, WholeState

@@ -42,14 +42,15 @@ class LiveRecipe:
 
     @property
     def roles(self) -> frozenset[str]:
-        """The roles whose opt-ins, or void leaves, are all required; empty for an unknown model."""
+        """The roles whose void leaves, or census shares, are all required; empty for an unknown model."""
         form = known(self.recipe.model)
         return frozenset() if form is None else frozenset(form.opts_in)
 
     @property
     def opted_in(self) -> bool:
-        """Whether all required roles have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
-        return self._all(self.opt_ins)
+        """Whether all roles that must have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
+        form = known(self.recipe.model)
+        return form is not None and self.opt_ins.keys() >= set(form.opting_in(self.recipe.parties))
 
     @property
     def is_void(self) -> bool:

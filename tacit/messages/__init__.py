@@ -32,7 +32,6 @@ from tacit.messages.basic import (
 )
 from tacit.messages.collection import (
     AggregateShare,
-    AggregateShareAad,
     AggregateShareReq,
     BatchSelector,
     CollectionJobExtension,
@@ -60,7 +59,6 @@ __all__ = [
     "REPORT_ID_SIZE",
     "TASK_ID_SIZE",
     "AggregateShare",
-    "AggregateShareAad",
     "AggregateShareReq",
     "AggregationJobContinueReq",
     "AggregationJobExtension",

@@ -11,13 +11,11 @@ from tacit.messages.basic import (
     BATCH_ID_SIZE,
     CHECKSUM_SIZE,
     INTERVAL_SIZE,
-    TASK_ID_SIZE,
     BatchMode,
     Extension,
     HpkeCiphertext,
     Interval,
 )
-from tacit.messages.configuration import TaskConfiguration
 from tacit.messages.struct import Struct, fixed, joined, member
 
 
@@ -170,24 +168,6 @@ class AggregateShare(Struct):
     @classmethod
     def read(cls, reader: Reader) -> Self:
         return cls(HpkeCiphertext.read(reader))
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateShareAad(Struct):
-    """Associated data of a sealed aggregate share."""
-
-    task_id: bytes
-    task_configuration: TaskConfiguration
-    collection_job_req: CollectionJobReq
-
-    def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.task_id, TASK_ID_SIZE, "task id"))
-        self.task_configuration.write(writer)
-        self.collection_job_req.write(writer)
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        return cls(reader.raw(TASK_ID_SIZE), TaskConfiguration.read(reader), CollectionJobReq.read(reader))
 
 
 _QUERY_SIZE = {BatchMode.TIME_INTERVAL: INTERVAL_SIZE, BatchMode.LEADER_SELECTED: 0}

@@ -35,23 +35,9 @@ Framed = TypeVar("Framed", AggregationJobInitReq, AggregationJobContinueReq, Agg
 _BATCH_ID = AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID
 
 
-def encode_framed(message: Framed, version: DapVersion) -> bytes:
-    """Encode ``message`` for ``version``. Raises ``ValueError`` for a field that does not fit, and for job extensions
-    that the version cannot express."""
-    match message:
-        case AggregationJobInitReq():
-            head = (message.verification_key_id, message.agg_param, message.extensions)
-            return encode_init(head, joined(message.verify_inits), version)
-        case AggregationJobContinueReq():
-            return Writer().uint(message.step, 2).bytes() + vector(joined(message.verify_continues), version)
-        case _:
-            if any(not _is_known(resp, version) for resp in message.verify_resps):
-                raise ValueError(f"{version.name} has no code for a report error of the answer")
-            return vector(joined(message.verify_resps), version)
-
-
 def decode_framed(kind: type[Framed], data: bytes, version: DapVersion) -> Framed:
-    """Strict inverse of ``encode_framed``. Raises ``DecodeError``."""
+    """Decode the message ``kind`` of ``version``. Raises ``DecodeError``, also for a report error that the version does
+    not define."""
     reader = Reader(data, kind.__name__)
     if issubclass(kind, AggregationJobInitReq):
         head = read_init_head(reader, version)

@@ -13,9 +13,9 @@ from tacit.errors import DecodeError
 from tacit.messages.basic import REPORT_ID_SIZE, HpkeCiphertext
 from tacit.messages.struct import Struct, fixed
 
-MAX_ONE_SERVER_REPORT = 60 << 10
-"""Largest encoded report in bytes, which fits the third class of padded requests (P12); the longest one in use, a
-bundle of 1,001 messages, has 50,539."""
+MAX_ONE_SERVER_REPORT = 254 << 10
+"""Largest encoded report in bytes, which fits the largest class of padded requests (P12); every recipe has one size of
+reports, which is checked first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A vector of independent bits, each one with probability p, given that at most ``
 steps. Its weight j has probability ``C(trials, j) p^j (1-p)^(trials-j) / Pr[Bin(trials, p) <= most]``, and given the
 weight every set of j places is equally likely. Each step compares a uniform 192-bit number with exact thresholds that
 are rounded down, so that the distribution drawn differs from the exact one by less than 2^-170 in total variation (for
-up to 1,000 trials): less than the rounding of the thresholds of single bits.
+up to 2^20 trials): less than the rounding of the thresholds of single bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.ports import Entropy
 DRAW_BITS = 192
 DRAW_BYTES = DRAW_BITS // 8
 _KEPT_BITS = 512
-"""Sums of exact terms are cut to this many leading bits before they are divided."""
+"""Terms are kept to as many binary digits, in units of the first one."""
 
 
 def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[int]:
@@ -28,10 +28,12 @@ def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[in
     stream = entropy(DRAW_BYTES * (most + 1))
     drawn = [int.from_bytes(stream[at : at + DRAW_BYTES], "big") for at in range(0, len(stream), DRAW_BYTES)]
     weight = bisect.bisect_right(weight_thresholds(trials, keep, most), drawn[0])
-    places = list(range(trials))
+    moved: dict[int, int] = {}  # of a permutation of all places, those that are not in their own
+    places = []
     for at, number in enumerate(drawn[1:]):
         chosen = at + (number * (trials - at) >> DRAW_BITS)
-        places[at], places[chosen] = places[chosen], places[at]
+        places.append(moved.get(chosen, chosen))
+        moved[chosen] = moved.get(at, at)
     bits = [0] * trials
     for place in places[:weight]:
         bits[place] = 1
@@ -41,11 +43,10 @@ def bounded_bits(trials: int, keep: int, most: int, entropy: Entropy) -> list[in
 @lru_cache(maxsize=32)
 def weight_thresholds(trials: int, keep: int, most: int) -> tuple[int, ...]:
     """For each weight j below ``most``: the probability of at most j, given at most ``most``, in units of 2^-192."""
-    term = keep**trials
+    term, ratio = 1 << _KEPT_BITS, ONE - keep
     sums = [term]
     for weight in range(most):
-        term = term * (trials - weight) * (ONE - keep) // ((weight + 1) * keep)  # the next term, without a remainder
+        term = term * ((trials - weight) * ratio) // ((weight + 1) * keep)
         sums.append(sums[-1] + term)
-    cut = max(0, sums[-1].bit_length() - _KEPT_BITS)
-    total = sums[-1] >> cut
-    return tuple(((one >> cut) << DRAW_BITS) // total for one in sums[:-1])
+    total = sums[-1]
+    return tuple((one << DRAW_BITS) // total for one in sums[:-1])

@@ -204,25 +204,3 @@ def decoded(histogram: SuccinctHistogram, publics: Sequence[bytes]) -> set[int]:
                 one.sums[(word >> 1) * length >> 63] += 1 - 2 * (word & 1)
         found |= {histogram.unique.find(one) for one in sums}
     return {item for item in found if item is not None}
-
-
-class ChannelSums:
-    """What a server keeps: the sums of some channels, and the oracle's."""
-
-    def __init__(self, histogram: SuccinctHistogram, channels: Iterable[int]) -> None:
-        self.histogram = histogram
-        chosen = {*channels, histogram.oracle_channel}
-        self.sums = {channel: SignSums(histogram.randomizer_of(channel).length) for channel in sorted(chosen)}
-
-    def add(self, report: Components) -> None:
-        """Count one report, which has a component in every channel."""
-        for channel, sums in self.sums.items():
-            sums.add(report[channel])
-
-    def frequent(self) -> list[Frequent]:
-        """The items that a channel gives and that the oracle puts above its error bound, the most frequent first."""
-        oracle = self.sums[self.histogram.oracle_channel]
-        threshold = self.histogram.oracle.error_bound(oracle.reports)
-        found = {self.histogram.unique.find(sums) for sums in self.sums.values() if sums is not oracle}
-        shares = (Frequent(item, self.histogram.oracle.estimate(item, oracle)) for item in found if item is not None)
-        return sorted((one for one in shares if one.share >= threshold), key=lambda one: (-one.share, one.item))

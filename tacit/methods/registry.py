@@ -10,11 +10,12 @@ from tacit.methods.oue import Oue
 from tacit.methods.paper_histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.methods.shuffled import Unbiased, Zsum
+from tacit.methods.shuffled import Zsum
+from tacit.methods.shuffled_few import Flipped, Unbiased
 from tacit.methods.statistics import Shape, Statistic
 
 METHODS: dict[str, type[Method]] = {
-    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram, Zsum, Unbiased)
+    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram, Zsum, Unbiased, Flipped)
 }
 """Ordered by preference: a question takes the first method that fits."""
 

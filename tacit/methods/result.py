@@ -16,23 +16,31 @@ from tacit.methods.estimate import Estimate
 
 MOST_ITEMS: Final = 1_000
 """The most answers of a ranked result."""
+MOST_LISTED: Final = 4_096
+"""The most answers of which a result lists those with an estimate of exactly 0 too."""
 MOST_ITEM_BYTES: Final = 128
 """The most bytes (UTF-8) of an answer of a ranked result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """What an estimate of exactly 0 means where small counts are cut: an answer that nobody has is always 0, and one of
-    at least ``below`` devices is 0 with probability ``1 - probability`` at most."""
+    """What an estimate of exactly 0 means where small counts are cut: an answer of at least ``below`` devices is 0 with
+    probability ``1 - probability`` at most. One that nobody has is always 0; with a ``false_positive_rate`` above 0,
+    this is the probability that any of all those that nobody has is not."""
 
     below: float
     probability: float
+    false_positive_rate: float = 0.0
 
     def sentence(self) -> str:
         """The meaning in words, for people."""
+        sure = "an answer that nobody has is always 0 if every device is honest"
+        if self.false_positive_rate:
+            often = f"with probability {1 - self.false_positive_rate:g}"
+            sure = f"{often}, all answers that nobody has are 0 if every device is honest"
         return (
             f"0 means: fewer than {math.ceil(self.below):,} devices, perhaps none (with probability "
-            f"{self.probability:g} for each answer); an answer that nobody has is always 0 if every device is honest"
+            f"{self.probability:g} for each answer); {sure}"
         )
 
 
@@ -41,23 +49,36 @@ class Buckets:
     """One answer for each of ``labels``: the randomised count as it was summed, and the estimate with its error.
     ``zeros``: what an estimate of 0 means, where small counts are cut."""
 
-    labels: tuple[str, ...]
+    labels: Sequence[str]
     counts: tuple[int, ...]
     estimate: Estimate
     zeros: Zeros | None = None
 
     def members(self) -> dict[str, Any]:
-        """The member ``buckets`` of a release, and ``zeros`` where small counts are released as 0."""
+        """The member ``buckets`` of a release, and ``zeros`` where small counts are released as 0. Of more than
+        ``MOST_LISTED`` answers, ``buckets`` has those with another estimate, and ``unlisted`` says how many are left
+        out, and their error."""
+        listed = self._listed()
+        more: dict[str, Any] = {} if self.zeros is None else {"zeros": asdict(self.zeros)}
+        if len(listed) < len(self.labels):
+            left_out = len(self.labels) - len(listed)
+            more["unlisted"] = {"answers": left_out, "estimate": 0.0, "stderr": self._error_of_zero()}
+        return more | {"buckets": [self._row(at) for at in listed]}
+
+    def _listed(self) -> Sequence[int]:
+        """The places of the answers that are listed."""
+        places = range(len(self.labels))
+        return places if len(places) <= MOST_LISTED else [at for at in places if self.estimate.values[at]]
+
+    def _error_of_zero(self) -> float:
         found = self.estimate
-        rows = zip(self.labels, self.counts, found.values, found.stderrs, strict=True)
-        typical = [{} if found.typical is None else {"stderr_typical": one} for one in found.typical or self.labels]
-        zeros = {} if self.zeros is None else {"zeros": asdict(self.zeros)}
-        return zeros | {
-            "buckets": [
-                {"label": label, "count": count, "estimate": value, "stderr": stderr, **more}
-                for (label, count, value, stderr), more in zip(rows, typical, strict=True)
-            ]
-        }
+        return next(error for value, error in zip(found.values, found.stderrs, strict=True) if not value)
+
+    def _row(self, at: int) -> dict[str, Any]:
+        found = self.estimate
+        row = {"label": self.labels[at], "count": self.counts[at], "estimate": found.values[at]}
+        typical = {} if found.typical is None else {"stderr_typical": found.typical[at]}
+        return {**row, "stderr": found.stderrs[at], **typical}
 
 
 @dataclass(frozen=True, slots=True)

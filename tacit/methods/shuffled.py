@@ -7,32 +7,24 @@ claim at n = B; further devices only add independent noise, so it holds for all 
 
 * ``zsum`` sends noise with p = 1 - f. A total of at most n is released as exactly 0, and a cell that nobody has never
   has a larger one: there are no false positives.
-* ``unbiased`` sends noise with p = f, far fewer messages, and releases the total less its expected noise. A cell that
-  nobody has gets an estimate of about 0.
+* ``unbiased`` and ``flipped`` send noise with p = f, far fewer messages (``tacit.methods.shuffled_few``).
 
 A device without an answer sends the noise alone: against it, a replaced answer moves one cell instead of two, which is
 a marginal of what is accounted for.
-
-``unbiased`` draws its noise given that at most w = ``max_weight`` cells have any, so that all devices send equally many
-messages. With eta the probability that one of n devices would exceed w, ``Pr[. | fits] <= Pr[.] / (1 - eta)`` and
-``Pr[.] <= Pr[. and fits] + eta`` give ``delta <= (delta' + e^epsilon eta) / (1 - eta)``.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from tacit.dp import shuffled_counts
 from tacit.dp.binomial import binomial_window
-from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import BYTES, ONE, hex_threshold
 from tacit.methods.estimate import Estimate
@@ -40,16 +32,13 @@ from tacit.methods.method import Draws, Members, Method, plain
 from tacit.methods.statistics import STATISTICS, Shape, StatisticName
 from tacit.ports import Entropy
 
-MAX_CATEGORIES = 1000
+MAX_CATEGORIES = 1 << 20
+"""So that a cell's number fits into a message of 51 bytes, and a result into memory; policies bound messages."""
 RATE_PLACES = 12
 """Decimals of a noise rate that is searched."""
-_TAIL_SHARE = 0.001
-"""Share of delta that is kept for noise that would exceed its bound."""
 _WINDOW_TAIL = 1e-18
 _ONE_SIDE, _Z = 0.025, 1.959964
 """How often an interval of 95 % lies above, or below, the truth; how many standard errors it reaches."""
-_SPARE = 2.0
-"""Added to twice the target where a bound is chosen: claims are also computed for half of the devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +49,7 @@ class ShuffledCounts(Method):
     IS_LOCAL = False
     IS_PROVED = False
     IS_SHUFFLED = True
-    HAS_THRESHOLD: ClassVar[bool]
+    MOST_CATEGORIES: ClassVar[int] = MAX_CATEGORIES
 
     statistic: StatisticName
     categories: int
@@ -69,8 +58,8 @@ class ShuffledCounts(Method):
 
     def __post_init__(self) -> None:
         fewest = 1 if self.is_scalar else 2
-        if not fewest <= self.categories <= (1 if self.is_scalar else MAX_CATEGORIES):
-            raise ValueError(f"categories must be from 2 to {MAX_CATEGORIES}, and 1 for a count")
+        if not fewest <= self.categories <= (1 if self.is_scalar else self.MOST_CATEGORIES):
+            raise ValueError(f"categories must be from 2 to {self.MOST_CATEGORIES}, and 1 for a count")
         if not 0 < self.noise_rate <= Decimal("0.5"):
             raise ValueError("noise_rate must be above 0 and at most 0.5")
         object.__setattr__(self, "_noise_below", math.ceil(Fraction(self.noise_rate) * ONE))
@@ -80,7 +69,7 @@ class ShuffledCounts(Method):
         """Whether it is a count, or a histogram of a supported size."""
         if shape.statistic.name not in cls.STATISTICS:
             return False
-        return shape.cells == 1 if shape.statistic.is_scalar else 2 <= shape.cells <= MAX_CATEGORIES
+        return shape.cells == 1 if shape.statistic.is_scalar else 2 <= shape.cells <= cls.MOST_CATEGORIES
 
     @classmethod
     def _rate_for(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Decimal:
@@ -88,6 +77,16 @@ class ShuffledCounts(Method):
         least = shuffled_counts.lambda_zsum if shape.moved == 1 else shuffled_counts.lambda_hist
         rate = Decimal(repr(least(float(epsilon), delta, n))) / n
         return min(Decimal("0.5"), rate.quantize(Decimal(1).scaleb(-RATE_PLACES), rounding=ROUND_CEILING))
+
+    @classmethod
+    def epsilon_kept(cls, shape: Shape, n: int, delta: float, of_half: float) -> float:
+        """The epsilon of the totals of n devices, at ``delta``, with the least noise at which those of half of them are
+        at most ``of_half``. ``ValueError`` where none is enough."""
+        one = shape.moved == 1
+        least = shuffled_counts.lambda_zsum if one else shuffled_counts.lambda_hist
+        exact = shuffled_counts.epsilon_zsum if one else shuffled_counts.epsilon_hist
+        half = max(1, n // 2)
+        return exact(n, min(n / 2, least(of_half, delta, half) * n / half), delta)
 
     @property
     def is_scalar(self) -> bool:
@@ -107,6 +106,11 @@ class ShuffledCounts(Method):
     def largest(self) -> int:
         """A cell has at most the device's own message and one of noise."""
         return 2
+
+    @property
+    def noise_threshold(self) -> int:
+        """T: a cell's rare bit has probability ``T / 2^128``."""
+        return self._noise_below
 
     @property
     @abstractmethod
@@ -137,6 +141,16 @@ class ShuffledCounts(Method):
         """The noise messages per cell of a device that has no answer."""
         return self._noise(entropy)
 
+    def cut_at(self, n: int) -> int | None:
+        """The largest total of n reports that is released as 0; None where every total is released."""
+        del n
+        return None
+
+    def false_positive_rate(self, n: int) -> float | None:
+        """The probability, over all cells together, that from n reports of honest devices a cell that nobody has is not
+        released as 0; None where no cell is."""
+        return None if self.cut_at(n) is None else 0.0
+
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """Nothing: a device without an answer adds noise alone, whose expectation is subtracted."""
         _check_design(design)
@@ -146,18 +160,19 @@ class ShuffledCounts(Method):
         """A number of devices: a cell of as many is released as 0 with probability ``chance`` at most, from n reports
         of devices that take part with ``rate``. None where nothing is cut.
 
-        A cell of x reports is cut if x is at most the number of devices without noise in it, ``Bin(n, f)``. Of N
-        devices with the answer, at most b take part with probability ``exp(-(N rate - b)^2 / (2 N rate))`` at most
-        (Chernoff), where N rate > b.
+        A cell of x reports is cut if the noise, ``Bin(n, noise_mean)``, is at most ``cut_at(n) - x``. Of N devices with
+        the answer, at most b take part with probability ``exp(-(N rate - b)^2 / (2 N rate))`` at most (Chernoff), where
+        N rate > b.
         """
-        if not self.HAS_THRESHOLD:
+        cut = self.cut_at(n)
+        if cut is None:
             return None
         part = chance if rate == 1 else chance / 2
-        start, mass = binomial_window(n, 1 - self.noise_mean, _WINDOW_TAIL)
-        above, most = _WINDOW_TAIL, start + len(mass) - 1
-        while above + mass[most - start] <= part:
-            above, most = above + mass[most - start], most - 1
-        least, log = float(most + 1), math.log(1 / part)
+        start, mass = binomial_window(n, self.noise_mean, _WINDOW_TAIL)
+        below, least_noise = _WINDOW_TAIL, start
+        while below + mass[least_noise - start] <= part:
+            below, least_noise = below + mass[least_noise - start], least_noise + 1
+        least, log = max(0.0, float(cut - least_noise + 1)), math.log(1 / part)
         return least if rate == 1 else (least + log + math.sqrt(log * log + 2 * least * log)) / rate
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
@@ -170,14 +185,12 @@ class ShuffledCounts(Method):
         most = n * self.messages
         if len(counts) != self.cells or any(count < 0 for count in counts) or sum(counts) > most:
             raise ValueError(f"counts must hold {self.cells} totals of at most {most} together")
-        found = [count - n * self.noise_mean for count in counts]
-        if self.HAS_THRESHOLD:
-            found = [0.0 if count <= n else one for count, one in zip(counts, found, strict=True)]
-        errors = tuple(self._stderr(max(0.0, one), n, design.rate) for one in found)
-        below = self.zeros_below(n, design.rate, _ONE_SIDE)
-        if below is not None:
-            errors = tuple(error if one else below / _Z for one, error in zip(found, errors, strict=True))
-        return Estimate(tuple(one / design.rate for one in found), errors)
+        noise, cut, rate = n * self.noise_mean, self.cut_at(n), design.rate
+        found = tuple(0.0 if cut is not None and count <= cut else (count - noise) / rate for count in counts)
+        below = self.zeros_below(n, rate, _ONE_SIDE)
+        of_zero = self._stderr(0.0, n, rate) if below is None else below / _Z
+        errors = tuple(self._stderr(max(0.0, one) * rate, n, rate) if one else of_zero for one in found)
+        return Estimate(found, errors)
 
     def expected_stderrs(
         self,
@@ -190,6 +203,18 @@ class ShuffledCounts(Method):
         _check_design(design)
         reports = population * design.rate
         return tuple(self._stderr(one * design.rate, reports, design.rate) for one in truth)
+
+    def expected_error(self, holders: float, population: int, design: SampleDesign) -> float:
+        """The root of the mean squared error of a cell's estimate, cells that are cut to 0 included, where
+        ``holders`` of the population have its answer."""
+        (stderr,) = self.expected_stderrs([holders], population, design)
+        reports = round(population * design.rate)
+        most = self.cut_at(reports)
+        if most is None:
+            return stderr
+        low, masses = binomial_window(reports, self.noise_mean, _WINDOW_TAIL)
+        cut = min(1.0, math.fsum(masses[: max(0, math.floor(most - holders * design.rate) - low + 1)]))
+        return math.sqrt(cut * holders * holders + (1 - cut) * stderr * stderr)
 
     def _stderr(self, holders: float, reports: float, rate: float) -> float:
         """``holders``: reports whose answer is the cell's."""
@@ -227,7 +252,6 @@ class Zsum(ShuffledCounts):
 
     NAME = "zsum"
     MEMBERS = ("noise_rate",)
-    HAS_THRESHOLD = True
     DRAWS = Draws(
         "messages in cell i = [i = v] + [d_i >= T], T = `noise_threshold` (a count: cell 0 has v + [d_0 >= T])",
         "messages in cell i = [d_i >= T]",
@@ -254,96 +278,16 @@ class Zsum(ShuffledCounts):
         """``1 - noise_rate``, as it is drawn."""
         return (ONE - self._noise_below) / ONE
 
+    def cut_at(self, n: int) -> int:
+        """n: a cell that nobody has never has more."""
+        return n
+
     def _noise(self, entropy: Entropy) -> list[int]:
         stream = entropy(BYTES * self.categories)
         drawn = (int.from_bytes(stream[at : at + BYTES], "big") for at in range(0, len(stream), BYTES))
         return [int(one >= self._noise_below) for one in drawn]
 
 
-@dataclass(frozen=True, slots=True)
-class Unbiased(ShuffledCounts):
-    """A noise message in few cells, at most ``max_weight`` of them; totals are released less their expected noise."""
-
-    NAME = "unbiased"
-    MEMBERS = ("noise_rate", "max_weight")
-    HAS_THRESHOLD = False
-    DRAWS = Draws(
-        "a dummy, and one message more in cell v (a count: v more in cell 0)",
-        "one message in each cell whose bit is 1; bits are 1 with probability T / 2^128, T = `noise_threshold`, given "
-        "at most w = `max_weight` are 1",
-        note="T = ceil(2^128 `noise_rate`); bits given their weight are drawn as in a dummy of rappor.",
-    )
-
-    max_weight: int = 1
-
-    def __post_init__(self) -> None:
-        ShuffledCounts.__post_init__(self)
-        if not 1 <= self.max_weight <= self.categories:
-            raise ValueError("max_weight must be from 1 to the number of categories")
-
-    @classmethod
-    def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
-        """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
-        return cls(shape.statistic.name, members["categories"], members["noise_rate"], members["max_weight"])
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The method with the least noise at which the totals of n devices are (epsilon, delta)-private, and the least
-        bound whose cost fits into ``_TAIL_SHARE`` of delta."""
-        rate = cls._rate_for(shape, epsilon, n, delta * (1 - _TAIL_SHARE))
-        chance = _TAIL_SHARE * delta * math.exp(-2 * float(epsilon) - _SPARE) / n
-        k = shape.cells
-
-        def rarely_exceeded(weight: int) -> bool:
-            return _above(k, float(rate), weight) <= chance
-
-        weight = bisect.bisect_left(range(1, k), x=True, key=rarely_exceeded) + 1
-        return cls(shape.statistic.name, k, rate, weight)
-
-    def members(self) -> dict[str, Any]:
-        """``noise_rate``, ``max_weight`` and ``categories``."""
-        return {**ShuffledCounts.members(self), "max_weight": self.max_weight}
-
-    @property
-    def messages(self) -> int:
-        """The bound on noise messages, and the device's own."""
-        return self.max_weight + 1
-
-    @property
-    def noise_mean(self) -> float:
-        """The probability of a noise message, given that at most ``max_weight`` cells have one."""
-        k, f, w = self.categories, self._noise_below / ONE, self.max_weight
-        return f * (1 - _above(k - 1, f, w - 1)) / (1 - _above(k, f, w))
-
-    def _noise(self, entropy: Entropy) -> list[int]:
-        return bounded_bits(self.categories, ONE - self._noise_below, self.max_weight, entropy)
-
-    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
-        """The exact epsilon of the totals at a part of delta, if the rest pays for noise that would exceed its bound;
-        otherwise infinite."""
-        eta = -math.expm1(n * math.log1p(-_above(self.categories, self._noise_below / ONE, self.max_weight)))
-        inner = delta if eta == 0 else delta * (1 - _TAIL_SHARE)
-        epsilon = ShuffledCounts.aggregate_epsilon(self, n, inner)
-        if eta == 0 or math.isinf(epsilon):
-            return epsilon
-        return epsilon if inner + math.exp(epsilon) * eta <= delta * (1 - eta) else math.inf
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold of the noise, and how many of the others a draw reaches: its number of noise messages."""
-        weights = weight_thresholds(self.categories, ONE - self._noise_below, self.max_weight)
-        return {
-            **ShuffledCounts.thresholds(self),
-            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
-        }
-
-
 def _check_design(design: SampleDesign) -> None:
     if not design.is_uniform or design.dummy_probability:
         raise ValueError("shuffled counts need one rate for everybody and no dummies")
-
-
-@lru_cache(maxsize=1024)
-def _above(trials: int, p: float, limit: int) -> float:
-    """Pr[Bin(trials, p) > limit], summed from the top so that tiny values keep their digits."""
-    terms = (math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials, max(-1, limit), -1))
-    return math.fsum(terms)

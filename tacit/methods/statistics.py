@@ -51,7 +51,7 @@ class Statistic:
 
 HISTOGRAM = Statistic(
     "histogram",
-    ("buckets", "categories", "attributes", "prefixes"),
+    ("buckets", "categories", "attributes", "prefixes", "number"),
     counts_devices=True,
     is_one_hot=True,
     bears_importance=True,

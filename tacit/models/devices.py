@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.models.faces.device import DeviceSide
+from tacit.models.faces.mixed import MixedDevice
 from tacit.models.forms import unsupported
 from tacit.models.local.device import LocalDevice
 from tacit.models.pan_private.device import PanPrivateDevice
@@ -17,7 +18,10 @@ DEVICES: dict[str, DeviceSide] = {
     PanPrivateSingleDevice.name: PanPrivateSingleDevice(),
     LocalDevice.name: LocalDevice(),
     ShuffledDevice.name: ShuffledDevice(),
+    MixedDevice.name: MixedDevice(),
 }
+"""The sides by the names under which devices store what they send: ``MixedDevice`` is of no model of its own (see
+``DeviceSide.sends_as``)."""
 
 
 def device_side(model: str) -> DeviceSide:

@@ -15,7 +15,15 @@ from tacit.errors import Refusal
 from tacit.methods.method import Method
 from tacit.methods.proof import Proof
 from tacit.methods.statistics import StatisticName
-from tacit.models.parties import Parties
+from tacit.models.parties import SHUFFLER, Parties
+
+MIXING = (
+    "A shuffler keeps all reports until the interval is over, drops them if there are fewer than {n:,}, and passes "
+    "them on in one random order: if it is honest, leader, helper and gateway together guess which report came when "
+    "with probability 1/{n:,} at best, for {n:,} honest devices. The numbers above do not count on it: they are as "
+    "without it where it works with leader and helper, and with the relay it sees who takes part."
+)
+"""See ``Form.mixing_words``."""
 
 
 class Cap(enum.Enum):
@@ -51,8 +59,9 @@ class Adversary:
 class Form(ABC):
     """The form of one model's recipes.
 
-    ``parties``: the model's parties; ``opts_in``: the roles whose servers must all sign an opt-in before devices
-    answer, each with its own address; ``different_operators``: pairs of roles that need different operators (P1).
+    ``parties``: the model's parties; ``opts_in``: the roles whose servers take part in every recipe, each with its own
+    address (``opting_in`` are those of one recipe); ``different_operators``: pairs of roles that need different
+    operators (P1), where a recipe names both.
     ``proves``: whether a recipe names a VDAF, and so has a DAP task, whose key opt-ins confirm; otherwise the recipe's
     hash stands for the task (P24). ``charged`` is the adversary whose epsilon is charged to an account (P22), and
     ``charged_with_relay`` the one for the balance beside it. ``refunds``: whether the charged adversary has learnt
@@ -83,6 +92,30 @@ class Form(ABC):
     def answers_by(self, method: type[Method]) -> bool:
         """Whether devices of this model may randomise by ``method``: here, if its outputs can be proved valid."""
         return method.IS_PROVED
+
+    def opting_in(self, parties: Parties) -> tuple[str, ...]:
+        """The roles whose servers must all sign an opt-in before devices answer a recipe with these parties: those of
+        ``opts_in``, and the shuffler where the recipe names one beside them."""
+        return (*self.opts_in, SHUFFLER) if self.is_mixed(parties) else self.opts_in
+
+    @property
+    def may_mix(self) -> bool:
+        """Whether recipes may name a shuffler that the model does not need."""
+        return SHUFFLER in self.parties.model_fields and SHUFFLER not in self.opts_in
+
+    def is_mixed(self, parties: Parties) -> bool:
+        """Whether a recipe with these parties names a shuffler that its model does not need: reports, sealed to the
+        model's own servers, then pass through it in one batch."""
+        return self.may_mix and parties.server(SHUFFLER) is not None
+
+    def mixing_words(self, parties: Parties, size: int) -> str:
+        """What a shuffler that the model does not need adds to the claim, and what it does not, for batches of at least
+        ``size`` contributions; empty without one."""
+        return MIXING.format(n=size) if self.is_mixed(parties) else ""
+
+    def closes_of(self, parties: Parties) -> tuple[str, ...]:
+        """How a batch of a recipe with these parties may close: a shuffler forwards one batch, after the interval."""
+        return ("interval_end",) if self.is_mixed(parties) else self.closes
 
     def proof(self, method: Method) -> Proof:
         """The VDAF that proves the outputs of ``method``, in a model with a VDAF. Raises refusal ``vdaf-parameters`` if

@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from tacit.tlog.leaves import Blob, Body, Key32, Name
 
+SHUFFLER = "shuffler"
+"""The role of the shuffler, in every model that has one or may have one."""
+
 Base64 = Blob
 Key = Key32
 Operator = Name
@@ -87,8 +90,9 @@ class Parties(Part):
         issuer: Issuer
 
     def by_role(self) -> dict[str, Part]:
-        """Return every party by the name of its role."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
+        """Return every party by the name of its role; an optional one only where the recipe names it."""
+        named = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {name: party for name, party in named if party is not None}
 
     def servers(self) -> dict[str, Server]:
         """The parties that opt in, by role."""

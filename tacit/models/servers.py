@@ -1,5 +1,5 @@
-"""The server sides of the models with one server that opens reports, by the models' names in recipes. Two aggregators
-need none: their part follows from the DAP task (``tacit.roles``)."""
+"""The server sides of the models with one server that opens reports, and of shufflers, by the models' names in recipes.
+Two aggregators need none: their part follows from the DAP task (``tacit.roles``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from tacit.errors import Refusal
 from tacit.models.faces.server import ServerSide
 from tacit.models.local.form import Local
 from tacit.models.local.server import LocalServer
+from tacit.models.pan_private.form import PanPrivate
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.pan_private_single.server import PanPrivateSingleServer
+from tacit.models.secure_aggregation.form import SecureAggregation
+from tacit.models.secure_aggregation.server import MixingServer
 from tacit.models.shuffled.form import Shuffled
 from tacit.models.shuffled.server import ShuffledServer, ShufflerServer
 
@@ -18,7 +21,11 @@ SERVERS: dict[str, ServerSide] = {
     Shuffled.name: ShuffledServer(),
 }
 """The analyzer's sides."""
-SHUFFLERS: dict[str, ServerSide] = {Shuffled.name: ShufflerServer()}
+SHUFFLERS: dict[str, ServerSide] = {
+    Shuffled.name: ShufflerServer(),
+    SecureAggregation.name: MixingServer(),
+    PanPrivate.name: MixingServer(),
+}
 
 
 def server_side(model: str) -> ServerSide:

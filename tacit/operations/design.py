@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.accounting.alternatives import central, local, shuffled, stated
+from tacit.accounting.alternatives import central, local, shuffled, shuffled_counts, shuffled_methods, stated
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.method import Method
+from tacit.methods.shuffled import ShuffledCounts
+from tacit.models.local.form import Local
+from tacit.models.shuffled.form import Shuffled
 from tacit.recipe.builder import MAX_EPSILON0 as MOST_OF_RECIPES
 from tacit.recipe.builder import plan_of
 from tacit.recipe.derive import sample_design
@@ -48,6 +51,7 @@ def requirements_of(
             high=shape.high,
             unit=shape.unit,
             norm=1 if shape.norm is None else shape.norm,
+            model=survey.model,
             **_allowed(survey, policy, unbounded=allow_unbounded_local),
         )
     except (ValueError, TypeError) as error:
@@ -88,11 +92,10 @@ def ways_of(survey: Survey, policy: Policy) -> Ways:
     the least noise is used; if none reaches it, the most accurate one. Raises ``FieldError`` and ``UsageError``."""
     needs = requirements_of(survey, policy)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
-    here = list(_stated(survey, needs))
-    found = sorted([central(needs), *here, *shuffled(needs), *local(needs)], key=lambda one: one.stderr)
+    found = sorted([central(needs), *_stated(survey, needs), *_of_other_models(needs)], key=lambda one: one.stderr)
     asked = [one for one in found if one.method is None or survey.wants(type(one.method))]
     try:
-        return Ways(needs, tuple(found), proposal(asked, wanted))
+        return Ways(needs, tuple(found), proposal(asked, wanted, survey.model))
     except Refusal as refusal:
         return Ways(needs, tuple(found), next((one for one in asked if one.available), None), refusal)
 
@@ -111,14 +114,29 @@ def decided(survey: Survey, policy: Policy) -> Survey:
 
 
 def _stated(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
-    """Each method as the recipe would state it. Methods that cannot reach the target with noise of bounded size are
-    left out."""
+    """Each method of the survey's model as the recipe would state it. Methods that cannot reach the target with noise
+    of bounded size are left out."""
+    if survey.model == Local.name:
+        yield from local(needs)
+        return
     plan = plan_of(survey.having(importance=None))
     batch = survey.min_batch_size or plan.batch_size()
     design = sample_design(Sampling.model_validate(plan.body()))
     for method in survey.methods:
-        if (made := _made(survey, method, needs, plan, batch)) is not None:
-            yield stated(needs, made, design, batch, plan.expected_contributions(batch))
+        made, expected = _made(survey, method, needs, plan, batch), plan.expected_contributions(batch)
+        if isinstance(made, ShuffledCounts):
+            yield shuffled_counts(needs, made, design, batch, expected, needs.epsilon)
+        elif made is not None:
+            yield stated(needs, made, design, batch, expected)
+
+
+def _of_other_models(needs: Requirements) -> Iterator[Alternative]:
+    """For comparison: the most accurate way behind a shuffler by each method, and the local ways."""
+    if needs.model != Shuffled.name:
+        for method in shuffled_methods(needs):
+            yield from sorted(shuffled(needs, method), key=lambda one: one.stderr)[:1]
+    if needs.model != Local.name:
+        yield from local(needs)
 
 
 def _made(survey: Survey, method: type[Method], needs: Requirements, plan: SamplingPlan, batch: int) -> Method | None:
@@ -135,6 +153,8 @@ def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any
     share = None if one.method is None else one.method.noise_share
     return {
         "model": one.model,
+        "form": one.form,
+        "trust": one.trust,
         "randomizer": one.randomizer,
         "rate": one.rate,
         "batch_size": one.batch_size,
@@ -146,5 +166,7 @@ def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any
         "epsilon_of_batch": one.inner,
         "chunk_length": one.chunk_length,
         "upload_bytes": one.upload_bytes,
+        "messages": one.messages,
+        "allowed": one.allowed,
         "available": one.available,
     }

@@ -17,7 +17,7 @@ from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import Occurrences, Watched
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Recipe, TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.survey import Survey
@@ -182,12 +182,11 @@ def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: P
 
 
 def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Recipe:
-    """``recipe`` with a free slot of its epoch: its own, or another one if a recipe in the log has that. Raises
-    ``UsageError`` if all slots are taken."""
+    """``recipe`` with a free slot of its epoch: its own, or another one if that is taken. A round of a series has the
+    slot that the series assigns to it. Raises ``UsageError`` if all slots are taken."""
     token = recipe.token
     directory = live.directory(token.issuer, token.epoch)
-    places = [(one.recipe.token.issuer, one.recipe.token.epoch, one.recipe.token.slot) for one in live.recipes]
-    if directory is None or (token.issuer, token.epoch, token.slot) not in places:
+    if directory is None or recipe.series is not None or token.slot not in _taken(directory, live):
         return recipe
     return _with(recipe, recipe.interval.start, token.epoch, free_slot(directory, live, reserved))
 
@@ -199,15 +198,20 @@ def _with(recipe: Recipe, start: int, epoch: int, slot: int) -> Recipe:
 
 
 def free_slot(directory: IssuerDirectory, live: LiveLog, reserved: Reserved = ()) -> int:
-    """The first slot of an epoch that has no recipe in the log and is not ``reserved``; if all free slots are reserved,
-    the one that was reserved first. Raises ``UsageError`` if every slot has a recipe."""
-    taken = {
-        item.recipe.token.slot
-        for item in live.recipes
-        if (item.recipe.token.issuer, item.recipe.token.epoch) == (directory.issuer, directory.epoch)
-    }
+    """The first slot of an epoch that no recipe in the log has, no series there assigns to a round, and that is not
+    ``reserved``; if all free slots are reserved, the one that was reserved first. Raises ``UsageError`` if every slot
+    is taken."""
+    taken = _taken(directory, live)
     free = [key.slot for key in directory.keys if key.slot not in taken]
     if not free:
         raise UsageError(f"all {len(directory.keys)} slots of epoch {directory.epoch} are taken; wait for the next one")
     held = [slot for epoch, slot in reserved if epoch == directory.epoch]
     return min(free, key=lambda slot: held.index(slot) + 1 if slot in held else 0)
+
+
+def _taken(directory: IssuerDirectory, live: LiveLog) -> set[int]:
+    """The slots of an epoch that the log's recipes have, or that its series assign to rounds to come."""
+    tokens = [item.recipe.token for item in live.recipes]
+    held = {one.slot for one in tokens if (one.issuer, one.epoch) == (directory.issuer, directory.epoch)}
+    places = (TokenSlot(issuer=directory.issuer, epoch=directory.epoch, slot=key.slot) for key in directory.keys)
+    return held | {place.slot for place in places if any(item.series.assigns(place) for item in live.series)}

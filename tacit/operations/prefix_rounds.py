@@ -22,6 +22,8 @@ from typing import Any
 from tacit.dp.binomial import rarely_reached
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
+from tacit.methods.design import SampleDesign
+from tacit.methods.method import Method
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
 from tacit.moments import when
@@ -66,7 +68,7 @@ class Level:
         """The share of devices for which ``count`` is expected."""
         return (count / self.reports - self.empty) / self.gain
 
-    def stderr(self, count: int) -> float:
+    def stderr(self, count: float) -> float:
         """The standard error of ``share``, sampling included."""
         ones = count / self.reports
         return float((ones * (1 - ones) / self.reports) ** 0.5 / self.gain)
@@ -157,14 +159,24 @@ def _level(recipe: Recipe, found: Sequence[Mapping[str, Any]], false_positives: 
     if any(len(row) != cells for row in rows):
         raise UsageError(f"the releases of {recipe.name} do not have the {cells} counts of its encoder")
     reports = sum(one["report_count"] for one in found)
-    design = design_of(recipe)
-    one, none, *_ = method.estimate([reports, *[0] * (cells - 1)], reports, design).values
     counts = tuple(map(sum, zip(*rows, strict=True)))[: len(candidates.prefixes)]
+    return level_of(candidates, counts, reports, method, design_of(recipe), false_positives)
+
+
+def level_of(
+    candidates: Candidates,
+    counts: tuple[int, ...],
+    reports: int,
+    method: Method,
+    design: SampleDesign,
+    false_positives: float = FALSE_POSITIVE_RATE,
+) -> Level:
+    """The level of a round about ``candidates`` whose ``reports`` were randomised by ``method``."""
+    one, none, *_ = method.estimate([reports, *[0] * (method.cells - 1)], reports, design).values
     empty = none / (none - one)
     gain = reports / (one - none) / design.rate / (1 - method.reject_probability)
-    return Level(
-        candidates, counts, reports, empty, gain, rarely_reached(reports, empty, false_positives / len(counts))
-    )
+    least = rarely_reached(reports, empty, false_positives / len(candidates.prefixes))
+    return Level(candidates, counts, reports, empty, gain, least)
 
 
 def _kept_labels(spec: Prefixes, level: Level) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ async def _checked(
 async def _database(folder: Path, name: str) -> str:
     from sqlalchemy.engine import make_url
 
-    from tacit.adapters.postgres import administer
+    from tacit.adapters.databases.postgres import administer
     from tacit.service.secret_files import read_database_url
 
     async with asyncio.timeout(ANSWER_SECONDS):
@@ -71,7 +71,7 @@ async def _database(folder: Path, name: str) -> str:
 
 
 async def _redis(folder: Path, settings: dict[str, str]) -> str:
-    from tacit.adapters.redis_replay import RedisSeen
+    from tacit.adapters.messaging.redis_replay import RedisSeen
     from tacit.service.backends import RedisConfig
     from tacit.service.config import parse_config
 

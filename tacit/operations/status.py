@@ -179,7 +179,9 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
 async def _tasks(deployment: Deployment, transport: Transport, up: Collection[str]) -> list[TaskStatus]:
     """The recipes that name the leader or the analyzer, with the counts of those that are active."""
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
-    by_aggregators = await _served(deployment, transport, known, [name for name in AGGREGATORS if name in up])
+    aggregators = [name for name in AGGREGATORS if name in up]
+    mixing = [SHUFFLER] if aggregators and SHUFFLER in up else []
+    by_aggregators = await _served(deployment, transport, known, aggregators + mixing)
     others = [name for name in (ANALYZER, SHUFFLER) if name in up] if ANALYZER in up else []
     return by_aggregators + await _served(deployment, transport, known, others)
 
@@ -205,7 +207,8 @@ async def _served(
     async def task(row: dict[str, Any]) -> TaskStatus:
         pages = {}
         if row["task_id"]:
-            found = await asyncio.gather(*(counts(name, row["task_id"]) for name in servers))
+            ids = {SHUFFLER: row["recipe_hash"]}  # it has no part in a DAP task
+            found = await asyncio.gather(*(counts(name, ids.get(name, row["task_id"])) for name in servers))
             pages = dict(zip(servers, found, strict=True))
         return _task(row, known.get(row["recipe_hash"], {}), pages)
 

@@ -119,11 +119,6 @@ class PrivateKey:
         """Decrypt a ciphertext to its group element."""
         return self.group.subtract(ciphertext.masked, self.group.times(self.scalar, ciphertext.ephemeral))
 
-    def decrypt_bit(self, ciphertext: Ciphertext) -> int:
-        """0 for the identity, 1 for the generator. The time depends on the bit, so it is only for the server, which
-        sees it anyway. Raises ``CryptoError`` for every other element."""
-        return self._bit(self.group.times(self.scalar, ciphertext.ephemeral), ciphertext.masked)
-
     def open(self, data: bytes) -> bytes:
         """``decrypt`` of ``decode_ciphertext``, checking each element only once. Raises ``DecodeError``."""
         mask, masked = self._mask(data)
@@ -133,9 +128,9 @@ class PrivateKey:
         return element
 
     def open_bit(self, data: bytes) -> int:
-        """``decrypt_bit`` of ``decode_ciphertext`` in less time: whatever equals one of the two valid elements is an
-        element. Raises ``DecodeError`` for an invalid ephemeral element, ``CryptoError`` for any other content that is
-        not a bit."""
+        """Decrypt encoded bytes: 0 for the identity, 1 for the generator. Whatever equals one of the two is a valid
+        element. The time depends on the bit, so it is only for the server, which sees it anyway. Raises ``DecodeError``
+        for an invalid ephemeral element, ``CryptoError`` for any other content that is not a bit."""
         return self._bit(*self._mask(data))
 
     def _mask(self, data: bytes) -> tuple[bytes, bytes]:

@@ -30,11 +30,6 @@ class Group(Protocol):
         ...
 
     @property
-    def scalar_size(self) -> int:
-        """Length of an encoded scalar, in bytes."""
-        ...
-
-    @property
     def identity(self) -> bytes:
         """The encoding of the group's neutral element."""
         ...

@@ -18,7 +18,6 @@ class Ristretto255:
     name: Final = "ristretto255"
     order: Final = _ORDER
     element_size: Final = sodium.SIZE
-    scalar_size: Final = sodium.SIZE
     identity: Final = bytes(sodium.SIZE)
     generator: Final = bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")
     """From RFC 9496, section A.1."""

@@ -16,7 +16,7 @@ from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.method import plain
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
-from tacit.models.parties import Parties
+from tacit.models.parties import SHUFFLER, Parties
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import mode_of_close, shape_of
 from tacit.recipe.encoder import BooleanEncoder, encoder_of
@@ -45,7 +45,8 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
 
     Where devices watch an event (local pan-privacy) and two servers count, the target is the first one. With one
     server, which sees single reports, it is the claim against that server: epsilon0, or for a mean the noise of one
-    device; ``parties`` are those of the survey's model.
+    device; ``parties`` are those of the survey's model, and a shuffler among them before leader and helper is named
+    only where the survey asks for it.
 
     Raises FieldError for a member that is missing or does not fit, UsageError where the numbers give no recipe.
     """
@@ -60,7 +61,7 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
         "model": survey.model,
         "sampling": plan.body(),
         **_when_and_whom(survey, parties, plan.expected_contributions(batch_size), batch_size),
-        "parties": parties.model_dump(mode="json"),
+        "parties": _asked_parties(survey, parties),
     }
     if survey.aggregator_flips:
         body["aggregator_noise"] = {"flips": survey.aggregator_flips}
@@ -79,6 +80,16 @@ def _check_parties(survey: Survey, parties: Parties) -> None:
     if not isinstance(parties, survey.form.parties):
         roles = ", ".join(survey.form.parties.model_fields)
         raise FieldError("model", f"{survey.model} needs other parties than these: {roles}")
+
+
+def _asked_parties(survey: Survey, parties: Parties) -> dict[str, Any]:
+    """Those of ``parties`` that the survey asks for: a shuffler before the leader only where reports are to pass it."""
+    body, mixed = parties.model_dump(mode="json"), survey.form.is_mixed(parties)
+    if survey.through == SHUFFLER and not mixed:
+        raise FieldError("through", "needs a shuffler, and these parties name none")
+    if mixed and survey.through != SHUFFLER:
+        del body[SHUFFLER]
+    return body
 
 
 def _when_and_whom(survey: Survey, parties: Parties, expected: int, batch_size: int) -> dict[str, Any]:

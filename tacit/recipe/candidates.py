@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import Final
 
 from pydantic import ValidationError
@@ -97,7 +98,9 @@ def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
 def _planned(search: PrefixSearch) -> tuple[int, ...]:
     """The longest first prefixes that the candidates can all be, and then as few rounds as leave room for the
     extensions of ``KEPT`` prefixes, with even steps. Raises FieldError."""
-    fitting = [at for at in range(1, search.bits + 1) if extensions(search, 0, 0, at, search.candidates) is not None]
+    lengths = range(1, search.bits + 1)
+    fits = partial(extensions, search, 0, 0, most=search.candidates)
+    fitting = [*takewhile(lambda at: fits(at) is not None, lengths)]  # longer prefixes are never fewer
     if not fitting:
         raise FieldError("encoder.candidates", "are too few for the first bits of a text")
     first, step = fitting[-1], max(1, (search.candidates // KEPT).bit_length() - 1)

@@ -54,9 +54,12 @@ def series_cost(series: Series) -> Cost:
 
 def is_refundable(recipe: Recipe) -> bool:
     """Whether the charged adversary learnt nothing from the recipe if it was not released: its model's server opens no
-    single reports, and the number of messages reveals nothing (it does where answers decide who sends)."""
+    single reports, and the number of messages reveals nothing (it does where answers decide who sends). A recipe with
+    a shuffler is not refunded: that it kept or passed on nothing is its word alone, for which no leaf is asked."""
     form = known(recipe.model)
-    return form is not None and form.refunds and recipe.sampling.importance is None
+    if form is None or not form.refunds or form.is_mixed(recipe.parties):
+        return False
+    return recipe.sampling.importance is None
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:

@@ -6,6 +6,8 @@ raises a ``Refusal`` with the rule's name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -91,11 +93,23 @@ def task_id(recipe: Recipe) -> bytes:
     return task_id_of(task_configuration(recipe))
 
 
+def task_id_at(recipe: Recipe, role: str) -> bytes:
+    """The id under which the server in this ``role`` knows the recipe: the task id, or, for a shuffler, which has no
+    part in the DAP task, the recipe's hash. Raises as ``task_id``."""
+    return task_id(recipe) if confirms(recipe, role) else recipe.hash
+
+
+def confirms(recipe: Recipe, role: str) -> bool:
+    """Whether the opt-in of this ``role`` confirms a verify key: that of leader and helper does."""
+    form = form_of(recipe.model)
+    return form.proves and role in form.opts_in
+
+
 def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     """The recipe's task; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises a refusal where
     it cannot be derived."""
     parties = aggregators_of(recipe.parties)
-    return Task.from_configuration(
+    task = Task.from_configuration(
         task_configuration(recipe),
         leader_hpke_config=hpke_config(parties.leader.hpke_config),
         helper_hpke_config=hpke_config(parties.helper.hpke_config),
@@ -109,6 +123,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         leader_state_key=state_key(parties.leader),
         helper_state_key=state_key(parties.helper),
     )
+    return replace(task, is_mixed=True) if form_of(recipe.model).is_mixed(parties) else task
 
 
 def hpke_config(text: str) -> HpkeConfig:
@@ -177,6 +192,8 @@ def shape_of(question: Question) -> Shape:
         return Shape(statistic, encoder.cells)
     if not isinstance(encoder, Range):
         return Shape(statistic, len(encoder_of(question).labels))
+    if statistic.is_one_hot:
+        return Shape(statistic, encoder.maximum + 1)
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)
     return Shape(statistic, cells, encoder.least, encoder.most, encoder.step, norm)
 
@@ -205,7 +222,7 @@ def slot_of(recipe: Recipe) -> Slot:
     return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
 
 
-def labels(recipe: Recipe) -> tuple[str, ...]:
+def labels(recipe: Recipe) -> Sequence[str]:
     """Label of each entry of the result."""
     return encoder_of(recipe.question).labels
 

@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, overload
 
 from tacit.methods.method import Answer
 from tacit.methods.statistics import STATISTICS, StatisticName
@@ -39,7 +39,7 @@ from tacit.recipe.encoder_specs import (
     Vector,
 )
 from tacit.recipe.model import Question
-from tacit.recipe.quantity import PLACES, as_decimal, exact
+from tacit.recipe.quantity import PLACES, as_decimal, exact, in_words
 
 Scalar = str | int | float | bool | Decimal | None
 Value = Scalar | Sequence[Scalar]
@@ -73,7 +73,7 @@ class Encoder(Protocol):
     labels."""
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> Sequence[str]:
         """Label of each entry of the result."""
         ...
 
@@ -150,14 +150,35 @@ class BooleanEncoder(_Total[int]):
 class NumberEncoder(_Total[int]):
     """Numbers to units above the low end of the range, clipped to it."""
 
-    def __init__(self, spec: Number, label: str) -> None:
+    def __init__(self, spec: Number, labels: Sequence[str]) -> None:
         self._steps = _Steps(spec)
-        self.labels = (label,)
+        self.labels = labels
 
     def _answer(self, value: Value) -> int | None:
         """Units above ``low``, rounded to the nearest (half to even)."""
         number = _number(value)
         return MISSING if number is None else self._steps.above_low(number)
+
+
+class NumberLabels(Sequence[str]):
+    """The numbers of a range, each made when it is asked for: there may be a million."""
+
+    def __init__(self, spec: Number) -> None:
+        self._spec = spec
+
+    def __len__(self) -> int:
+        return self._spec.maximum + 1
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, at: int | slice) -> str | tuple[str, ...]:
+        steps = range(len(self))[at]
+        return self._label(steps) if isinstance(steps, int) else tuple(map(self._label, steps))
+
+    def _label(self, steps: int) -> str:
+        return in_words(self._spec.least + steps * self._spec.step)
 
 
 class VectorEncoder(_Total[tuple[int, ...]]):
@@ -297,7 +318,8 @@ def encoder_of(question: Question) -> Encoder:
     if isinstance(spec, Buckets):
         return BucketEncoder(spec.edges, spec.other, spec.missing)
     if isinstance(spec, Number):
-        return NumberEncoder(spec, question.statistic)
+        one_hot = STATISTICS[question.statistic].is_one_hot
+        return NumberEncoder(spec, NumberLabels(spec) if one_hot else (question.statistic,))
     if isinstance(spec, Vector):
         return VectorEncoder(spec)
     if isinstance(spec, Occurrences):

@@ -111,6 +111,8 @@ class Policy(Part):
     everything that a device watches together."""
     max_length: Positive = 1024
     """Most entries that a result may have."""
+    max_messages: Positive = 5_000
+    """Most messages of a device behind a shuffler: 5,000 of 51 bytes fit into the largest request to a gateway."""
     randomizers: Annotated[tuple[str, ...], Field(strict=False)] = tuple(METHODS)
     """The methods that a recipe may use."""
     populations: Annotated[tuple[str, ...], Field(strict=False)] = ("all",)

@@ -31,7 +31,7 @@ A share is an estimate divided by A, a ratio: to first order ``Var(T - p A) / A^
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -111,7 +111,7 @@ def with_response(document: Mapping[str, Any], recipe: Recipe, asked: Asked | No
         )
     known = asked or asked_by(recipe)
     buckets = document.get("buckets", ())
-    found = _Response.of(recipe, [row["count"] for row in buckets], document["report_count"])
+    found = _Response.of(recipe, document)
     response = found.document(known)
     holds = known is not None and response.get("verdict") != "more" and not biased_by_missing(recipe)
     rows = zip(buckets, found.shares(), found.populations(known if holds else None), strict=True)
@@ -164,9 +164,13 @@ class _Response:
     most: float
 
     @classmethod
-    def of(cls, recipe: Recipe, counts: Sequence[int], counted: int) -> _Response:
+    def of(cls, recipe: Recipe, document: Mapping[str, Any]) -> _Response:
         randomizer, design = randomizer_of(recipe).of_totals(), design_of(recipe)
-        totals = randomizer.estimate(counts, counted, design) if counts else Estimate((), ())
+        rows, counted = document.get("buckets", ()), document["report_count"]
+        if not rows or "unlisted" in document:  # not all cells are listed, but those that are have totals already
+            totals = Estimate(tuple(row["estimate"] for row in rows), tuple(row["stderr"] for row in rows))
+        else:
+            totals = randomizer.estimate([row["count"] for row in rows], counted, design)
         statistic = STATISTICS[recipe.question.statistic]
         return cls(randomizer, design, statistic, counted, totals, *randomizer.adds_between)
 

@@ -127,6 +127,13 @@ class Series(Document):
         epochs, place = divmod(index, first.per_epoch)
         return TokenSlot(issuer=first.issuer, epoch=first.epoch + epochs, slot=first.slot + place)
 
+    def assigns(self, token: TokenSlot) -> bool:
+        """Whether ``token`` is the slot of one of the rounds."""
+        first = self.slots
+        epochs, place = token.epoch - first.epoch, token.slot - first.slot
+        belongs = token.issuer == first.issuer and epochs >= 0 and 0 <= place < first.per_epoch
+        return belongs and epochs * first.per_epoch + place < self.rounds
+
     def window(self, index: int) -> Interval:
         """The interval of round ``index`` where rounds follow each other without a gap; with donation after the pause,
         as they always do."""

@@ -74,7 +74,7 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
     asked = shape_of(recipe.question)
-    target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, MAX_EPSILON0)
+    target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, _most(recipe))
     body |= target.members(form_of(recipe.model), SamplingPlan(population, rate), batch_size)
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
@@ -110,17 +110,33 @@ def _check(shape: Shape) -> None:
 
 
 def _rate(recipe: Recipe, shape: Shape) -> Decimal:
-    """The probability of taking part in each round: q, or q/m rounded down."""
+    """The probability of taking part in each round."""
     if shape.donation_slots is None:
         return recipe.rate
-    return (recipe.rate / shape.donation_slots).quantize(PLACES, ROUND_FLOOR)
+    return slot_rate(recipe.rate, shape.donation_slots)
 
 
 def _batch_size(recipe: Recipe, shape: Shape, rate: Decimal, population: int) -> int:
     if shape.donation_slots is None:
         return recipe.batch.min_batch_size
-    last = min(shape.rounds, shape.donation_slots) - 1
-    return math.floor(float(FILL) * population * slot_share(float(rate), last))
+    return slot_batch(population, rate, min(shape.rounds, shape.donation_slots))
+
+
+def slot_batch(population: int, rate: Decimal, slots: int) -> int:
+    """The default B with donation: 0.8 of what the last of ``slots`` that are asked is expected to bring, each with the
+    probability ``rate``."""
+    return math.floor(float(FILL) * population * slot_share(float(rate), slots - 1))
+
+
+def slot_rate(rate: Decimal, slots: int) -> Decimal:
+    """The probability of taking part in each of ``slots``, where ``rate`` is the recipe's: q/m, rounded down."""
+    return (rate / slots).quantize(PLACES, ROUND_FLOOR)
+
+
+def _most(recipe: Recipe) -> Decimal:
+    """The largest epsilon0 of a report in a round: none tells more by itself than one to the recipe."""
+    own = recipe.randomizer.epsilon0
+    return MAX_EPSILON0 if own is None else min(MAX_EPSILON0, Decimal(own))
 
 
 def _target(recipe: Recipe) -> Decimal:

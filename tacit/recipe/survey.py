@@ -26,7 +26,7 @@ from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.statistics import COUNT, HISTOGRAM, STATISTICS, Shape, Statistic, StatisticName
 from tacit.models.form import Form
 from tacit.models.forms import FORMS, form_of
-from tacit.models.parties import Operator, Part
+from tacit.models.parties import SHUFFLER, Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.derive import shape_of
@@ -51,6 +51,7 @@ AUTO: Final = "auto"
 Missing = Literal["category", "ignore"]
 MISSING: Final = get_args(Missing)
 Close = Literal["interval_end", "at_B"]
+Through = Literal["gateway", "shuffler"]
 CATEGORY: Final = "category"
 NO: Final = "no"
 NO_VALUE: Final = "no value"
@@ -195,6 +196,7 @@ class Survey(Part):
         None
     )
     close: Annotated[Close, Field(description="interval_end or at_B.")] = "interval_end"
+    through: Annotated[Through, Field(description="What reports pass last: gateway, or shuffler.")] = "gateway"
     time_precision: Annotated[
         Positive | None,
         Field(description="Seconds to which report times are rounded down (default: 60, or less to fit)."),
@@ -218,6 +220,7 @@ class Survey(Part):
             raise wrong("mechanism", "give either it or `randomizer`")
         self._check_watched()
         self._check_one_server()
+        self._check_way()
         if self.encoder is not None:
             self._check_statistic(self.encoder.kind)
             self._check_method()
@@ -252,6 +255,13 @@ class Survey(Part):
         if self.close not in self.form.closes:
             raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {self.model}")
 
+    def _check_way(self) -> None:
+        """Refuse a shuffler before a leader that is not there, and a batch that closes before the shuffler sends."""
+        if self.through == SHUFFLER and not self.form.may_mix:
+            raise wrong("through", f"must be gateway in model {self.model}, which has no leader")
+        if self.through == SHUFFLER and self.close != "interval_end":
+            raise wrong("close", "must be interval_end where reports pass a shuffler, which sends after the end")
+
     def _check_most(self, encoder: Watched) -> None:
         if self.kind.name not in self.form.watched:
             raise wrong("statistic", f"model {self.model} has {', '.join(self.form.watched)}, and no {self.kind.name}")
@@ -262,7 +272,7 @@ class Survey(Part):
 
     def _check_statistic(self, kind: str) -> None:
         if self.statistic is None and kind == "number":
-            raise wrong("statistic", "is needed: numbers are for a sum or a mean")
+            raise wrong("statistic", "is needed: numbers are for a sum, a mean or a histogram")
         stated = self.statistic and STATISTICS[self.statistic]
         if kind == "occurrences":
             return

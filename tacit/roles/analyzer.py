@@ -19,6 +19,7 @@ from tacit.roles.aggregator import Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task import CLOCK_LEEWAY
 from tacit.task.one_server import Contents, OneServerTask
+from tacit.task.onward import Onward
 from tacit.task.shuffled import Bundling
 from tacit.tokens import binding
 from tacit.tokens.binding import Holder
@@ -79,6 +80,8 @@ class AnalyzerParty:
     closes: float
     bundling: Bundling | None = field(default=None, repr=False)
     """How devices make the messages that a shuffler forwards to the analyzer; None in a model without a shuffler."""
+    onward: Onward | None = field(default=None, repr=False)
+    """What this server, a shuffler, forwards, and to whom; None for any other server."""
 
     def check_time(self, now: float, grace: float) -> None:
         """Check that ``now`` lies between the interval's start, less the tolerated difference of clocks, and its end
@@ -105,11 +108,7 @@ def open_reports(
     found: dict[int, Counted | ReportRejected] = {}
     spent: dict[int, bytes] = {}
     contents = _opened(party, reports, crypto, found)
-    evidence = [one.preimages.extension(one.token, Holder.LEADER) for one in contents.values()]
-    verifier = party.verifier
-    nullifiers = binding.check_all(
-        evidence, Holder.LEADER, verifier, lambda chosen: crypto.verify_tokens(verifier, chosen)
-    )
+    nullifiers = _nullifiers(party.verifier, list(contents.values()), crypto)
     for (at, one), nullifier in zip(contents.items(), nullifiers, strict=True):
         if isinstance(nullifier, ReportRejected):
             found[at] = nullifier
@@ -120,6 +119,20 @@ def open_reports(
         except ReportRejected as rejected:
             found[at] = rejected
     return [_verdict(report, found[at], spent.get(at)) for at, report in enumerate(reports)]
+
+
+def _nullifiers(
+    verifier: TokenVerifier, contents: Sequence[Contents], crypto: JobCrypto
+) -> list[bytes | ReportRejected]:
+    """The nullifier of each token, or why it is rejected. All come with the secrets behind them, or none does."""
+
+    def verify(chosen: Sequence[bytes]) -> Sequence[bool]:
+        return crypto.verify_tokens(verifier, chosen)
+
+    evidence = [one.preimages.extension(one.token, Holder.LEADER) for one in contents if one.preimages is not None]
+    if evidence:
+        return binding.check_all(evidence, Holder.LEADER, verifier, verify)
+    return binding.check_tokens([one.token for one in contents], verifier, verify)
 
 
 def _opened(

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.messages import Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
+from tacit.hpke import ENC_SIZE, TAG_SIZE
+from tacit.messages import (
+    REPORT_ID_SIZE,
+    Extension,
+    HpkeCiphertext,
+    PlaintextInputShare,
+    Report,
+    ReportMetadata,
+    Role,
+)
+from tacit.panprivate.two_servers import sealed_size
 from tacit.ports import Entropy
 from tacit.task import Task, seal_input_share
-from tacit.tokens.binding import TOKEN_EXTENSION_TYPE, Preimages
+from tacit.tokens.binding import EXTENSION_SIZE, TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.structures import Token
 
 AGGREGATORS = (Role.LEADER, Role.HELPER)
@@ -64,6 +74,20 @@ def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> S
     public_share, input_shares = vdaf.shard(task.ctx, measurement, report_id, entropy(vdaf.RAND_SIZE))
     payloads = {role: vdaf.encode_input_share(share) for role, share in zip(AGGREGATORS, input_shares, strict=True)}
     return vdaf.encode_public_share(public_share), payloads
+
+
+def report_size(task: Task) -> int:
+    """Bytes of every encoded report of the task that ``make_report`` makes."""
+    envelope = REPORT_ID_SIZE + 8 + 2 + 4 + task.vdaf.public_share_size
+    return envelope + sum(_sealed_share_size(task, role) for role in AGGREGATORS)
+
+
+def _sealed_share_size(task: Task, role: Role) -> int:
+    """Bytes of the ciphertext for one aggregator, of which the configuration's id, the encapsulated key, the lengths,
+    the token's extension and the tag are the same in all tasks."""
+    agg_id, cells = AGGREGATORS.index(role), task.vdaf.flp.OUTPUT_LEN
+    share = task.vdaf.input_share_size(agg_id) if task.state_key(role) is None else sealed_size(agg_id, cells)
+    return 1 + 2 + ENC_SIZE + 4 + (2 + 2 + 2 + EXTENSION_SIZE) + 4 + share + TAG_SIZE
 
 
 def token_extension(token: bytes, preimages: Preimages, role: Role) -> Extension:

@@ -6,7 +6,9 @@ must not import this module, because it can decrypt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,26 +17,57 @@ from tacit.hpke import ENC_SIZE, KeyPair
 from tacit.methods.draws import permutation
 from tacit.ports import Entropy
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.task.shuffled import MESSAGE_SIZE, NUMBER_SIZE, Bundling, split
+from tacit.task.shuffled import Bundling, number_size, split
 
 
 class Tally(NamedTuple):
-    """Opened messages: how many there are about each cell, how many fillers, and how many that do not open or hold no
-    number of the recipe."""
+    """Opened messages of a recipe with ``cells`` cells: how many there are about each cell that has any, how many
+    fillers, and how many that do not open or hold no number of the recipe."""
 
-    numbers: tuple[int, ...]
+    cells: int
+    held: Mapping[int, int]
     fillers: int
     malformed: int
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """The messages about each cell."""
+        held = self.held
+        return tuple(held.get(cell, 0) for cell in range(self.cells))
+
+    @property
     def messages(self) -> int:
         """All messages, malformed ones too."""
-        return sum(self.numbers) + self.fillers + self.malformed
+        return sum(self.held.values()) + self.fillers + self.malformed
 
-    def plus(self, other: Tally) -> Tally:
-        """Both together, of the same recipe."""
-        numbers = tuple(one + another for one, another in zip(self.numbers, other.numbers, strict=True))
-        return Tally(numbers, self.fillers + other.fillers, self.malformed + other.malformed)
+
+class Total:
+    """The sum of the tallies of a recipe, chunk by chunk; takes 8 bytes for each cell."""
+
+    def __init__(self, cells: int) -> None:
+        self._numbers = array("Q", bytes(8 * cells))
+        self.messages = 0
+
+    def add(self, tally: Tally) -> None:
+        """Add a chunk's messages. ``ValueError`` for one of another recipe."""
+        if tally.cells != len(self._numbers):
+            raise ValueError("the messages are of a recipe with another number of cells")
+        numbers = self._numbers
+        for cell, count in tally.held.items():
+            numbers[cell] += count
+        self.messages += tally.messages
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The messages about each cell."""
+        return tuple(self._numbers)
+
+    def bundles(self, messages: int) -> int:
+        """How many bundles of ``messages`` messages these are. ``ValueError`` if they are not whole bundles."""
+        bundles, rest = divmod(self.messages, messages)
+        if rest:
+            raise ValueError(f"{self.messages} messages are not whole bundles of {messages}")
+        return bundles
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +80,28 @@ class MessageCounter:
     def count(self, messages: bytes, crypto: JobCrypto = OPENSSL) -> Tally:
         """Open and count messages, one after another in ``messages``. ``ValueError`` for a part of a message."""
         task, recipe_hash = self.bundling.task, self.bundling.task.recipe_hash
-        sealed = [(one[:ENC_SIZE], recipe_hash, one[ENC_SIZE:]) for one in split(messages)]
-        numbers, malformed = [0] * (task.cells + 1), 0
+        parts = split(messages, self.bundling.message_size)
+        sealed = [(one[:ENC_SIZE], recipe_hash, one[ENC_SIZE:]) for one in parts]
+        numbers: Counter[int] = Counter()
+        size, malformed = number_size(task.cells), 0
         for plaintext in crypto.open_all(self.key_pair, task.suite, task.info, sealed):
             number = -1 if isinstance(plaintext, CryptoError) else int.from_bytes(plaintext, "big")
-            if isinstance(plaintext, CryptoError) or len(plaintext) != NUMBER_SIZE or number > self.bundling.filler:
+            if isinstance(plaintext, CryptoError) or len(plaintext) != size or number > self.bundling.filler:
                 malformed += 1
             else:
                 numbers[number] += 1
-        return Tally(tuple(numbers[:-1]), numbers[-1], malformed)
+        fillers = numbers.pop(self.bundling.filler, 0)
+        return Tally(task.cells, numbers, fillers, malformed)
 
 
-def shuffled(bundles: Iterable[bytes], entropy: Entropy) -> bytes:
-    """The messages of all bundles in a random order, every order being equally likely. ``ValueError`` for a part of a
-    message."""
-    messages = split(b"".join(bundles))
+def shuffled(bundles: Iterable[bytes], size: int, entropy: Entropy) -> bytes:
+    """The messages of all bundles, of ``size`` bytes each, in a random order, every order being equally likely.
+    ``ValueError`` for a part of a message."""
+    messages = split(b"".join(bundles), size)
     return b"".join([messages[at] for at in permutation(len(messages), entropy)])
 
 
-def chunks(messages: bytes, most: int) -> Iterator[bytes]:
-    """The messages in groups of ``most``, the last one with the rest."""
-    size = most * MESSAGE_SIZE
-    for at in range(0, len(messages), size):
-        yield messages[at : at + size]
-
-
-def complete(tallies: Sequence[Tally], messages: int) -> tuple[int, Tally]:
-    """How many bundles of ``messages`` messages the tallies of all chunks hold, and the tallies together.
-    ``ValueError`` if they do not hold whole bundles."""
-    total = tallies[0]
-    for one in tallies[1:]:
-        total = total.plus(one)
-    bundles, rest = divmod(total.messages, messages)
-    if rest:
-        raise ValueError(f"{total.messages} messages are not whole bundles of {messages}")
-    return bundles, total
+def chunks(messages: bytes, size: int, most: int) -> Iterator[bytes]:
+    """The messages, of ``size`` bytes each, in groups of ``most``, the last one with the rest."""
+    for at in range(0, len(messages), most * size):
+        yield messages[at : at + most * size]

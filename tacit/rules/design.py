@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.methods.registry import METHODS, methods_of
+from tacit.methods.shuffled import ShuffledCounts
 from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import form_of, known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.encoder_specs import Occurrences
+from tacit.recipe.encoder_specs import MAX_LABELS, Occurrences
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
@@ -143,6 +144,24 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
     )
 
 
+def result_size(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Behind a shuffler a device sends at most the policy's ``max_messages`` messages; in every other model a result
+    has at most 4,096 entries."""
+    categories = recipe.randomizer.categories
+    try:
+        method = randomizer_of(recipe)
+    except Refusal:
+        return None  # another rule says why
+    if not isinstance(method, ShuffledCounts):
+        if categories <= MAX_LABELS:
+            return None
+        return Detail(f"{categories:,} entries are more than {MAX_LABELS:,}; model shuffled takes as many")
+    if method.messages <= policy.max_messages:
+        return None
+    words = f"a device would send {method.messages:,} messages, but the limit is {policy.max_messages:,}"
+    return Detail(f"{words}; fewer answers, or randomizer flipped and more devices, need fewer")
+
+
 def batch_floor(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """B, ``batch.min_batch_size``, is at least the policy's ``min_batch_size``."""
     size = recipe.batch.min_batch_size
@@ -162,10 +181,11 @@ def batch_ceiling(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def batch_mode(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``close`` ``interval_end`` requires mode ``time_interval``, and ``at_B`` requires ``leader_selected`` (P13); with
-    one server a batch closes at ``interval_end``."""
-    closes = form_of(recipe.model).closes
+    one server, or behind a shuffler, a batch closes at ``interval_end``."""
+    closes = form_of(recipe.model).closes_of(recipe.parties)
     if recipe.batch.close not in closes:
-        words = f"a batch of model {recipe.model} must close {' or '.join(closes)}, not {recipe.batch.close}"
+        behind = " behind a shuffler" if form_of(recipe.model).is_mixed(recipe.parties) else ""
+        words = f"a batch of model {recipe.model}{behind} must close {' or '.join(closes)}, not {recipe.batch.close}"
         return Detail(words, *one_of("batch.close", tuple(closes)))
     wanted = mode_of_close(recipe.batch.close)
     if recipe.batch.mode == wanted:

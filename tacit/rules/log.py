@@ -9,7 +9,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, Refusal
 from tacit.models.forms import form_of
 from tacit.recipe.context import Context
-from tacit.recipe.derive import task_id
+from tacit.recipe.derive import confirms, task_id_at
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.tlog.leaves import LeafType, OptIn
@@ -38,8 +38,9 @@ def recipe_in_log(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 
 def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Leader and helper have both opted in; with one server the analyzer has."""
-    wanted = form_of(recipe.model).opts_in
+    """Leader and helper have both opted in, with one server the analyzer has, and so has a shuffler that the recipe
+    names."""
+    wanted = form_of(recipe.model).opting_in(recipe.parties)
     missing = [role for role in wanted if role not in context.opt_ins]
     if not missing:
         return None
@@ -48,21 +49,23 @@ def opt_in_missing(recipe: Recipe, policy: Policy, context: Context) -> str | No
 
 
 def opt_in_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Both opt-ins name this recipe's hash, its task id as this party derives it, and their own role, and agree in
-    ``seed_id`` and ``verify_key_confirmation``."""
+    """All opt-ins name this recipe's hash, its task id as this party derives it (a shuffler's: the recipe's hash), and
+    their own role; those of leader and helper agree in ``seed_id`` and ``verify_key_confirmation``."""
     form = form_of(recipe.model)
-    try:
-        task = b64url(task_id(recipe))
-    except Refusal as refusal:
-        return refusal.detail
-    found = [(role, context.opt_ins[role]) for role in form.opts_in if role in context.opt_ins]
+    roles = form.opting_in(recipe.parties)
+    found = [(role, context.opt_ins[role]) for role in roles if role in context.opt_ins]
     for role, opt_in in found:
+        try:
+            task = b64url(task_id_at(recipe, role))
+        except Refusal as refusal:
+            return refusal.detail
+        proves = confirms(recipe, role)
         if opt_in.role != role or opt_in.recipe_hash != recipe.hash_text or opt_in.task_id != task:
             said = f"{opt_in.role}, recipe {opt_in.recipe_hash}, task {opt_in.task_id}"
             return f"the opt-in of {role} is for {said}; it must be for {role}, {recipe.hash_text}, {task}"
-        if form.proves != (opt_in.verify_key_confirmation is not None):
-            return f"the opt-in of {role} must {'confirm a verify key' if form.proves else 'name no verify key'}"
-    return _seeds_differ(found)
+        if proves != (opt_in.verify_key_confirmation is not None):
+            return f"the opt-in of {role} must {'confirm a verify key' if proves else 'name no verify key'}"
+    return _seeds_differ([pair for pair in found if confirms(recipe, pair[0])])
 
 
 def _seeds_differ(found: Sequence[tuple[str, OptIn]]) -> str | None:

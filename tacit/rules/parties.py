@@ -23,11 +23,12 @@ _PASSING_URL = "https://host[:port][/path]"
 
 def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Parties whose separation the privacy rests on have different operators: relay and gateway; leader and helper;
-    attester and issuer; and neither attester nor issuer is leader, helper, analyzer or analyst (P1)."""
+    attester and issuer; neither attester nor issuer is leader, helper, analyzer or analyst; and a shuffler is none of
+    the others (P1)."""
     operators = recipe.parties.having("operator")
     for first, second in form_of(recipe.model).different_operators:
-        operator = operators[first]
-        if operator == operators[second]:
+        operator = operators.get(first)
+        if operator is not None and operator == operators.get(second):
             return f"{first} and {second} are both run by {operator}; they must have different operators"
     return None
 
@@ -193,4 +194,4 @@ def slot_taken(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if context.slot_owner in {None, recipe.hash}:
         return None
     token = recipe.token
-    return f"slot {token.slot} of epoch {token.epoch} belongs to another recipe; take a free one"
+    return f"slot {token.slot} of epoch {token.epoch} belongs to another recipe, or to a series; take a free one"

@@ -58,6 +58,7 @@ RULES = (
     Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
     Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
     Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),
+    Rule("result-size", Stage.DRAFT, design.result_size),
     Rule("sampling-rate", Stage.DRAFT, sampling.sampling_rate),
     Rule("sampling-cap", Stage.DRAFT, sampling.sampling_cap),
     Rule("sampling-one-claimed", Stage.DRAFT, sampling.sampling_one),

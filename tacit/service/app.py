@@ -18,9 +18,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__, media_types
-from tacit.adapters.durability import DISK_ERRORS
-from tacit.adapters.tls import troubles
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.durability import DISK_ERRORS
+from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.callers import CALLERS, Callers
@@ -127,6 +127,12 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float, doing:
     return _run_beside(app, driver, idle_seconds, doing or type(driver).__name__)
 
 
+def add_listener(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> None:
+    """Run ``driver``, whose every step waits for up to ``idle_seconds`` by itself, while the app runs, supervised as by
+    ``add_driver``. At the end its step is cancelled. With ``Deps.background`` false nothing listens."""
+    _run_beside(app, driver, idle_seconds, doing, stop_seconds=0.0)
+
+
 def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
     """Let the health checks report why ``store`` (None while it is not open) cannot write, and probe it while the app
     runs. Register it after what opens it. With ``Deps.background`` false it is only listed in ``app[PROBES]``."""
@@ -137,7 +143,10 @@ def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
 
 
-def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
+def _run_beside(
+    app: web.Application, driver: Driver, idle_seconds: float, doing: str, stop_seconds: float = DRIVER_STOP_SECONDS
+) -> asyncio.Event:
+    """Run ``driver`` while the app runs; at the end its step may go on for ``stop_seconds``."""
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
     deps = app[DEPS]
@@ -151,9 +160,9 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
         task = asyncio.create_task(run_driver(driver, deps.clock, deps.entropy, idle_seconds, wake, stop, told, again))
         yield
         stop.set()
-        _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)
+        _, pending = await asyncio.wait([task], timeout=stop_seconds)
         task.cancel()
-        if pending:
+        if pending and stop_seconds:
             get_logger(_app[SERVICE_NAME]).warning("driver_cancelled", driver=type(driver).__name__)
         with contextlib.suppress(asyncio.CancelledError):
             await task

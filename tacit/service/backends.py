@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from tacit.adapters.memory import MemoryJobQueue
-from tacit.adapters.origins import is_loopback
-from tacit.adapters.outage import TellOutage
-from tacit.adapters.tls import LiveContext, private_context, tls_reason
+from tacit.adapters.messaging.memory import MemoryJobQueue
+from tacit.adapters.messaging.outage import TellOutage
+from tacit.adapters.network.origins import is_loopback
+from tacit.adapters.network.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy, JobQueue
 from tacit.service.config import ConfigPath, Frozen
@@ -31,13 +31,13 @@ class RedisConfig(Frozen):
 
     redis: ConfigPath
     """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
-    (``tacit.adapters.redis_streams.connect``), by default the system's authorities."""
+    (``tacit.adapters.messaging.redis_streams.connect``), by default the system's authorities."""
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     """Prefix of every key, so that several stacks may share a server."""
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises a ``UsageError`` that does not quote it."""
-        from tacit.adapters.redis_streams import TLS_OPTIONS
+        from tacit.adapters.messaging.redis_streams import TLS_OPTIONS
 
         url = _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
         return files_beside(self.redis, url, TLS_OPTIONS)
@@ -60,7 +60,7 @@ def make_queue(config: RedisConfig | None, name: str, clock: Clock, entropy: Ent
     """The job queue of service ``name``: within the process, or on Redis. Raises ``UsageError``."""
     if config is None:
         return MemoryJobQueue(clock)
-    from tacit.adapters.redis_streams import RedisJobQueue
+    from tacit.adapters.messaging.redis_streams import RedisJobQueue
 
     url = config.url(insecure=insecure)
     report = outage_report(name, "job queue")
@@ -77,7 +77,7 @@ def make_announcer(
     report: TellOutage | None = None,
 ) -> Announcer:
     """The announcer of service ``name``; outages are logged unless ``report`` is given. Raises ``UsageError``."""
-    from tacit.adapters.mqtt import Broker, MqttAnnouncer
+    from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 
     parts = urlsplit(config.url(insecure=insecure))
     secure = parts.scheme == "mqtts"

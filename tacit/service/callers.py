@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.service.auth import require_bearer, unauthorized
 from tacit.service.config import Listen

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-from tacit.adapters.files import read_bounded
-from tacit.adapters.tls import ClientTls
-from tacit.adapters.watermark import Recovery, Watermark
+from tacit.adapters.databases.watermark import Recovery, Watermark
+from tacit.adapters.disk.files import read_bounded
+from tacit.adapters.network.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import Clock
 from tacit.service.secret_files import read_database_url

@@ -17,8 +17,8 @@ from typing import Any
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from tacit.adapters.network.tls import LOGGER
 from tacit.adapters.system import OsEntropy
-from tacit.adapters.tls import LOGGER
 from tacit.errors import TacitError
 
 REDACTED = "[redacted]"
@@ -165,7 +165,7 @@ def quiet_http_logger() -> logging.Logger:
 
 
 class _TlsLines(logging.Handler):
-    """Forwards the messages of ``tacit.adapters.tls`` about its files."""
+    """Forwards the messages of ``tacit.adapters.network.tls`` about its files."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = get_logger("tls")

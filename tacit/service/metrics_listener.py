@@ -9,7 +9,7 @@ from aiohttp import web
 from cryptography import x509
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
 from tacit.service.callers import CALLERS, Callers

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tacit.adapters.origins import is_loopback
-from tacit.adapters.port_holder import holder_of
-from tacit.adapters.tls import listener_context
+from tacit.adapters.network.origins import is_loopback
+from tacit.adapters.network.port_holder import holder_of
+from tacit.adapters.network.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.admission import Admission
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING

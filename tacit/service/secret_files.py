@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
-from tacit.adapters.files import is_private, sync_folder
+from tacit.adapters.disk.files import is_private, sync_folder
 from tacit.errors import UsageError
 
 LEAST_SECRET = 20
@@ -19,8 +19,8 @@ _FILE_MEMBERS = frozenset({"sslrootcert", "sslcert", "sslkey"})
 
 def read_secret(path: Path, *, max_size: int = 1 << 16) -> bytes:
     """Read a secret file. Raises ``UsageError`` unless it is a regular file that is private
-    (``tacit.adapters.files.is_private``). A value that is not the name of a file is not repeated in the error, because
-    it may be the secret itself."""
+    (``tacit.adapters.disk.files.is_private``). A value that is not the name of a file is not repeated in the error,
+    because it may be the secret itself."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
@@ -64,8 +64,8 @@ def write_secret(path: Path, data: bytes) -> None:
 
 
 def read_database_url(path: Path) -> str:
-    """Read the PostgreSQL URL in a secret file, for ``tacit.adapters.sql``; files that it names are taken from the
-    file's folder. Raises a ``UsageError`` that does not quote it."""
+    """Read the PostgreSQL URL in a secret file, for ``tacit.adapters.databases.sql``; files that it names are taken
+    from the file's folder. Raises a ``UsageError`` that does not quote it."""
     scheme, separator, rest = read_secret(path).decode("utf-8", "replace").strip().partition("://")
     if scheme not in {"postgresql", "postgresql+asyncpg"} or not separator or not rest or rest.split() != [rest]:
         raise UsageError(

@@ -47,7 +47,7 @@ class PointerChasing:
 
     @property
     def log_categories(self) -> float:
-        """Its natural logarithm."""
+        """Natural logarithm of the number of categories."""
         return math.log(2) + math.lgamma(self.length + 1)
 
     def instance(self, entropy: Entropy) -> tuple[Pointers, Pointers]:

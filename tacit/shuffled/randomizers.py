@@ -96,6 +96,13 @@ class FiniteRandomizer:
             found = max(found, factor)
         return found
 
+    def most_users(self) -> int:
+        """The most users that ``shuffled_factor`` enumerates; 0 if not even one."""
+        most = 0
+        while self._steps(most + 1) <= MAX_STEPS:
+            most += 1
+        return most
+
     def multiset_law(self, values: Sequence[int]) -> dict[Messages, Fraction]:
         """The probabilities of what the shuffler shows (how often each message) where users have these inputs."""
         law: Weights = {(0,) * self.messages: 1}

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from tacit.ports import Entropy
 from tacit.shuffled.identification import stability_threshold
@@ -31,6 +32,17 @@ PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL = "published", "zsum", "unbiased",
 VARIANTS = (PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL)
 BETA = 0.05
 _WORD = float(1 << 64)
+
+
+def zsum_estimate(count: Any, missing: Any, noise: float) -> Any:
+    """What zsum makes of cells with these true counts of whose noise messages so many are missing: 0 where the total
+    does not pass the number of users, else the unbiased estimate. Whole numbers, or arrays of them."""
+    return (count > missing) * (count - missing + noise)
+
+
+def cut_below(estimate: Any, least: float) -> Any:
+    """An estimate, or an array of them, from ``least`` on, and 0 below."""
+    return (estimate >= least) * estimate
 
 
 def noise_threshold(noise: float, categories: int) -> float:
@@ -47,12 +59,16 @@ def largest_errors(counts: Sequence[int], epsilon: float, delta: float, entropy:
     noise = exact.cell.noise
     threshold = noise_threshold(noise, categories)
     lost = Lost(exact.cell).draw(categories, entropy)
-    errors = {
-        PUBLISHED: _largest(counts, Lost(published.cell).draw(categories, entropy), published.cell.noise, _zsum),
-        ZSUM: _largest(counts, lost, noise, _zsum),
-        UNBIASED: _largest(counts, lost, noise, _unbiased),
-        THRESHOLD: _largest(counts, lost, noise, lambda count, missing, mean: _above(count, missing, mean, threshold)),
+    fewer = Lost(published.cell).draw(categories, entropy)
+    cells = [*zip(counts, lost, strict=True)]
+    unbiased = [count - missing + noise for count, missing in cells]
+    estimates = {
+        PUBLISHED: [zsum_estimate(*cell, published.cell.noise) for cell in zip(counts, fewer, strict=True)],
+        ZSUM: [zsum_estimate(*cell, noise) for cell in cells],
+        UNBIASED: unbiased,
+        THRESHOLD: [cut_below(one, threshold) for one in unbiased],
     }
+    errors = {name: _largest(counts, found) for name, found in estimates.items()}
     return {**errors, CENTRAL: _central(counts, epsilon, delta, entropy)}
 
 
@@ -65,22 +81,8 @@ def zipf_counts(users: int, categories: int, exponent: float, entropy: Entropy) 
     return counts
 
 
-def _largest(
-    counts: Sequence[int], lost: Sequence[int], noise: float, error: Callable[[int, int, float], float]
-) -> float:
-    return max(error(count, missing, noise) for count, missing in zip(counts, lost, strict=True))
-
-
-def _unbiased(_: int, missing: int, noise: float) -> float:
-    return abs(noise - missing)
-
-
-def _zsum(count: int, missing: int, noise: float) -> float:
-    return abs(noise - missing) if count > missing else float(count)
-
-
-def _above(count: int, missing: int, noise: float, threshold: float) -> float:
-    return abs(noise - missing) if count + noise - missing >= threshold else float(count)
+def _largest(counts: Sequence[int], estimates: Sequence[float]) -> float:
+    return max(abs(estimate - count) for count, estimate in zip(counts, estimates, strict=True))
 
 
 def _central(counts: Sequence[int], epsilon: float, delta: float, entropy: Entropy) -> float:

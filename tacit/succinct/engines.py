@@ -87,12 +87,12 @@ class TreeEngine(Engine[AffineHashing]):
 
     @property
     def report_bits(self) -> int:
-        """Those of the hash."""
+        """Bits that a report says: those of the hash of its text."""
         return self.method.hash_bits
 
     @property
     def domain_bits(self) -> int:
-        """Those of the last level."""
+        """Bits of an item of the domain: those of the last level."""
         return self.method.bits
 
     def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:

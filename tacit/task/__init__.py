@@ -3,7 +3,6 @@
 from tacit.task.sealing import (
     input_share_aad,
     open_aggregate_share,
-    open_input_share,
     seal_aggregate_share,
     seal_input_share,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "input_share_aad",
     "interval_of",
     "open_aggregate_share",
-    "open_input_share",
     "seal_aggregate_share",
     "seal_input_share",
     "task_id_of",

@@ -28,14 +28,14 @@ OVER = "recipe-over"
 _LABEL = b"tacit one-server v1"
 _TAG_SIZE = 16
 _FRAME_SIZE = 1 + 2 + hpke.PUBLIC_KEY_SIZE + 4
-_HEAD_SIZE = TOKEN_SIZE + 2 * PREIMAGE_SIZE
 
 
 class Contents(NamedTuple):
-    """The contents of a report: the token, the two secrets behind its nonce, and the model's payload."""
+    """The contents of a report: the token, the two secrets behind its nonce (None where others are to check them, see
+    ``OneServerTask.passes_on``), and the model's payload."""
 
     token: bytes
-    preimages: Preimages
+    preimages: Preimages | None
     payload: bytes
 
 
@@ -44,7 +44,9 @@ class OneServerTask:
     """Everything public about one recipe's measurement. Times are in POSIX seconds; the recipe's hash is its task id.
 
     ``role``: the server's role in the recipe; ``cells``: numbers in a result, and in a report once it is opened;
-    ``payload_size``: bytes of the model's payload, the same in every report.
+    ``payload_size``: bytes of the model's payload, the same in every report. ``passes_on``: the payload is a report of
+    its own, whose receivers check the token's binding; this server sees the token without the secrets behind its nonce,
+    so that it cannot put the token into another report (P10).
     """
 
     recipe_hash: bytes
@@ -59,6 +61,7 @@ class OneServerTask:
     expected_contributions: int
     slot: Slot
     token_key_spki: bytes = field(repr=False)
+    passes_on: bool = False
 
     def __post_init__(self) -> None:
         """Raises refusal ``task-hpke`` for a suite or key that is not supported."""
@@ -90,7 +93,8 @@ class OneServerTask:
     @property
     def report_size(self) -> int:
         """Bytes of every encoded report."""
-        return REPORT_ID_SIZE + _FRAME_SIZE + _HEAD_SIZE + self.payload_size + _TAG_SIZE
+        secrets = 0 if self.passes_on else 2 * PREIMAGE_SIZE
+        return REPORT_ID_SIZE + _FRAME_SIZE + TOKEN_SIZE + secrets + self.payload_size + _TAG_SIZE
 
     def aad(self, report_id: bytes) -> bytes:
         """Associated data of a report, so that it opens only for this recipe and under this id."""
@@ -101,11 +105,17 @@ class OneServerTask:
         return f"{self.server_url.removesuffix('/')}/recipes/{self.task_id_text}/{resource}"
 
     def seal(self, report_id: bytes, contents: Contents, entropy: Entropy) -> OneServerReport:
-        """Device: seal one report. ``ValueError`` for a token or payload of another size."""
+        """Device: seal one report. ``ValueError`` for a token or payload of another size, and for secrets behind a
+        token that this server is not to see, or that are missing."""
         token, preimages, payload = contents
         if (len(token), len(payload)) != (TOKEN_SIZE, self.payload_size):
             raise ValueError(f"a report needs a token of {TOKEN_SIZE} bytes and a payload of {self.payload_size}")
-        plaintext = token + preimages.r_leader + preimages.r_helper + payload
+        if (preimages is None) != self.passes_on:
+            raise ValueError(
+                "the secrets behind the token's nonce are for the server that checks them, and only for it"
+            )
+        secrets = b"" if preimages is None else preimages.r_leader + preimages.r_helper
+        plaintext = token + secrets + payload
         config = self.hpke_config
         enc, sealed = hpke.seal(self.suite, config.public_key, self.info, self.aad(report_id), plaintext, entropy)
         return OneServerReport(report_id, HpkeCiphertext(config.id, enc, sealed))
@@ -113,10 +123,12 @@ class OneServerTask:
     def contents(self, plaintext: bytes) -> Contents:
         """Decode the plaintext of a report. Raises ``DecodeError``."""
         reader = Reader(plaintext, "report of one server")
-        token, r_leader, r_helper = reader.raw(TOKEN_SIZE), reader.raw(PREIMAGE_SIZE), reader.raw(PREIMAGE_SIZE)
+        token, preimages = reader.raw(TOKEN_SIZE), None
+        if not self.passes_on:
+            preimages = Preimages(reader.raw(PREIMAGE_SIZE), reader.raw(PREIMAGE_SIZE))
         payload = reader.raw(self.payload_size)
         reader.end()
-        return Contents(token, Preimages(r_leader, r_helper), payload)
+        return Contents(token, preimages, payload)
 
     def report_in(self, body: bytes) -> OneServerReport:
         """Decode the report in an upload's body. Raises ``DecodeError``, also for another size."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tacit import hpke
 from tacit.codec import Writer
-from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
+from tacit.errors import CryptoError
 from tacit.messages import HpkeCiphertext, HpkeConfig, PlaintextInputShare, ReportMetadata, Role
 from tacit.ports import Entropy
 from tacit.task.task import Task
@@ -26,33 +26,6 @@ def seal_input_share(
     return _seal(
         task.hpke_config(role), info, input_share_aad(task, metadata, public_share), plaintext.encode(), entropy
     )
-
-
-def open_input_share(
-    task: Task,
-    role: Role,
-    key_pair: hpke.KeyPair,
-    metadata: ReportMetadata,
-    public_share: bytes,
-    ciphertext: HpkeCiphertext,
-) -> PlaintextInputShare:
-    """Aggregator ``role``: open its input share under its own copy of the task configuration.
-
-    Raises ``ReportRejected``: the version's aggregation code for an unknown configuration id,
-    ``HPKE_DECRYPT_ERROR`` when it does not open, ``INVALID_MESSAGE`` when the plaintext is malformed.
-    """
-    config = task.hpke_config(role)
-    if ciphertext.config_id != config.id:
-        raise ReportRejected(task.version.aggregation_unknown_config, "hpke-config")
-    info = task.version.input_share_info(role)
-    try:
-        plaintext = _open(config, key_pair, info, input_share_aad(task, metadata, public_share), ciphertext)
-    except (CryptoError, DecodeError) as error:
-        raise ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "hpke-decrypt") from error
-    try:
-        return PlaintextInputShare.decode(plaintext)
-    except DecodeError as error:
-        raise ReportRejected(ReportError.INVALID_MESSAGE, "share-malformed") from error
 
 
 def seal_aggregate_share(

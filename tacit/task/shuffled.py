@@ -14,8 +14,17 @@ from tacit.methods.draws import permutation
 from tacit.ports import Entropy
 from tacit.task.one_server import OneServerTask
 
-NUMBER_SIZE = 2
-MESSAGE_SIZE = hpke.PUBLIC_KEY_SIZE + NUMBER_SIZE + hpke.TAG_SIZE
+_AROUND = hpke.PUBLIC_KEY_SIZE + hpke.TAG_SIZE
+
+
+def number_size(cells: int) -> int:
+    """Bytes of a number in a recipe of so many cells: 2, or as many as the number that stands for no cell takes."""
+    return max(2, (cells.bit_length() + 7) // 8)
+
+
+def message_size(cells: int) -> int:
+    """Bytes of a sealed message in a recipe of so many cells."""
+    return _AROUND + number_size(cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,12 @@ class Bundling:
     @property
     def size(self) -> int:
         """Bytes of the messages of one device together."""
-        return self.messages * MESSAGE_SIZE
+        return self.messages * self.message_size
+
+    @property
+    def message_size(self) -> int:
+        """Bytes of one message."""
+        return message_size(self.task.cells)
 
     def bundle(self, counts: Sequence[int], entropy: Entropy) -> bytes:
         """The sealed messages of a device that sends so many about each cell, in random order. ``ValueError`` for more
@@ -48,14 +62,15 @@ class Bundling:
         return b"".join(self._sealed(numbers[at], entropy) for at in permutation(self.messages, entropy))
 
     def _sealed(self, number: int, entropy: Entropy) -> bytes:
-        task, plaintext = self.task, number.to_bytes(NUMBER_SIZE, "big")
+        task, plaintext = self.task, number.to_bytes(number_size(self.task.cells), "big")
         public_key = task.hpke_config.public_key
         enc, sealed = hpke.seal(task.suite, public_key, task.info, task.recipe_hash, plaintext, entropy)
         return enc + sealed
 
 
-def split(messages: bytes) -> list[bytes]:
-    """The single messages of one or more bundles, in order. ``ValueError`` for a part of a message."""
-    if len(messages) % MESSAGE_SIZE:
-        raise ValueError(f"messages must have {MESSAGE_SIZE} bytes each")
-    return [messages[at : at + MESSAGE_SIZE] for at in range(0, len(messages), MESSAGE_SIZE)]
+def split(messages: bytes, size: int) -> list[bytes]:
+    """The single messages of one or more bundles, of ``size`` bytes each, in order. ``ValueError`` for a part of a
+    message."""
+    if len(messages) % size:
+        raise ValueError(f"messages must have {size} bytes each")
+    return [messages[at : at + size] for at in range(0, len(messages), size)]

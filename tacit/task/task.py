@@ -101,6 +101,8 @@ class Task:
     beneath the HPKE seal; ``None`` where they do not."""
     helper_state_key: bytes | None = None
     """The ElGamal key (32 bytes) for the Helper's input shares; ``None`` where they are not encrypted."""
+    is_mixed: bool = False
+    """Reports reach the Leader through a shuffler, in one batch after the interval, and from nobody else."""
 
     @classmethod
     def from_configuration(

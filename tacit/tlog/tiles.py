@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
-from tacit.tlog.merkle import HASH_SIZE, NodeReader
+from tacit.tlog.merkle import NodeReader
 
 TILE_WIDTH = 256
 TILE_HEIGHT = 8
@@ -97,13 +97,6 @@ def tile_bytes(tile: Tile, read: NodeReader) -> bytes:
         raise ValueError("an entry bundle holds entries, not hashes")
     first = tile.index * TILE_WIDTH
     return b"".join(read(TILE_HEIGHT * tile.level, first + offset) for offset in range(tile.width))
-
-
-def split_tile(data: bytes, width: int) -> list[bytes]:
-    """Hashes of a fetched tile. Raises DecodeError if it does not hold exactly ``width`` of them."""
-    if len(data) != width * HASH_SIZE:
-        raise DecodeError(f"tile has {len(data)} bytes, not {width * HASH_SIZE}")
-    return [data[at : at + HASH_SIZE] for at in range(0, len(data), HASH_SIZE)]
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:

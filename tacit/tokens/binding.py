@@ -134,29 +134,43 @@ def check_all(
     ``verify`` returns, for each encoded token, whether the issuer's signature is valid. The nullifier is the hash of
     the signed input.
     """
-    results: list[bytes | ReportRejected] = [_FORGED] * len(extensions)
-    due: list[int] = []
-    for at, data in enumerate(extensions):
-        if len(data) == EXTENSION_SIZE and verifier.takes(data[:TOKEN_SIZE]):
-            due.append(at)
-        else:
-            results[at] = _why_not(data, role, verifier)
-    verdicts = verify([extensions[at][:TOKEN_SIZE] for at in due])
     is_leader = Holder(role) is Holder.LEADER
     sha256 = hashlib.sha256
-    for at, holds in zip(due, verdicts, strict=True):
-        if holds:
+    tokens = [data[:TOKEN_SIZE] if len(data) == EXTENSION_SIZE else b"" for data in extensions]
+    results = check_tokens(tokens, verifier, verify)
+    for at, found in enumerate(results):
+        if isinstance(found, bytes):
             data = extensions[at]
             own, other = sha256(data[_OWN]).digest(), data[_OTHER]
             nonce = nonce_of(own, other) if is_leader else nonce_of(other, own)
-            bound = hmac.compare_digest(nonce, data[_NONCE])
-            results[at] = sha256(data[:_SIGNED_SIZE]).digest() if bound else _MOVED
+            if not hmac.compare_digest(nonce, data[_NONCE]):
+                results[at] = _MOVED
     return results
 
 
-def _why_not(data: bytes, role: int, verifier: TokenVerifier) -> ReportRejected:
+def check_tokens(
+    tokens: Sequence[bytes],
+    verifier: TokenVerifier,
+    verify: Callable[[Sequence[bytes]], Sequence[bool]],
+) -> list[bytes | ReportRejected]:
+    """The nullifier of each token that is the slot's and that the issuer signed, or why it is rejected, whatever it is
+    bound to; ``verify`` as in ``check_all``."""
+    results: list[bytes | ReportRejected] = [_FORGED] * len(tokens)
+    due: list[int] = []
+    for at, token in enumerate(tokens):
+        if verifier.takes(token):
+            due.append(at)
+        else:
+            results[at] = _why_not(token, verifier)
+    for at, holds in zip(due, verify([tokens[at] for at in due]), strict=True):
+        if holds:
+            results[at] = hashlib.sha256(tokens[at][:_SIGNED_SIZE]).digest()
+    return results
+
+
+def _why_not(token: bytes, verifier: TokenVerifier) -> ReportRejected:
     try:
-        verifier.parse(open_extension(data, role).token)
+        verifier.parse(token)
     except ReportRejected as rejected:
         return rejected
     raise ValueError("the token is one that the verifier accepts")

@@ -11,12 +11,27 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.tokens.blind_rsa import TokenKey
-from tacit.tokens.http_auth import padded_b64url, unpadded
 from tacit.tokens.structures import BLIND_RSA_2048
 
 WELL_KNOWN_PATH = "/.well-known/private-token-issuer-directory"
+
+
+def padded_b64url(data: bytes) -> str:
+    """URL-safe base64 with padding, as Privacy Pass writes it."""
+    text = b64url(data)
+    return text + "=" * (-len(text) % 4)
+
+
+def unpadded(text: str, what: str) -> bytes:
+    """Inverse of ``padded_b64url``; absent padding is accepted, wrong padding is not. Raises
+    ``DecodeError``."""
+    bare = text.rstrip("=")
+    if len(text) - len(bare) not in {0, -len(bare) % 4}:
+        raise DecodeError(f"{what} has wrong base64 padding")
+    return unb64url(bare, what=what)
 
 
 @dataclass(frozen=True, slots=True)

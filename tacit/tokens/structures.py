@@ -20,14 +20,6 @@ TOKEN_SIZE = 354
 TOKEN_REQUEST_SIZE = 259
 TOKEN_RESPONSE_SIZE = 256
 
-GREASE_TYPES = frozenset(
-    {
-        0x0000, 0x02AA, 0x1132, 0x2E96, 0x3CD3, 0x4473, 0x5A63, 0x6D32, 0x7F3F,
-        0x8D07, 0x916B, 0xA6A4, 0xBEAB, 0xC3F3, 0xDA42, 0xE944, 0xF057,
-    }
-)  # fmt: skip
-"""Types that RFC 9577 section 6.1 reserves so that clients learn to ignore unknown types."""
-
 
 def _text(data: bytes, what: str) -> str:
     try:
@@ -84,10 +76,6 @@ class TokenChallenge:
     def digest(self) -> bytes:
         """SHA-256 of the wire form, which a token includes."""
         return hashlib.sha256(self.encode()).digest()
-
-    def names_origin(self, origin: str) -> bool:
-        """Whether a client may answer this challenge at ``origin`` (host, or host:port unless 443)."""
-        return not self.origin_info or origin.lower() in self.origin_info.lower().split(",")
 
 
 def token_input(token_type: int, nonce: bytes, challenge_digest: bytes, token_key_id: bytes) -> bytes:

@@ -146,10 +146,14 @@ class Prio3CountVec(Prio3[Sequence[int]]):
         cells = zip(input_share.meas_share, proofs, strict=True)
         return self.field.encode_vec([number for element, proof in cells for number in (element, *proof)])
 
+    def input_share_size(self, agg_id: int) -> int:
+        """Bytes of the encoded input share of Aggregator ``agg_id``: the same for every cell."""
+        self._require_agg_id(agg_id)
+        return self.length * (self.HELPER_CELL_SIZE if agg_id else self.LEADER_CELL_SIZE)
+
     def decode_input_share(self, agg_id: int, encoded: bytes) -> InputShare:
         """Inverse of ``encode_input_share``. Raises ``DecodeError``."""
-        self._require_agg_id(agg_id)
-        size = self.length * (self.HELPER_CELL_SIZE if agg_id else self.LEADER_CELL_SIZE)
+        size = self.input_share_size(agg_id)
         if len(encoded) != size:
             raise DecodeError(f"input share has {len(encoded)} bytes, not {size}")
         if agg_id:

@@ -7,7 +7,8 @@
                          initialize{verifier_share} ->
                                                     helper_initialized -> FinishedWithOutbound
                          <- finish{verifier_message}
-    leader_continued -> Finished
+
+The Leader's last step, on the answer, is ``tacit.vdaf.native.batch``'s, for many reports at once.
 
 Bytes in, bytes out. Every function raises ``DecodeError`` for bytes of the wrong form and ``VerifyError`` for
 a report that does not verify; either way the report is rejected. A wrong key, nonce or aggregation parameter
@@ -50,13 +51,6 @@ class FinishedWithOutbound:
 
     out_share: list[int] = field(repr=False)
     outbound: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The Leader accepts, and nothing more is sent."""
-
-    out_share: list[int] = field(repr=False)
 
 
 def leader_initialized(
@@ -106,14 +100,6 @@ def helper_initialized(
     out_share = vdaf.verify_next(ctx, state, verifier_message)
     encoded = vdaf.encode_verifier_message(verifier_message)
     return FinishedWithOutbound(out_share, message(MessageType.FINISH, encoded))
-
-
-def leader_continued(vdaf: Prio3[Any], ctx: bytes, agg_param: None, state: VerifyState, inbound: bytes) -> Finished:
-    """Last step of the Leader, on the Helper's ``finish`` message."""
-    if not vdaf.is_valid(agg_param, []):
-        raise ValueError("Prio3 has no aggregation parameter")
-    verifier_message = vdaf.decode_verifier_message(state, _payload(MessageType.FINISH, inbound))
-    return Finished(vdaf.verify_next(ctx, state, verifier_message))
 
 
 def message(kind: MessageType, payload: bytes) -> bytes:

@@ -89,11 +89,21 @@ class ShareCodec(Generic[M]):
         elements = self.flp.MEAS_LEN + self.flp.PROOF_LEN * self.PROOFS
         return self.field.ENCODED_SIZE * elements + self._blind_size
 
+    @property
+    def public_share_size(self) -> int:
+        """Bytes of the encoded public share."""
+        return self._blind_size * self.SHARES
+
+    def input_share_size(self, agg_id: int) -> int:
+        """Bytes of the encoded input share of Aggregator ``agg_id``."""
+        self._require_agg_id(agg_id)
+        return SEED_SIZE + self._blind_size if agg_id else self.leader_share_size
+
     def decode_input_share(self, agg_id: int, encoded: bytes) -> InputShare:
         """Inverse of ``encode_input_share`` for Aggregator ``agg_id``. Raises ``DecodeError``."""
         self._require_agg_id(agg_id)
-        size = SEED_SIZE if agg_id else self.leader_share_size - self._blind_size
-        _expect(encoded, size + self._blind_size, "input share")
+        _expect(encoded, self.input_share_size(agg_id), "input share")
+        size = len(encoded) - self._blind_size
         blind = encoded[size:] or None
         if agg_id:
             return HelperInputShare(encoded[:size], blind)
@@ -124,10 +134,6 @@ class ShareCodec(Generic[M]):
     def encode_out_share(self, out_share: list[int]) -> bytes:
         """Encode an out share: ``OUTPUT_LEN`` field elements."""
         return self.field.encode_vec(out_share)
-
-    def decode_out_share(self, encoded: bytes) -> list[int]:
-        """Inverse of ``encode_out_share``. Raises ``DecodeError``."""
-        return self._decode_output(encoded, "out share")
 
     def encode_agg_share(self, agg_share: list[int]) -> bytes:
         """Encode an aggregate share: ``OUTPUT_LEN`` field elements."""

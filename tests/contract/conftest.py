@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.databases.stored import DatabaseStore
 from tests.kit import databases
 
 S = TypeVar("S", bound=DatabaseStore)

@@ -19,7 +19,7 @@ from services.analyzer.store import AnalyzerStore
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
 from services.shuffler.store import ShufflerStore
-from tacit.adapters import sqlite_dialect
+from tacit.adapters.databases import sqlite_dialect
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.errors import DapAbort, Fatal

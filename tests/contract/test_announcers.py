@@ -11,7 +11,7 @@ import aiomqtt
 import pytest
 
 from infra.backing.mosquitto import MosquittoServer
-from tacit.adapters.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Announcer, Subscription
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD
@@ -188,3 +188,19 @@ async def test_announcer_without_a_broker_ends_at_once_when_told(topic: str) -> 
         subscription = announcer.subscribe(topic)
         await asyncio.sleep(0.02)
     assert [item async for item in subscription] == []
+
+
+async def test_an_error_that_nobody_expected_ends_one_session_and_not_the_announcements(
+    mosquitto: MosquittoServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, real = Told(), MqttAnnouncer._session
+
+    async def broken(self: MqttAnnouncer, _client: aiomqtt.Client) -> None:
+        monkeypatch.setattr(MqttAnnouncer, "_session", real)
+        raise TypeError("an answer that nobody expected")
+
+    monkeypatch.setattr(MqttAnnouncer, "_session", broken)
+    async with opened(broker(mosquitto), told) as announcer:
+        announcer.publish(topic, b"1")
+        assert (await following(announcer.subscribe(topic))).payload == b"1"
+    assert [type(error) for error in told.errors] == [TypeError, type(None)]

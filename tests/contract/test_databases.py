@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from infra.backing.postgres import PostgresServer
 from services.leader import schema
-from tacit.adapters import postgres as adapter
-from tacit.adapters.database import Database
-from tacit.adapters.migrate import differences
-from tacit.adapters.postgres import PostgresDatabase
-from tacit.adapters.sql import open_database
+from tacit.adapters.databases import postgres as adapter
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.migrate import differences
+from tacit.adapters.databases.postgres import PostgresDatabase
+from tacit.adapters.databases.sql import open_database
 from tacit.errors import Fatal, UsageError
 from tests.contract.sessions import kill_sessions
 

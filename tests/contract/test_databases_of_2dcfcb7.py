@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tacit.adapters.migrate import MARKER_TABLE, PROBE_TABLE, SLICE_NAME
-from tacit.adapters.sql import engine_of, open_database
+from tacit.adapters.databases.migrate import MARKER_TABLE, PROBE_TABLE, SLICE_NAME
+from tacit.adapters.databases.sql import engine_of, open_database
 from tests.unit.test_adapters_migrations import SCHEMAS
 
 FOLDER = Path(__file__).with_name("databases_of_2dcfcb7")

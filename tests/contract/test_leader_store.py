@@ -29,7 +29,7 @@ from services.leader.records import (
 )
 from services.leader.retrying import LeaderJobs
 from services.leader.store import LeaderStore
-from tacit.adapters.dialect import SLICE
+from tacit.adapters.databases.dialect import SLICE
 from tacit.aggregator.filled import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url

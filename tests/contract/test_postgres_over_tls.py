@@ -19,10 +19,10 @@ from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.base.certificates import CertificateAuthority
 from infra.base.free_ports import free_ports
 from services.leader import schema
-from tacit.adapters import postgres_tls
-from tacit.adapters.postgres import administer
-from tacit.adapters.postgres_tls import protection_of
-from tacit.adapters.sql import open_database
+from tacit.adapters.databases import postgres_tls
+from tacit.adapters.databases.postgres import administer
+from tacit.adapters.databases.postgres_tls import protection_of
+from tacit.adapters.databases.sql import open_database
 from tacit.errors import UsageError
 from tacit.service.secret_files import read_database_url, write_secret
 from tests.certificates import LIFETIME, Authority

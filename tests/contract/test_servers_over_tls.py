@@ -12,7 +12,7 @@ import pytest
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.redis import RedisServer
 from infra.base.free_ports import free_ports
-from tacit.adapters.redis_replay import RedisSeen
+from tacit.adapters.messaging.redis_replay import RedisSeen
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Announcement

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from infra.backing.postgres import PostgresServer
 from services.leader import schema
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.sql import open_database
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.contract.sessions import PATIENCE, kill_sessions, until_waiting
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from infra.lab.kit.clock import SimClock
 from services.helper import schema
-from tacit.adapters.database import Database
-from tacit.adapters.sql import open_database
-from tacit.adapters.watermark import Recovery, Watermark
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.sql import open_database
+from tacit.adapters.databases.watermark import Recovery, Watermark
 from tacit.aggregator.schema import MARKS
 from tacit.errors import Fatal, RolledBack, UsageError
 

@@ -18,7 +18,7 @@ from client_agent.config import AgentConfig
 from client_agent.journal import Entry, State
 from client_agent.runner import journal_of, open_store
 from infra.stacks.agents import provision_agents
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.recipe.derive import task_id

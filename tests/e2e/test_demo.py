@@ -150,7 +150,7 @@ def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkey
 
 FAULTS = """
 import itertools
-from tacit.adapters import http
+from tacit.adapters.network import http
 from tacit.ports import TransportError
 
 calls, request = itertools.count(1), http.HttpTransport.request

@@ -14,7 +14,7 @@ from rich.console import Console
 from infra.lab.demo.local_result import LocalResult
 from infra.lab.demo.local_run import LocalRun
 from infra.lab.demo.report import write_report
-from infra.lab.demo.view import Stages, show_local
+from infra.lab.demo.view import Stages, show
 from infra.lab.demo.words import MIN_DEVICES, Texts, load_texts
 from tacit.errors import UsageError
 from tacit.service.log import set_log_level
@@ -50,7 +50,7 @@ def test_every_device_is_counted_once_and_what_is_frequent_is_found(
     assert len(tried) == 8
     assert tried["an answer out of range"] == tried["a token spent twice"] == "analyzer"
     shown = io.StringIO()
-    show_local(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
+    show(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
     assert "of the 2 most frequent texts were found" in shown.getvalue()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.png", "report.html", "result.json"}
     secrets.read_files(tmp_path / "stack")

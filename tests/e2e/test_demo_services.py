@@ -20,7 +20,7 @@ def services(folder: Path) -> Services:
     now = 1_800_003_600.0
     layout = create_layout(folder / "stack", StackOptions(epoch_seconds=86_400, slots_per_epoch=1), OsEntropy(), now)
     SharedClock.begin(folder / "clock", now)
-    return Services(layout.state_dir, folder / "clock", 0, "error")
+    return Services(layout.state_dir, folder / "clock", "error")
 
 
 def children() -> set[int]:
@@ -42,7 +42,7 @@ async def test_services_do_as_they_are_told_and_end_with_the_run(tmp_path: Path)
         await running.settle("issuer", "gateway", "recipe_server")
         async with running.following(3):
             pass
-        assert await running.sightings(3) == ()
+        assert await running.sightings(3, 0) == ()
         with pytest.raises(Fatal, match="KeyError"):
             await running.step("nobody")
     assert children() == set()

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.lab.commands.demo_shuffled import of_domain
+from infra.lab.commands.demo_shuffled import MOST_SEALED_DOMAIN, of_domain
+from infra.lab.demo import counted_run
+from infra.lab.demo.counted_run import CountedRun
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.report import write_report
 from infra.lab.demo.shuffled_result import ShuffledResult
 from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
-from infra.lab.demo.view import Stages, show_shuffled
+from infra.lab.demo.view import Stages, show
 from tacit.errors import UsageError
 from tacit.service.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
@@ -59,12 +61,40 @@ def test_every_device_is_counted_once_and_no_answer_that_nobody_has_is_shown(
     assert tried["a token spent twice"] == tried["a bundle after the interval"] == "shuffler"
     assert tried["messages from somebody who is not the shuffler"] == "analyzer"
     shown = io.StringIO()
-    show_shuffled(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
+    show(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
     assert "sealed messages of the same size" in " ".join(shown.getvalue().split())
     secrets.read_files(tmp_path / "stack")
     logged = capsys.readouterr().err
     assert members_beyond([line for line in logged.splitlines() if line.startswith("{")]) == []
     assert secrets.found_in(logged) == []
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(1e-4, "six standard errors of the noise in each of 6,000 answers, twice")
+@pytest.mark.parametrize(("randomizer", "most_sealed"), [("zsum", 0), ("flipped", 2_000)])
+def test_of_many_answers_some_devices_seal_and_the_rest_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, randomizer: str, most_sealed: int
+) -> None:
+    monkeypatch.setattr(counted_run, "MOST_SEALED", most_sealed)
+    devices, domain = 3_000, MOST_SEALED_DOMAIN + 5_000
+    run = CountedRun(of_domain(domain, devices), randomizer, tmp_path / "stack", QUIET)
+    result = asyncio.run(run.run())
+    assert isinstance(result, ShuffledResult)
+    document = result.document()
+    counted = (document["devices"], document["sampled"], document["accepted"], document["answers"])
+    assert counted == (devices, devices, devices, domain)
+    sealed = document["sealed_devices"]
+    assert sealed == most_sealed // document["messages_per_device"]
+    assert sealed + document["counted_devices"] == devices
+    shown = document["buckets"]
+    assert 0 < len(shown) < 50
+    assert {"1", "2"} <= {row["label"] for row in shown}
+    assert all(abs(row["estimate"] - row["truth"]) < 6 * row["stderr"] for row in shown)
+    assert document["largest_error"] < 200
+    if randomizer == "zsum":
+        assert (document["false_positives"], document["messages_per_device"]) == (0, domain + 1)
+    else:
+        assert "with probability 0.95, all answers that nobody has are 0" in document["zeros"]
 
 
 def test_too_few_devices_are_refused_before_anything_starts(tmp_path: Path) -> None:

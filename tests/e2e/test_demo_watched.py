@@ -16,7 +16,7 @@ from rich.console import Console
 
 from infra.lab.demo import watched_run
 from infra.lab.demo.report import write_report
-from infra.lab.demo.view import Stages, show_watched
+from infra.lab.demo.view import Stages, show
 from infra.lab.demo.visits import Visits
 from infra.lab.demo.watched_result import WatchedResult
 from infra.lab.demo.watched_run import WatchedRun, Watching
@@ -123,7 +123,7 @@ def test_one_server_counts_what_devices_kept_and_refuses_what_it_must(
     }
     for width in (80, 120):
         shown = io.StringIO()
-        show_watched(result, Console(file=shown, width=width), write_report(result, tmp_path / "out"))
+        show(result, Console(file=shown, width=width), write_report(result, tmp_path / "out"))
         lines = shown.getvalue().splitlines()
         assert max(map(len, lines)) <= width
         assert "8,192 → 8,192" in shown.getvalue()
@@ -150,7 +150,7 @@ def test_every_statistic_comes_out_of_every_model(
     labels = {"count": ["nonzero"], "mean": ["mean"], "histogram": ["0", "1", "2", "3+"]}
     assert [bucket.label for bucket in result.buckets] == labels[statistic]
     write_report(result, tmp_path / "out")
-    show_watched(result, Console(file=io.StringIO(), width=80), [])
+    show(result, Console(file=io.StringIO(), width=80), [])
 
 
 @pytest.mark.slow

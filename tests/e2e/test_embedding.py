@@ -20,7 +20,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.config import load_config

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,18 @@ from client_agent.upload import offer
 from infra.backing.mosquitto import MosquittoServer
 from infra.backing.postgres import PostgresServer
 from infra.backing.redis import RedisServer
-from infra.base.free_ports import free_ports
 from infra.base.remembered_servers import amend_config
 from infra.lab.bench.contributions import Order, make_reports, private_key
 from infra.lab.bench.live import BUCKETS, LiveStack
 from infra.stacks.layout import Layout, load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
-from infra.stacks.processes import serve_command
+from infra.stacks.processes import read_pids
 from infra.stacks.status import stack_status
+from infra.tools.staging import orders
+from infra.tools.staging.orders import Act
 from tacit import ohttp
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
@@ -74,7 +75,7 @@ _slots = itertools.count()
 
 @dataclass
 class World:
-    """A running stack, its servers, and the processes that were started again."""
+    """A running stack, which starts its services again when they die, and its servers."""
 
     layout: Layout
     document: dict[str, Any]
@@ -82,41 +83,37 @@ class World:
     redis: RedisServer
     broker: MosquittoServer
     folder: Path
-    restarted: contextlib.ExitStack
-    pids: dict[str, int] = field(default_factory=dict)
 
-    def kill(self, title: str) -> None:
-        """Send SIGKILL to the process with this title."""
-        os.kill(self.pids.get(title) or self.document[title]["pid"], signal.SIGKILL)
-
-    def start_again(self, title: str) -> None:
-        """What was killed comes back on the same address."""
-        self._start(title, Path(self.document[title]["config"]))
-
-    def leave_work_to_one(self) -> Path:
-        """End every worker; the leader takes uploads only. The configuration of the one worker that is to come."""
-        for title in FURTHER:
-            self.kill(title)
-        leader, worker = (Path(self.document[title]["config"]) for title in ("leader", FURTHER[0]))
-        uploads = leader.with_name("uploads.json")
-        if not uploads.exists():
-            uploads.write_text(json.dumps({**json.loads(leader.read_text()), "roles": ["upload"]}))
-            self.kill("leader")
-            self._start("leader", uploads)
-        body = json.loads(worker.read_text())
-        only = worker.with_name("only-worker.json")
-        only.write_text(json.dumps({**body, "listen": {**body["listen"], "port": free_ports(1)[0]}}))
-        return only
-
-    def _start(self, title: str, config: Path) -> None:
-        command = [*serve_command(title.split(maxsplit=1)[0], "--config", str(config)), "--stop-with-stdin"]
-        log = self.folder / f"{title.replace(' ', '-')}.log"
-        process = self.restarted.enter_context(ReadyProcess(command, log, piped_stdin=True))
-        self.pids[title] = int(process.ready()["pid"])
+    def pid(self, title: str) -> int:
+        """The process that now has this title."""
+        return read_pids(self.layout.state_dir)[title]
 
     def signal(self, title: str, number: signal.Signals) -> None:
         """Send a signal to one process."""
-        os.kill(self.pids.get(title) or self.document[title]["pid"], number)
+        os.kill(self.pid(title), number)
+
+    async def kill_and_return(self, title: str) -> None:
+        """End the process with this title at once, and wait until another one has taken its place."""
+        before = self.pid(title)
+        os.kill(before, signal.SIGKILL)
+
+        async def another() -> bool:
+            return read_pids(self.layout.state_dir).get(title, before) != before
+
+        await until(f"{title} runs again", another)
+
+    async def order(self, act: Act, *titles: str) -> None:
+        """Have the stack stop, start or restart services, as a person would."""
+        await orders.give_order(self.layout.state_dir, orders.Order(act, titles), lambda: True, SystemClock())
+
+    async def leave_work_to_one(self) -> Path:
+        """End every worker; the leader takes uploads only. The configuration of the one worker that is to come."""
+        config = self.layout.configs["leader"]
+        if json.loads(config.read_text()).get("roles") != ["upload"]:
+            amend_config(config, roles=["upload"])
+            await self.order(Act.RESTART, "leader")  # the organisation: the workers start again too
+        await self.order(Act.STOP, *FURTHER)
+        return Path(self.document[FURTHER[0]]["config"])
 
 
 def laid_out(folder: Path) -> Layout:
@@ -159,8 +156,7 @@ def stack(
         command += [part for name in urls for part in (f"--{name}-url-file", str(folder / name))]
         process = ending.enter_context(ReadyProcess(command, folder / "stderr"))
         document = process.ready()
-        restarted = ending.enter_context(contextlib.ExitStack())
-        yield World(load_layout(layout.state_dir), document, postgres, redis, broker, folder, restarted)
+        yield World(load_layout(layout.state_dir), document, postgres, redis, broker, folder)
         process.signal(signal.SIGTERM)
         process.wait()
 
@@ -260,15 +256,12 @@ async def broker_is_gone(stack: World) -> None:
 
 async def workers_are_killed(stack: World) -> None:
     for title in ("leader", *FURTHER):
-        stack.kill(title)
-        await told(stack.layout, f"{title} is down")
-        await asyncio.to_thread(stack.start_again, title)
+        await stack.kill_and_return(title)
 
 
 async def helpers_are_killed(stack: World) -> None:
     for title in ("helper", "helper worker-2"):
-        stack.kill(title)
-        await asyncio.to_thread(stack.start_again, title)
+        await stack.kill_and_return(title)
 
 
 async def helper_stands_still(stack: World) -> None:
@@ -282,9 +275,7 @@ async def helper_stands_still(stack: World) -> None:
 async def way_in_is_killed(stack: World) -> None:
     """The other ends of everybody's idle connections vanish."""
     for title in ("gateway", "relay"):
-        stack.kill(title)
-        await told(stack.layout, f"{title} is down")
-        await asyncio.to_thread(stack.start_again, title)
+        await stack.kill_and_return(title)
 
 
 @pytest.mark.parametrize(
@@ -311,15 +302,14 @@ async def test_every_report_counts_once_whatever_fails_meanwhile(
 async def test_every_report_counts_once_when_a_worker_is_killed_with_a_job_in_any_stage(
     stack: World, live: LiveStack, stage: str
 ) -> None:
-    config = await asyncio.to_thread(stack.leave_work_to_one)
+    config = await stack.leave_work_to_one()
     command = [sys.executable, str(DOOMED), stage, str(config)]
     with ReadyProcess(command, stack.folder / f"doomed-{stage}.log") as process:
         await asyncio.to_thread(process.ready)
 
         async def it_dies_and_others_come() -> None:
             assert await asyncio.to_thread(process.wait) == -signal.SIGKILL
-            for title in FURTHER:
-                await asyncio.to_thread(stack.start_again, title)
+            await stack.order(Act.START, *FURTHER)
 
         await carried_through(live, it_dies_and_others_come)
 

@@ -13,7 +13,7 @@ import pytest
 
 from infra.lab.bench.live import LiveStack
 from infra.stacks.layout import load_layout
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.operations.status import DeploymentStatus
 from tests.e2e.test_faults_on_real_servers import carried_through, laid_out, statuses, told, until
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture

@@ -21,7 +21,7 @@ from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.monitoring.scraping import ALERTS, FOLDER, scrape_config, write_scrape_config
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError
 from tacit.service.app import METRICS as APP_METRICS

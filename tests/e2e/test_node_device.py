@@ -21,7 +21,7 @@ from infra.stacks.layout import Layout, signing_key_of
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit import media_types
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.recipe.builder import propose

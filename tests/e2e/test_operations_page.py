@@ -22,8 +22,8 @@ from infra.base.certificate_files import CA_FILE
 from infra.base.free_ports import free_ports
 from infra.cli import run
 from infra.tools.documents.configuration import configurations
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.service.config import load_config
 from tacit.service.secret_files import write_secret
 from tests.conftest import ROOT, skip_or_fail

@@ -24,7 +24,7 @@ from infra.stacks.new_layout import renew_certificates
 from infra.stacks.options import OPERATORS, PEOPLE, bearer_token, credentials_of
 from infra.stacks.processes import read_pids
 from infra.stacks.tls import AUTHORITY, OPERATOR, party_name
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, read_peer_tokens, write_hpke_key
 from tacit.codec import b64url

@@ -20,9 +20,9 @@ from infra.stacks.options import KEY_ROTATION
 from services.gateway.keys import KeyRing
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy
-from tacit.adapters.tls import ClientTls
 from tacit.codec import b64url
 from tacit.media_types import OHTTP_REQ, dap
 from tacit.ports import HttpResponse, TransportError

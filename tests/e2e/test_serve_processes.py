@@ -14,7 +14,7 @@ import pytest
 
 from infra.base.free_ports import free_ports
 from infra.stacks.layout import Layout
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.secret_files import write_secret
 from tests.kit.processes import ReadyProcess

@@ -25,7 +25,7 @@ from tests.conftest import skip_or_fail
 from tests.e2e.two_networks import HERE, THERE
 
 SCENARIO = Path(__file__).with_name("two_networks.py")
-SECONDS = 150.0
+SECONDS = 600.0
 
 
 def ip(*arguments: str) -> str:

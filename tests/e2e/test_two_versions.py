@@ -1,5 +1,6 @@
 """An older version and this one side by side: the older one's deployment, whose services and devices are replaced one
-after another by this one's, on their own databases, journals and configurations, while recipes run."""
+after another by this one's, on their own databases, journals and configurations, while recipes run. The tests share one
+deployment and run in the order of this file: each takes minutes, and one that lasts ten ends the run."""
 
 from __future__ import annotations
 
@@ -116,19 +117,30 @@ class Deployment:
         return str(revision)
 
 
-def test_services_and_devices_are_replaced_one_after_another_and_recipes_go_on(older: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(older: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The older version's deployment, as it runs."""
     with contextlib.ExitStack() as stack:
-        site = Deployment(tmp_path / "stack", older, stack)
+        made = Deployment(tmp_path_factory.mktemp("two-versions") / "stack", older, stack)
         options = ["--agents", str(DEVICES), "--batch-floor", str(LEAST), "--epoch-seconds", str(EPOCH), "--json"]
-        site.start(older, "up", *options, "--state-dir", str(site.folder))
-        before = site.revision("recipe_server")
-        with site.devices(older):
-            site.publish("mixed")
-            site.replace("leader")
-            assert site.released("mixed") >= LEAST, "leader of this version, everybody else of the older one"
-        with site.devices(ROOT):
-            site.publish("replaced")
-            for name in ("helper", *AT_LAST):
-                site.replace(name)
-            assert site.revision("recipe_server") != before, "its database was brought up"
-            assert site.released("replaced") >= LEAST, "all of this version, on the older one's databases and journals"
+        made.start(older, "up", *options, "--state-dir", str(made.folder))
+        yield made
+
+
+def test_a_leader_of_this_version_and_everybody_else_of_the_older_one_release_a_recipe(
+    site: Deployment, older: Path
+) -> None:
+    with site.devices(older):
+        site.publish("mixed")
+        site.replace("leader")
+        assert site.released("mixed") >= LEAST
+
+
+def test_the_others_and_the_devices_are_replaced_one_after_another_and_recipes_go_on(site: Deployment) -> None:
+    before = site.revision("recipe_server")
+    with site.devices(ROOT):
+        site.publish("replaced")
+        for name in ("helper", *AT_LAST):
+            site.replace(name)
+        assert site.revision("recipe_server") != before, "its database was brought up"
+        assert site.released("replaced") >= LEAST, "all of this version, on the older one's databases and journals"

@@ -35,7 +35,7 @@ from infra.stacks.processes import PIDS, read_pids
 from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.views.stack_view import SERVICE_NAMES
 from tacit import __version__, media_types
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url, unb64url
 from tacit.ports import HttpResponse, TransportError

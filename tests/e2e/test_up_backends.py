@@ -32,7 +32,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.stacks.workers import further_parts, known_parts
 from infra.views.stack_view import SERVICE_NAMES
-from tacit.adapters.redis_streams import connect
+from tacit.adapters.messaging.redis_streams import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.secret_files import read_secret, write_secret

@@ -32,7 +32,7 @@ from infra.stacks.options import StackOptions
 from infra.stacks.status import stack_status
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import install_command

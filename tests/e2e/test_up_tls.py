@@ -34,10 +34,10 @@ from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout, renew_certificates
 from infra.stacks.options import StackOptions
 from infra.stacks.tls import OPERATOR
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.postgres import administer
+from tacit.adapters.databases.postgres import administer
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.client import Operator as AdminClient
 from tacit.errors import UsageError
 from tacit.ports import TransportError

@@ -42,8 +42,8 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.stacks.processes import serve_command
 from services.leader.schema import COMMON
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.sql import engine_of
+from tacit.adapters.databases.sql import engine_of
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.operations.calls import call
 from tacit.recipe.builder import propose

@@ -20,7 +20,7 @@ from services.admin.app import create_app
 from services.admin.core.calls import ADMIN, Admin
 from services.admin.core.config import AdminConfig
 from tacit import media_types
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps

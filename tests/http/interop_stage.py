@@ -17,7 +17,7 @@ import pytest
 from infra.tools.interop import collector
 from infra.tools.interop.run import ROLES, make
 from tacit import media_types
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.config import Listen

@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from infra.lab.kit.network import Fault, FaultKind, matching
 from services.admin.core import audit
 from services.admin.core.store import AdminStore
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.service.secret_files import write_secret
 from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of, serving

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 
 from infra.lab.kit.recipes import NOW, changed
 from services.leader.store import LeaderStore
-from tacit.adapters.watermark import CLOSED
+from tacit.adapters.databases.watermark import CLOSED
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.schema import MARKS
 from tacit.codec import b64url

@@ -19,7 +19,7 @@ from services.analyzer.schema import KEPT
 from services.analyzer.store import AnalyzerStore
 from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
-from tacit.models.local.task import HashPacking
+from tacit.methods.packing import HashPacking
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, B, Stage, analyzer_stage
 from tests.http.test_analyzer_crashes import PowerCut, PowerCutError

@@ -28,7 +28,7 @@ from recipe_server.app import create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES as RECIPE_SERVICE
 from tacit import ohttp
-from tacit.adapters.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError

@@ -21,9 +21,9 @@ from relay.config import RelayConfig
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit import media_types
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.messages import Role, UploadRequest

@@ -28,8 +28,8 @@ from infra.backing.sqlite_backup import put_database
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from tacit.adapters import sqlite
-from tacit.adapters.postgres import administer
+from tacit.adapters.databases import sqlite
+from tacit.adapters.databases.postgres import administer
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tests.http.test_after_the_end import made

@@ -14,8 +14,8 @@ import pytest
 from infra.base.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.client import AsyncOperator, AwayError, BusyError, Event, RedirectError, UnauthorizedError
 from tacit.errors import DecodeError
 from tacit.ports import TransportError

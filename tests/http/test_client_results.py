@@ -17,7 +17,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
 from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.handlers.routes import ROUTES
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.client import (
     AsyncOperator,
     Event,

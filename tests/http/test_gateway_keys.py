@@ -35,6 +35,7 @@ from tests.http.gateway_stage import (
     problem,
     starting,
 )
+from tests.kit.foreign import decode_key_configs
 from tests.kit.migrations import assert_migrations_match
 
 
@@ -48,7 +49,7 @@ async def test_keys_are_served_private_and_survive_a_restart(start: Start, tmp_p
     gateway = await start()
     answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
     assert answer.headers["content-type"] == OHTTP_KEYS
-    assert ohttp.decode_key_configs(answer.body) == [gateway.config]
+    assert decode_key_configs(answer.body) == [gateway.config]
     await gateway.restart()
     again = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
     assert again.body == answer.body
@@ -66,7 +67,7 @@ async def test_a_key_is_active_for_a_period_opens_for_another_and_is_then_gone(s
     second = gateway.config
     assert second.key_id == (first.key_id + 1) % 256
     answer = await gateway.network.request("GET", GATEWAY_URL + "/ohttp-keys")
-    assert ohttp.decode_key_configs(answer.body) == [second, first]
+    assert decode_key_configs(answer.body) == [second, first]
     assert opened(context, await gateway.post(message)).status == 201
     assert opened(context, await gateway.post(message)).status == 409
     gateway.clock.jump(3600)

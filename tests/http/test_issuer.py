@@ -18,9 +18,9 @@ from services.issuer.config import IssuerConfig
 from services.issuer.handlers import ISSUER as ISSUER_KEY
 from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.tls import ClientTls
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DRIVERS, Deps

@@ -27,8 +27,8 @@ from services.leader.config import LeaderConfig
 from services.leader.records import StoredReport
 from services.leader.store import LeaderStore
 from tacit import media_types
-from tacit.adapters.dialect import SLICE
-from tacit.adapters.postgres_slices import AHEAD
+from tacit.adapters.databases.dialect import SLICE
+from tacit.adapters.databases.postgres_slices import AHEAD
 from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse

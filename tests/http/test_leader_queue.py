@@ -19,7 +19,7 @@ from services.helper.config import HelperConfig
 from services.leader.app import UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from tacit import media_types
-from tacit.adapters.redis_streams import GROUP, RedisJobQueue, connect
+from tacit.adapters.messaging.redis_streams import GROUP, RedisJobQueue, connect
 from tacit.adapters.system import SystemClock
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.service.app import Deps

@@ -20,9 +20,9 @@ from infra.base.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import Unavailable, UsageError
 from tacit.ports import TransportError
 from tacit.service.app import METRICS as METRICS_OF

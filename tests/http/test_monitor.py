@@ -16,7 +16,7 @@ from infra.base.log_watch import LogReport, Place, Watch
 from infra.commands.log_service import Monitor, create_app
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
-from tacit.adapters.folder import FolderTransport, SavingTransport
+from tacit.adapters.disk.folder import FolderTransport, SavingTransport
 from tacit.errors import Refusal, UsageError
 from tacit.logview.whole import Tick, WholeState
 from tacit.monitor.audit import DAY

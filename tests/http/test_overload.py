@@ -20,7 +20,7 @@ from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse

@@ -26,7 +26,8 @@ from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit.messages import Report, Role
-from tacit.task import BatchClose, open_input_share
+from tacit.task import BatchClose
+from tests.kit.oracles.sealing import open_input_share
 from tests.kit.postgres import MakeDatabase
 
 BOTH = (Role.LEADER, Role.HELPER)

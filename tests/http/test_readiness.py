@@ -28,8 +28,8 @@ from services.gateway.service import REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, 
 from services.gateway.targets import TARGET_REFUSED
 from services.leader import schema
 from tacit import bhttp
-from tacit.adapters.durability import Durability
-from tacit.adapters.sql import open_database
+from tacit.adapters.databases.durability import Durability
+from tacit.adapters.databases.sql import open_database
 from tacit.adapters.system import SystemClock
 from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
 from tacit.operations.status import ProcessStatus

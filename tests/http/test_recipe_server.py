@@ -48,7 +48,8 @@ from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
 from tacit.tlog.pages import Head, KeySets, decode_page
-from tacit.tlog.tiles import Tile, decode_bundle, split_tile, tiles_of
+from tacit.tlog.tiles import Tile, decode_bundle, tiles_of
+from tests.kit.foreign import split_tile
 from tests.kit.migrations import assert_migrations_match
 
 URL = "http://127.0.0.1:8084"

@@ -71,6 +71,28 @@ async def test_each_rule_of_a_round_is_checked_at_its_publication(server: Server
     await server.publish(KIT.recipe_leaf(ROUNDS[1]))
 
 
+async def test_the_slots_that_a_series_assigns_are_kept_for_its_rounds_until_it_is_over(server: Server) -> None:
+    """Otherwise a recipe published between two rounds would end the series, which was charged in full."""
+    stranger = KIT.recipe(name="stranger", slot=SERIES.token(1).slot)
+    await server.publish(KIT.series_leaf(SERIES), KIT.recipe_leaf(ROUNDS[0]))
+    assert stranger.token == SERIES.token(1)
+    assert await server.refused(KIT.recipe_leaf(stranger)) == "slot-taken"
+    await server.publish(KIT.recipe_leaf(ROUNDS[1]))
+
+
+async def test_a_series_one_of_whose_slots_a_recipe_or_another_series_has_is_not_published(tmp_path: Path) -> None:
+    write_secret(tmp_path / "log.key", b64url(KIT.keys["log"].private).encode())
+    write_secret(tmp_path / "collector.token", COLLECTOR.encode())
+    running = Server(tmp_path)
+    await running.start(policy=policy(10 * TOTAL))
+    await running.publish(KIT.directory_leaf(), KIT.recipe_leaf(KIT.recipe(name="first", slot=SERIES.token(2).slot)))
+    assert await running.refused(KIT.series_leaf(SERIES)) == "slot-taken"
+    short = KIT.series(rounds=2)
+    await running.publish(KIT.series_leaf(short))
+    assert await running.refused(KIT.series_leaf(KIT.series(rounds=2, name="second"))) == "slot-taken"
+    await running.network.close()
+
+
 @pytest.mark.parametrize(
     ("path", "value", "rule"),
     [
@@ -122,7 +144,7 @@ async def test_a_series_of_which_nothing_was_released_gives_its_budget_back(serv
     await server.publish(KIT.series_leaf(SERIES), KIT.recipe_leaf(ROUNDS[0]), *opt_ins(ROUNDS[0]))
     server.clock.jump(SERIES.interval.end - NOW)
     start = SERIES.interval.end
-    later = KIT.series(name="later", start=start)
+    later = KIT.series(name="later", start=start, slot=1)
     assert await server.refused(KIT.series_leaf(later)) == "budget-spent"
     await server.publish(KIT.void_leaf(ROUNDS[0], "leader"))
     assert await server.refused(KIT.series_leaf(later)) == "budget-spent"

@@ -19,7 +19,7 @@ from relay.app import create_app, make_transport
 from relay.config import RelayConfig
 from relay.handlers import RELAY
 from tacit import __version__
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError

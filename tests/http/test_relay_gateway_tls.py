@@ -16,9 +16,9 @@ from services.gateway.config import GatewayConfig
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps

@@ -4,6 +4,7 @@ counted exactly once, and a request is only ever repeated with the same bytes.""
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.network import LOSE_RESPONSE, matching
-from infra.lab.kit.shuffled import Bundler
+from infra.lab.kit.shuffled import SHUFFLER_URL, Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
+from tacit.errors import UsageError
 from tacit.messages.chunk import MessageChunk
+from tacit.recipe.model import Recipe
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
 
@@ -123,6 +126,30 @@ async def test_a_shuffler_and_an_analyzer_that_start_again_after_everything_send
             assert (await found.stage.forward(found.devices.recipe, body)).status == 201
 
 
+async def test_an_analyzer_that_answers_slowly_does_not_hold_up_another_recipe(tmp_path: Path) -> None:
+    """Each answer takes four seconds; the other recipe has no bundles, and one request says so."""
+    async with shuffled_stage(tmp_path) as stage:
+        devices = population()
+        body = devices.recipe.body()
+        other = Recipe.from_body({**body, "name": "other", "token": {**body["token"], "slot": 1}})
+        await stage.publish(devices.recipe, other)
+        await stage.fill(devices, *["c0"] * B)
+        stage.end_interval(devices.recipe)
+        found, answered = Watched(stage, devices), stage.network.request
+
+        async def slowly(*args: Any, **rest: Any) -> Any:
+            stage.clock.jump(4)
+            return await answered(*args, **rest)
+
+        stage.network.request = slowly  # type: ignore[method-assign]
+        assert await stage.forwarding.step() == 2 + 1
+        assert [MessageChunk.decode(one).total for one in found.sent] == [CHUNKS, CHUNKS, 0]
+        while await stage.forwarding.step():
+            pass
+        assert len(set(found.sent)) == len(found.sent) == CHUNKS + 1
+        assert (await stage.aggregate(devices.recipe))[1]["report_count"] == B
+
+
 async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:
     async with due(tmp_path) as found:
         stage, recipe = found.stage, found.devices.recipe
@@ -131,6 +158,24 @@ async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) 
         found.sent.clear()
         assert [await stage.forwarding.step() for _ in range(3)] == [0, 0, 0]
         assert len(found.sent) == 1
+
+
+async def test_a_shufflers_database_from_before_it_forwarded_is_refused(tmp_path: Path) -> None:
+    """It would permute and forward what it holds of the bundles again, and tell the analyzer which these are."""
+    async with due(tmp_path) as found:
+        stage, folder = found.stage, tmp_path / "shuffler"
+        await stage.inner.unmount(SHUFFLER_URL)
+        shutil.copytree(folder, tmp_path / "backup")
+        await stage.start_shuffler()
+        assert await stage.forwarding.step() == CHUNKS
+        await stage.inner.unmount(SHUFFLER_URL)
+        for path in folder.glob("*.sqlite3*"):
+            path.unlink()
+        for path in (tmp_path / "backup").glob("*.sqlite3*"):
+            shutil.copy(path, folder)
+        with pytest.raises(UsageError, match="older than the last state"):
+            await stage.start_shuffler()
+        await found.check()
 
 
 async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:

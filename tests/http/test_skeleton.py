@@ -16,7 +16,7 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from tacit import __version__
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError

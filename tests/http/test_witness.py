@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.recipes import NOW
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.view import LogView

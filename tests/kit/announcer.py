@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.adapters.memory import Latest, checked_announcement
+from tacit.adapters.messaging.memory import Latest, checked_announcement
 from tacit.ports import Announcement
 
 

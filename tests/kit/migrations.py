@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tacit.adapters.migrate import differences, upgrade
+from tacit.adapters.databases.migrate import differences, upgrade
 
 
 def assert_migrations_match(metadata: sa.MetaData, migrations: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.base.postgres_programs import find_binaries
-from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.databases.stored import DatabaseStore
 
 Migrated = Callable[[str], DatabaseStore]
 """Makes the store of one service from a URL."""

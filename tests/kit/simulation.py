@@ -36,7 +36,7 @@ from infra.stacks.layout import Layout, load_layout, signing_key_of
 from infra.stacks.local import with_log
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import OPERATORS, StackOptions
-from tacit.adapters.watermark import Recovery
+from tacit.adapters.databases.watermark import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
 from tacit.messages import Report
@@ -49,11 +49,12 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
 from tacit.roles.aggregator import Party
 from tacit.service.app import DRIVERS, Deps
-from tacit.task import Task, open_input_share
+from tacit.task import Task
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.software_root import SoftwareRoot
 from tests.kit.device import Device, JournalKeeper
+from tests.kit.oracles.sealing import open_input_share
 from tests.kit.wire import Wire
 
 EPOCH_SECONDS = 7200

@@ -21,8 +21,8 @@ from tacit.panprivate.two_servers import opened_share
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.task.sealing import open_input_share
 from tacit.tlog.leaves import SignedLeaf
+from tests.kit.oracles.sealing import open_input_share
 
 SINGLE, SHARED = "pan-private-single", "pan-private"
 CELLS = ((SINGLE, "count"), (SINGLE, "histogram"), (SINGLE, "mean"), (SHARED, "count"), (SHARED, "histogram"))

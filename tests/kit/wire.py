@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infra.lab.kit.network import Exchange, Fault, FaultyTransport, InProcessTransport, Plan
-from tacit.adapters.origins import origin_of
+from tacit.adapters.network.origins import origin_of
 from tacit.ports import Clock, HttpResponse, Transport
 
 

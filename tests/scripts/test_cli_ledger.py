@@ -27,7 +27,7 @@ from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.views.ledger_view import show_ledger, show_plan
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.operations.calls import call

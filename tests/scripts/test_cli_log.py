@@ -28,7 +28,7 @@ from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.views.log_view import show_report
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding
 from tacit.recipe.builder import propose

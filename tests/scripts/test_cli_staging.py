@@ -11,7 +11,7 @@ import pytest
 from infra.cli import run
 from infra.commands.up import LOCK
 from infra.tools.staging.running import RUNNING
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.disk.folder_lock import alone_in
 
 Capture = pytest.CaptureFixture[str]
 

@@ -23,8 +23,8 @@ from infra.stacks.options import StackOptions
 from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
 from tacit import __version__
+from tacit.adapters.databases.watermark import Watermark
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.watermark import Watermark
 from tacit.aggregator.keys import read_hpke_key, read_peer_file
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.codec import b64url

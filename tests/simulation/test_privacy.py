@@ -20,9 +20,9 @@ from infra.base.service_names import SERVICES
 from tacit import ohttp
 from tacit.messages import Role
 from tacit.recipe.model import Recipe
-from tacit.task import open_input_share
 from tacit.tokens.structures import Token
 from tests.kit.device import Device
+from tests.kit.oracles.sealing import open_input_share
 from tests.kit.simulation import AGENTS, DEVICE_ADDRESS, Simulation
 from tests.kit.wire import Crossing
 

@@ -21,9 +21,9 @@ from tacit.errors import Refusal, UsageError
 from tacit.messages import Role
 from tacit.recipe.model import Recipe
 from tacit.service.log import set_log_level
-from tacit.task import open_input_share
 from tacit.tokens.structures import Token
 from tests.kit import databases
+from tests.kit.oracles.sealing import open_input_share
 from tests.kit.simulation import AGENTS, DEVICE_ADDRESS, Simulation
 from tests.kit.wire import Crossing
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
+from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
 from tacit.accounting.events import (
     Approximate,
     Composed,
@@ -29,9 +29,10 @@ from tacit.accounting.examples import rows
 from tacit.accounting.mechanisms import MECHANISMS, explain
 from tacit.accounting.sigma import sigma_for
 from tacit.dp.composition import epsilon_composed
-from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled
+from tacit.dp.gaussian import epsilon_gaussian
 from tacit.errors import Refusal, UsageError
 from tacit.extras import install_command
+from tests.kit.accounting import delta_pld, epsilon_subsampled
 
 ADDED, REPLACED = Relation.ADD_REMOVE, Relation.REPLACEMENT
 TARGETS = {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from infra.cli import run
-from tacit.accounting.accountants import delta_pld, epsilon_pld, epsilon_rdp
+from infra.lab.kit.shuffled import ShuffledKit
+from tacit.accounting.accountants import epsilon_pld, epsilon_rdp
 from tacit.accounting.events import DiscreteLaplace, Gaussian, Laplace, Relation, Repeated, Sampled
 from tacit.accounting.mechanisms import MECHANISMS, explain
 from tacit.dp.gaussian import epsilon_gaussian
@@ -19,7 +21,10 @@ from tacit.dp.heterogeneous import epsilon_heterogeneous
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.design import SampleDesign
+from tacit.models.shuffled.task import counts_of
+from tacit.recipe.claims import claim_of
 from tests.claims import compute_claim
+from tests.kit.accounting import delta_pld
 from tests.kit.methods import randomizer_from
 
 ONE_VECTOR = {"scale": 1, "flips": 3, "n": 9, "delta": 1e-6, "length": 2, "maximum": 1, "norm": 1}
@@ -93,6 +98,14 @@ def test_the_same_rappor_is_four_private_by_deletion_and_eight_private_by_replac
 def test_the_local_mechanisms_are_those_of_the_claim() -> None:
     claim = compute_claim(randomizer_from("rr", 2, 2), n=500, sampling_rate=1.0, delta=1e-7)
     assert claim["aggregator"] == explain("rr-exact", {"e0": 2.0, "n": 500, "delta": 1e-7}, REPLACED)["epsilon"]
+
+
+@pytest.mark.parametrize("encoder", [{"kind": "boolean"}, {"kind": "categories", "categories": ["a", "b"]}])
+def test_the_mechanism_that_a_claim_behind_a_shuffler_names_can_be_explained(encoder: dict[str, Any]) -> None:
+    found = ShuffledKit().proposed(encoder=encoder)
+    size = found.batch.min_batch_size
+    given = {"intensity": size * float(counts_of(found).noise_rate), "n": size, "delta": 1e-6}
+    assert claim_of(found)["analyzer_of_shuffled"] == explain(found.privacy.mechanism, given)["epsilon"]
 
 
 def test_different_steps_compose_below_their_sum_and_the_light_bound_is_never_below() -> None:
@@ -205,7 +218,9 @@ def test_the_command_states_the_relation_and_what_it_means(capsys: pytest.Captur
     assert listed.keys() == MECHANISMS.keys()
     assert list(listed["subsampled-gaussian"]["relations"]) == ["add-remove", "replacement", "deletion"]
     assert run(["privacy", "mechanisms"]) == 0
-    assert "[--batch-flips]" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "[--batch-flips]" in shown
+    assert "\\" not in shown
 
 
 def test_the_command_composes_steps_given_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:

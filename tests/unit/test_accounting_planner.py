@@ -111,7 +111,8 @@ def test_the_command_compares_proposes_and_draws(tmp_path: Path, capsys: pytest.
     arguments = ["recipe", "design", "--population", "50000", "--cells", "8", "--accuracy", "0.01"]
     assert run([*arguments, "--plot", str(picture)]) == 0
     shown = capsys.readouterr().out
-    assert "central, trusted server" in shown
+    assert "the server" in shown
+    assert "trusting a shuffler apart: tacit recipe new --model shuffled" in shown
     assert "tacit recipe new --population 50000" in shown
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert run([*arguments, "--json"]) == 0
@@ -130,7 +131,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("statistic", "cells", "values"), NUMBERS, ids=[case[0] for case in NUMBERS])
 def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_estimator_says(
-    statistic: StatisticName, cells: int, values: dict[str, int]
+    statistic: StatisticName, cells: int, values: dict[str, Any]
 ) -> None:
     needs = Requirements(40_000, cells, 1.0, 1e-7, statistic=statistic, allow_unbounded_local=True, **values)
     found = alternatives(needs)
@@ -213,7 +214,10 @@ def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
     assert isinstance(flips.method, Flips)
     bits = flips.method.largest.bit_length()
     assert flips.chunk_length == chunk_length_for(16 * bits)
-    assert all(way.upload_bytes is None for way in found if way.model in (CENTRAL, LOCAL))
+    assert only(found, CENTRAL, "Gaussian").upload_bytes is None
+    assert {(way.randomizer, way.upload_bytes) for way in found if way.model == LOCAL} == {
+        ("krr", 2), ("rappor", 2), ("oue", 2),
+    }  # fmt: skip
 
 
 def test_rappors_proof_is_planned_with_the_bound_that_the_builder_finds() -> None:

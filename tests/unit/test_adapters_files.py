@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.files import replace_file
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 
 MEMORY = Path("/dev/shm")  # noqa: S108

@@ -20,10 +20,10 @@ from aiohttp import web
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import origin_of, require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import origin_of, require_secure_url
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.service.app import Deps, make_app
@@ -244,7 +244,7 @@ async def test_serving_stops_on_a_signal_after_what_is_in_flight() -> None:
 
 _PROGRAM = """
 import asyncio
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps, make_app
 from tacit.service.config import Listen

@@ -15,10 +15,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.adapters import http as adapter
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network import http as adapter
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.sql import open_database
+from tacit.adapters.databases.sql import open_database
 from tacit.errors import UsageError
 from tests.kit.migrations import assert_migrations_match
 

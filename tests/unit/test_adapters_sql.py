@@ -17,11 +17,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from tacit.adapters import migrate
-from tacit.adapters.database import Database
-from tacit.adapters.migrate import upgrade
-from tacit.adapters.sql import open_database
-from tacit.adapters.sqlite import PAGE_SIZE
+from tacit.adapters.databases import migrate
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.migrate import upgrade
+from tacit.adapters.databases.sql import open_database
+from tacit.adapters.databases.sqlite import PAGE_SIZE
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.kit import databases
 from tests.kit.migrations import assert_migrations_match

@@ -9,7 +9,7 @@ import pytest
 
 from services.gateway.ports import SeenRequest
 from services.gateway.store import SEEN, ReplayStore
-from tacit.adapters.sqlite_writer import FileWriter
+from tacit.adapters.databases.sqlite_writer import FileWriter
 
 COLUMNS = ("enc", "date")
 

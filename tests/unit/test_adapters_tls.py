@@ -14,9 +14,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport, TransportError
 from tacit.service.app import Deps, make_app

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from infra.cli import run
 from infra.lab.bench import accuracy, peers
 from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p, table
-from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows, truncated
+from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows
 from infra.lab.devices.vectorised import Words, most_frequent
+from tacit.shuffled.variants import cut_below, zsum_estimate
 
 MEMBERS = {"model", "n", "domain_bits", "epsilon", "metric", "value", "stderr", "seeds", "peer", "peer_value", "target"}
 QUICK_PEER = 20_000
@@ -83,6 +87,17 @@ def test_a_row_is_a_mean_with_its_error_and_says_whether_a_target_is_met() -> No
     assert table([row]).row_count == 1
 
 
+def test_a_small_domain_is_not_measured_against_the_target_of_another_size() -> None:
+    (part,) = accuracy.accuracy_parts(replace(accuracy.QUICK, oracle_bits=(4,)), with_peer=False)["oracle"]
+    rows = part[1](lambda share: None)
+    assert {(row.target, row.met, row.elsewhere) for row in rows} == {(None, None, True)}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table(rows))
+    shown = console.export_text()
+    assert shown.count("not the target's size") == len(rows) == 2
+    assert "missed" not in shown
+
+
 def test_the_expected_largest_of_normal_numbers_is_known_for_one_and_two() -> None:
     assert accuracy.largest_of_normal(1) == pytest.approx(math.sqrt(2 / math.pi), abs=1e-6)
     assert accuracy.largest_of_normal(2) == pytest.approx(2 / math.sqrt(math.pi), abs=1e-6)
@@ -95,8 +110,10 @@ def test_zsum_reads_a_total_as_the_paper_does() -> None:
         for ones in range(n + 1):
             total = count + ones
             wanted = 0.0 if total <= n else total - (1 - noise / n) * n
-            found = truncated(np.array([count]), np.array([n - ones]), noise)
+            found = zsum_estimate(np.array([count]), np.array([n - ones]), noise)
             assert found.tolist() == pytest.approx([wanted])
+            assert zsum_estimate(count, n - ones, noise) == pytest.approx(wanted)
+    assert cut_below(np.array([1.0, -3.0, 2.5]), 2.0).tolist() == [0, 0, 2.5]
 
 
 def test_shuffled_errors_are_those_of_the_published_simulation() -> None:

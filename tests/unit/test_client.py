@@ -13,7 +13,6 @@ from tacit.errors import DecodeError, ReportRejected
 from tacit.messages import Report, Role, check_report_extensions
 from tacit.ohttp import size_class
 from tacit.roles.client import make_report
-from tacit.task import open_input_share
 from tacit.tokens import binding
 from tacit.tokens.slots import TokenVerifier
 from tacit.vdaf import ping_pong
@@ -26,6 +25,8 @@ from tacit.vdaf.prio3 import (
     Prio3SumVec,
     VerifyError,
 )
+from tests.kit.oracles.ping_pong import leader_continued
+from tests.kit.oracles.sealing import open_input_share
 
 REPORT_ID = bytes(range(16))
 KIT = make_task_kit()
@@ -69,7 +70,7 @@ def out_shares(kit: TaskKit, report: Report) -> tuple[list[int], list[int]]:
         payloads[Role.HELPER],
         started.outbound,
     )
-    finished = ping_pong.leader_continued(task.vdaf, task.ctx, None, started.state, answered.outbound)
+    finished = leader_continued(task.vdaf, task.ctx, None, started.state, answered.outbound)
     return finished.out_share, answered.out_share
 
 

@@ -18,7 +18,7 @@ from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.patience import ADVICE, BACKOFF, TRIES, Patience, PatientTransport, in_a_line
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Fatal, Refusal, UsageError
 from tacit.ports import HttpResponse, TransportError
 

@@ -117,26 +117,33 @@ def test_a_step_with_events_and_one_without_are_shown(events: tuple[int, ...], s
 
 
 def test_what_is_not_said_is_usual() -> None:
-    assert watching_of(TWO, None, None, of_answers=False) == Watching(TWO, "count", DEFAULT_STEPS, 1)
-    assert watching_of(TWO, "histogram", None, of_answers=False) == Watching(TWO, "histogram", FEWER_STEPS, MOST)
-    assert watching_of(ONE, "mean", 7, of_answers=False) == Watching(ONE, "mean", 7, MOST)
+    assert watching_of(TWO, None, None) == Watching(TWO, "count", DEFAULT_STEPS, 1)
+    assert watching_of(TWO, "histogram", None) == Watching(TWO, "histogram", FEWER_STEPS, MOST)
+    assert watching_of(ONE, "mean", 7) == Watching(ONE, "mean", 7, MOST)
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ({"model": "private"}, "--model takes pan-private or pan-private-single"),
-        ({"model": "secure-aggregation"}, "--model takes pan-private or pan-private-single"),
+        ({"model": "private"}, "--model takes local, shuffled, pan-private, pan-private-single"),
+        ({"model": "secure-aggregation"}, "--model takes local, shuffled, pan-private, pan-private-single"),
         ({"model": TWO, "statistic": "mean"}, "--statistic with pan-private takes count, histogram"),
         ({"model": ONE, "statistic": "median"}, "--statistic with pan-private-single takes count, histogram, mean"),
         ({"model": ONE, "steps": 0}, f"--steps takes a number from 1 to {MAX_STEPS}"),
         ({"model": ONE, "steps": MAX_STEPS + 1}, f"--steps takes a number from 1 to {MAX_STEPS}"),
-        ({"model": TWO, "buckets": "0,1,2"}, "--buckets and --categories do not go with --model"),
-        ({"model": TWO, "categories": "a,b"}, "--buckets and --categories do not go with --model"),
+        ({"model": TWO, "buckets": "0,1,2"}, "--buckets goes with the main model or --model shuffled"),
+        ({"model": TWO, "categories": "a,b"}, "--categories goes with the main model or --model shuffled"),
         ({"model": TWO, "column": "visits"}, "--column goes with --input"),
         ({"model": TWO, "input_file": Path("visits.csv")}, "--input needs --column NAME"),
-        ({"statistic": "count"}, "--statistic and --steps go with --model"),
-        ({"steps": 3}, "--statistic and --steps go with --model"),
+        ({"statistic": "count"}, "--statistic goes with --model pan-private or --model pan-private-single"),
+        ({"steps": 3}, "--steps goes with --model pan-private or --model pan-private-single"),
+        ({"model": "local", "missing": "ignore"}, "--missing goes with the main model or --model shuffled"),
+        ({"model": "local", "heavy_hitters": True}, "--model goes with the main model"),
+        ({"heavy_hitters": True, "engine": "tree"}, "--engine goes with --model local"),
+        ({"heavy_hitters": True, "column": "word"}, "--column goes with --input"),
+        ({"epsilon": "1"}, "--epsilon goes with --heavy-hitters or --model local"),
+        ({"model": "local", "epsilon": "nan"}, "--epsilon takes a number from 0.1 to 8"),
+        ({"model": "local", "domain": 9}, "--domain goes with --model shuffled"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused_before_anything_runs(flags: dict[str, Any], said: str) -> None:
@@ -147,7 +154,7 @@ def test_flags_that_do_not_fit_are_refused_before_anything_runs(flags: dict[str,
 
 def test_own_data_is_read_with_the_steps_that_are_asked_for(tmp_path: Path) -> None:
     path = table(tmp_path, ["40"] * MIN_DEVICES)
-    asked = watching_of(ONE, "count", 3, of_answers=False)
+    asked = watching_of(ONE, "count", 3)
     assert visits_of(asked, path, "visits", None).counts == (40,) * MIN_DEVICES
     with pytest.raises(UsageError, match="40 events are more than 32"):
-        visits_of(watching_of(ONE, "count", 2, of_answers=False), path, "visits", None)
+        visits_of(watching_of(ONE, "count", 2), path, "visits", None)

@@ -24,7 +24,7 @@ from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.recipe.model import Interval, Recipe

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
-from tacit.dp.calibrate import largest_epsilon0, largest_sampling_rate, smallest_n
+from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import Claim, decimal_up
 from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
@@ -190,29 +190,6 @@ def test_largest_epsilon0_reproduces_the_reference_table() -> None:
     assert largest_epsilon0(Krr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
     assert largest_epsilon0(Krr.keeps, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
     assert largest_epsilon0(Rr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_smallest_n_is_where_the_target_is_first_met(method: type[LocalMethod]) -> None:
-    n = smallest_n(method.keeps, 2.5, 1e-6, 0.8)
-    assert local(method, 2.5).aggregate_epsilon(n, 1e-6) <= 0.8
-    assert local(method, 2.5).aggregate_epsilon(n - 1, 1e-6) > 0.8
-    assert smallest_n(method.keeps, 0.5, 1e-6, 0.8) == 1
-
-
-def test_smallest_n_says_when_no_n_is_enough() -> None:
-    with pytest.raises(ValueError, match="target_epsilon"):
-        smallest_n(Krr.keeps, 39.0, 1e-12, 1e-6)
-
-
-def test_largest_sampling_rate_meets_the_target() -> None:
-    rate = largest_sampling_rate(0.6053, 10**4, 1e-10, 0.02)
-    assert rate is not None
-    reached, beyond = (amplify_visible(0.6053, q, 10**4, 1e-10) for q in (rate, rate + 1e-5))
-    assert reached is not None
-    assert beyond is not None
-    assert reached <= 0.02 < beyond
-    assert largest_sampling_rate(0.5, 100, 1e-8, 0.6) == 1.0
 
 
 @settings(max_examples=25, deadline=None)

@@ -18,10 +18,12 @@ from infra.lab.devices.additions import addition_of
 from infra.lab.devices.arrivals import BURST_SECONDS, BURST_SIZE, SWING, arrivals
 from infra.lab.devices.decisions import CHUNK, coins, decide, participation, randomise, with_dummies
 from infra.lab.devices.faults import CHURN, Fault, FaultMix, parse_faults
-from infra.lab.devices.population import MAX_CATEGORIES, listed_population, parse_population
+from infra.lab.devices.population import MAX_CATEGORIES, drawn_population, listed_population, parse_population
 from infra.lab.devices.profile import Profile
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError
+from tacit.recipe.encoder_specs import Categories, Number
+from tacit.recipe.model import Question
 from tacit.recipe.randomised import Dummies, Importance, Sampling
 from tests.kit.methods import randomizer_from
 
@@ -55,6 +57,31 @@ def test_coins_come_up_at_their_rate() -> None:
 
 
 @pytest.mark.false_alarm(ALPHA, "chi-square")
+def test_a_wrong_number_of_weights_says_that_no_value_has_one_too() -> None:
+    question = Question(
+        text="Which?",
+        metric="word",
+        statistic="histogram",
+        encoder=Categories(kind="categories", categories=("a", "b"), missing="no value"),
+    )
+    assert drawn_population(question, "weights:2,1,0").label == "weights:2,1,0"
+    words = (
+        "3 weights are needed, at least one of them above 0; the last is that of 'no value', devices without a value"
+    )
+    with pytest.raises(UsageError, match=words):
+        drawn_population(question, "weights:2,1")
+    with pytest.raises(UsageError, match=r"above 0$"):
+        parse_population("weights:2,1", 3)
+
+
+def test_numbers_of_a_histogram_are_drawn_as_categories() -> None:
+    encoder = Number(kind="number", low=1, high=200_000)
+    question = Question(text="Which?", metric="word", statistic="histogram", encoder=encoder)
+    drawn = drawn_population(question, None).of(0, 1_000, np.random.default_rng(1))
+    assert drawn.dtype == np.dtype(np.uint32)
+    assert drawn.max() < 200_000
+
+
 @pytest.mark.parametrize("text", ["uniform", "zipf", "zipf:0.7", "weights:5,1,0,2"])
 def test_data_follow_their_distribution(text: str) -> None:
     population = parse_population(text, 4)
@@ -71,7 +98,7 @@ def test_data_follow_their_distribution(text: str) -> None:
 def test_a_distribution_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--data"):
         parse_population(text, 3)
-    with pytest.raises(UsageError, match="2 to 4096"):
+    with pytest.raises(UsageError, match="2 to 1048576"):
         parse_population("uniform", MAX_CATEGORIES + 1)
 
 

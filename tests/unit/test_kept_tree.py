@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.adapters import kept_tree
-from tacit.adapters.kept_tree import FileTree
+from tacit.adapters.disk import kept_tree
+from tacit.adapters.disk.kept_tree import FileTree
 from tacit.errors import Fatal
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_inclusion

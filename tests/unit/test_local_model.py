@@ -15,9 +15,9 @@ from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import FieldError, ReportRejected
 from tacit.methods.flips import Flips
+from tacit.methods.packing import BitsPacking, CategoryPacking, HashPacking, packing_of
 from tacit.methods.statistics import SUM, Shape
 from tacit.models.local.form import Local
-from tacit.models.local.task import BitsPacking, CategoryPacking, HashPacking, packing_of
 from tacit.operations.outlook import outlook
 from tacit.recipe.builder import propose
 from tacit.recipe.claims import claim_of

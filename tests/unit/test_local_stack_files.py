@@ -49,9 +49,9 @@ from infra.stacks.workers import service_part
 from infra.views.stack_view import show
 from services.admin.app import read_parties
 from services.admin.core.config import AdminConfig
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
 from tacit.ledger.budget import conservative, fits

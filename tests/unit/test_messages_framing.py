@@ -20,9 +20,10 @@ from tacit.messages import (
     VerifyResp,
 )
 from tacit.messages.configuration import configuration_type
-from tacit.messages.framing import decode_framed, encode_framed
+from tacit.messages.framing import decode_framed
 from tacit.messages.slices import slice_job, slice_response
 from tacit.version import DAP_18, JANUS_MAIN, VERSIONS, DapVersion
+from tests.kit.framing import encode_framed
 from tests.unit.test_messages_roundtrip import any_bytes, continues, exactly, few, inits, some, uint
 
 batch_ids = exactly(32).map(AggregationJobExtension.leader_selected_batch_id)

@@ -12,7 +12,6 @@ from tacit import messages
 from tacit.errors import DecodeError, ReportError
 from tacit.messages import (
     AggregateShare,
-    AggregateShareAad,
     AggregateShareReq,
     AggregationJobContinueReq,
     AggregationJobExtension,
@@ -140,7 +139,6 @@ STRUCTS: dict[type[Struct], st.SearchStrategy[Any]] = {
     CollectionJobResp: st.builds(CollectionJobResp, uint(8), intervals, ciphertexts, ciphertexts),
     AggregateShareReq: st.builds(AggregateShareReq, requests, selectors, uint(8), exactly(32)),
     AggregateShare: st.builds(AggregateShare, ciphertexts),
-    AggregateShareAad: st.builds(AggregateShareAad, exactly(32), configurations, requests),
 }
 
 TO_THE_END = {

@@ -38,7 +38,7 @@ def test_off_means_pure_python_with_the_same_results(monkeypatch: pytest.MonkeyP
     assert level() == "off"
     assert BatchProver(vdaf, b"ctx").shard(*report) == made
     verifier = BatchVerifier(vdaf, bytes(32), b"ctx")
-    assert not verifier.is_native
+    assert verifier._kernels is None
     assert verifier.leader(report[1], [made[0][0]], [made[0][1]]).errors == [None]
 
 
@@ -58,7 +58,7 @@ def test_without_a_compiler_the_pure_path_runs_and_the_log_says_so_once(
     try:
         with caplog.at_level(logging.WARNING):
             assert [level(), level()] == ["off", "off"]
-            assert not BatchVerifier(Prio3Count(2), bytes(32), b"ctx").is_native
+            assert BatchVerifier(Prio3Count(2), bytes(32), b"ctx")._kernels is None
         assert [record.message for record in caplog.records] == [
             "the Prio3 kernels are not available (no C compiler); reports are verified in pure Python"
         ]

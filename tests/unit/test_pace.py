@@ -144,6 +144,18 @@ def test_a_draft_whose_slot_another_recipe_has_takes_the_next_free_one() -> None
         with_free_slot(draft, log(0, 1, 2, 3))
 
 
+def test_a_draft_does_not_get_a_slot_that_a_series_in_the_log_assigns_to_a_round() -> None:
+    series = KIT.series(rounds=3)
+    held = {series.token(index).slot for index in range(3)}
+    leaves = [KIT.directory_leaf(), KIT.series_leaf(series)]
+    found, free = LiveLog.from_leaves(enumerate(leaves)), KIT.recipe(name="other", slot=0)
+    assert {item.token for item in (with_free_slot(free, found),)}.isdisjoint({series.token(at) for at in range(3)})
+    assert with_free_slot(free, found).token.slot not in held
+    assert with_free_slot(KIT.round(series, 0), found) == KIT.round(series, 0)
+    beyond = series.token(0).model_copy(update={"epoch": series.token(0).epoch + 1})
+    assert not series.assigns(beyond)
+
+
 def test_drafts_take_different_slots_and_where_all_are_reserved_the_one_reserved_first() -> None:
     def slot(*reserved: tuple[int, int]) -> int | None:
         return placed(Survey(), log(1), "issuer.example", DAY, EPOCH * DAY + 60.0, PACE, reserved).slot

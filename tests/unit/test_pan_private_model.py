@@ -28,6 +28,7 @@ from tacit.messages import Role, UploadRequest
 from tacit.models.devices import device_side
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private.form import PanPrivateParties
+from tacit.models.secure_aggregation.device import DapChannel
 from tacit.panprivate.two_servers import SharedOccurrences, Sharing
 from tacit.recipe import derive
 from tacit.recipe.builder import propose
@@ -68,6 +69,7 @@ def test_a_state_key_that_would_hide_nothing_is_refused(key: bytes) -> None:
 
 def test_a_submission_is_a_report_that_the_leader_opens() -> None:
     channel = PanPrivateDevice().channel(RECIPE, SPKI)
+    assert isinstance(channel, DapChannel)
     machine = SharedOccurrences(Sharing(LEADER, HELPER, channel.task.ctx), MOST)
     cells = machine.answer(machine.initial(DRAW), RECIPE.epsilon0, DRAW)
     bound = token_source(issuer_key(), DRAW)(channel.task.slot)

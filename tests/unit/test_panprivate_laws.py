@@ -100,7 +100,7 @@ def numbers(recipe: Recipe, cells: Sequence[Ciphertext] | Sequence[SharedCell]) 
     single = [cell for cell in cells if isinstance(cell, Ciphertext)]
     if recipe.question.statistic == "mean":
         return (DiscreteLogarithm(0, 100).of(KIT.state_key.decrypt(single[0])),)
-    return tuple(map(KIT.state_key.decrypt_bit, single))
+    return tuple(KIT.state_key.open_bit(cell.encode()) for cell in single)
 
 
 def state_after(stored: Stored, events: Sequence[int]) -> bytes:

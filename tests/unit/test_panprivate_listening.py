@@ -41,7 +41,7 @@ def held(path: Path) -> int:
     step, half = kept_step(path), len(data) // 2
     (slot,) = [slot for slot in (data[:half], data[half:]) if int.from_bytes(slot[16:20], "big") == step]
     cells = slot[24 + 112 :][: stored.size]
-    return [KIT.state_key.decrypt_bit(cell) for cell in stored.cells(stored.checked(cells))].index(1)
+    return [KIT.state_key.open_bit(cell.encode()) for cell in stored.cells(stored.checked(cells))].index(1)
 
 
 class Kept:
@@ -319,7 +319,7 @@ def test_watches_in_memory_leave_no_files_and_count_alike(tmp_path: Path, monkey
     clock.jump(STEP_SECONDS)
     watches.tick()
     assert isinstance(stored, OneServer)
-    assert [KIT.state_key.decrypt_bit(cell) for cell in stored.cells(watches.state(HISTOGRAM))] == [0, 0, 1, 0]
+    assert [KIT.state_key.open_bit(cell.encode()) for cell in stored.cells(watches.state(HISTOGRAM))] == [0, 0, 1, 0]
     watches.forget({HISTOGRAM.hash})
     assert list(tmp_path.iterdir()) == []
 

@@ -26,7 +26,7 @@ EPSILON0 = Decimal(2)
 
 
 def _bits(cells: Cells) -> list[int]:
-    return [KEY.decrypt_bit(cell) for cell in cells]
+    return [KEY.open_bit(cell.encode()) for cell in cells]
 
 
 def _after(machine: NonZero | Occurrences, stream: tuple[int, ...]) -> Cells:
@@ -81,8 +81,10 @@ def _outcomes(bit: int, keep: int) -> Iterator[tuple[Fraction, int]]:
     for low, high in ((0, edge), (edge, ONE)):
         for coin in (0, 1):
             results = {
-                KEY.decrypt_bit(
-                    randomised_bit(known_bit(bit), keep, PUBLIC, _scripted([drawn.to_bytes(16, "big"), bytes([coin])]))
+                KEY.open_bit(
+                    randomised_bit(
+                        known_bit(bit), keep, PUBLIC, _scripted([drawn.to_bytes(16, "big"), bytes([coin])])
+                    ).encode()
                 )
                 for drawn in (low, high - 1)
             }

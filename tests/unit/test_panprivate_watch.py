@@ -38,7 +38,7 @@ PLAN = Plan(bytes(range(32)), COUNTED, Schedule(START, STEP, STEPS))
 
 
 def _count(state: bytes) -> int:
-    return [KEY.decrypt_bit(cell) for cell in COUNTED.cells(state)].index(1)
+    return [KEY.open_bit(cell.encode()) for cell in COUNTED.cells(state)].index(1)
 
 
 class World:

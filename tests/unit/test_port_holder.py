@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from tacit.adapters.port_holder import holder_of
+from tacit.adapters.network.port_holder import holder_of
 from tacit.errors import UsageError
 from tacit.service.app import SERVICE_NAME
 from tacit.service.config import Listen

@@ -18,8 +18,9 @@ from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Gaussian,
 from tacit.accounting.mechanisms import explain
 from tacit.dp import amplification, poisson
 from tacit.dp.binomial_noise import epsilon_noise
-from tacit.dp.gaussian import epsilon_gaussian, epsilon_subsampled, sigma_gaussian
+from tacit.dp.gaussian import epsilon_gaussian, sigma_gaussian
 from tacit.dp.rr_exact import epsilon_one_cell, epsilon_two_cells, rappor_flip, rr_flip
+from tests.kit.accounting import epsilon_subsampled
 from tests.kit.audit import Samples, epsilon_lower_bound
 
 MANY = 400_000

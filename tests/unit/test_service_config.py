@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.files import is_private
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.disk.files import is_private
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.recipe.policy import parse_policy
 from tacit.service.config import ServiceConfig, load_config

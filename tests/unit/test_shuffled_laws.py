@@ -28,7 +28,8 @@ from tacit.dp.shuffled_counts import delta_hist, delta_zsum
 from tacit.logview.live import LiveLog
 from tacit.methods.design import SampleDesign
 from tacit.methods.draws import BYTES, ONE
-from tacit.methods.shuffled import Unbiased, Zsum
+from tacit.methods.shuffled import Zsum
+from tacit.methods.shuffled_few import Unbiased
 from tacit.methods.statistics import HISTOGRAM, Shape
 from tacit.models.shuffled.task import counts_of
 from tacit.recipe.model import Recipe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,8 @@ from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
 from infra.views.recipe_view import show_recipe
+from services.analyzer.records import read_tally, tally_bytes
+from tacit.aggregator.one_server.records import packed
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
 from tacit.errors import DecodeError, FieldError, ReportRejected
 from tacit.messages.chunk import MessageChunk
@@ -35,11 +38,12 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.collector import AggregateResult
-from tacit.roles.shuffled import MessageCounter, Tally, chunks, complete, shuffled
+from tacit.roles.shuffled import MessageCounter, Tally, Total, chunks, shuffled
 from tacit.rules.table import check
-from tacit.task.shuffled import MESSAGE_SIZE, split
+from tacit.task.shuffled import message_size, split
 from tacit.tokens.slots import TokenVerifier
 
+MESSAGE_SIZE = message_size(4)
 KIT = ShuffledKit()
 SPKI = issuer_key().token_key.spki
 
@@ -52,6 +56,10 @@ def counter_of(recipe: Recipe) -> MessageCounter:
     bundling = server_side("shuffled").bundling(recipe, SPKI)
     assert bundling is not None
     return MessageCounter(bundling, KIT.hpke_key.key_pair)
+
+
+def tallied(numbers: Sequence[int], fillers: int, malformed: int = 0) -> Tally:
+    return Tally(len(numbers), {cell: count for cell, count in enumerate(numbers) if count}, fillers, malformed)
 
 
 def bundler(seed: int = 0, **members: Any) -> Bundler:
@@ -138,8 +146,8 @@ def test_a_bundle_has_one_size_and_the_analyzer_counts_exactly_its_messages(coun
     bundle = devices.channel.payload(counts, SeededEntropy(seed))
     counter = counter_of(devices.recipe)
     assert len(bundle) == 5 * MESSAGE_SIZE == devices.channel.task.payload_size
-    assert counter.count(bundle) == Tally(tuple(counts), 5 - sum(counts), 0)
-    assert len(set(split(bundle))) == 5
+    assert counter.count(bundle) == tallied(counts, 5 - sum(counts))
+    assert len(set(split(bundle, MESSAGE_SIZE))) == 5
 
 
 FOUR = bundler(encoder={"kind": "categories", "categories": list("abcd")}, missing="ignore")
@@ -159,7 +167,7 @@ def test_bytes_that_are_no_messages_are_counted_as_malformed_or_refused(data: by
         with pytest.raises(ValueError, match="50 bytes each"):
             counter.count(data)
     elif data:
-        assert counter.count(data) == Tally((0,) * 4, 0, len(data) // MESSAGE_SIZE)
+        assert counter.count(data) == tallied([0] * 4, 0, len(data) // MESSAGE_SIZE)
     flipped = bytearray(FOUR.channel.payload([1, 0, 0, 2], SeededEntropy(at))[: 4 * MESSAGE_SIZE])
     flipped[at] ^= 1
     assert counter.count(bytes(flipped)).malformed == 1
@@ -198,21 +206,35 @@ def test_shuffled_messages_are_those_of_all_bundles_and_every_order_is_equally_l
     bundles = [bytes([one]) * MESSAGE_SIZE for one in range(3)]
     entropy, seen = SeededEntropy(b"order"), Counter[bytes]()
     for _ in range(4_000):
-        mixed = shuffled(bundles, entropy)
-        assert sorted(split(mixed)) == bundles
+        mixed = shuffled(bundles, MESSAGE_SIZE, entropy)
+        assert sorted(split(mixed, MESSAGE_SIZE)) == bundles
         seen[mixed] += 1
     assert len(seen) == 6
     assert sum((count - 4_000 / 6) ** 2 / (4_000 / 6) for count in seen.values()) < 30.9
-    assert [b"".join(chunks(mixed, most)) for most in (1, 2, 5)] == [mixed] * 3
-    assert [len(part) // MESSAGE_SIZE for part in chunks(mixed, 2)] == [2, 1]
+    assert [b"".join(chunks(mixed, MESSAGE_SIZE, most)) for most in (1, 2, 5)] == [mixed] * 3
+    assert [len(part) // MESSAGE_SIZE for part in chunks(mixed, MESSAGE_SIZE, 2)] == [2, 1]
     assert permutation(0, entropy) == []
 
 
 def test_chunks_that_hold_no_whole_bundles_are_refused() -> None:
-    tallies = [Tally((1, 2), 3, 0), Tally((0, 1), 0, 1)]
-    assert complete(tallies, 4) == (2, Tally((1, 3), 3, 1))
+    total = Total(2)
+    for one in (tallied([1, 2], 3), tallied([0, 1], 0, 1)):
+        total.add(one)
+    assert (total.numbers, total.messages, total.bundles(4)) == ((1, 3), 8, 2)
     with pytest.raises(ValueError, match="8 messages are not whole bundles of 3"):
-        complete(tallies, 3)
+        total.bundles(3)
+    with pytest.raises(ValueError, match="another number of cells"):
+        total.add(tallied([1, 0, 0], 0))
+
+
+@pytest.mark.parametrize("held", [{}, {1: 3}, {0: 1, 1: 2**40, 2: 5, 3: 7}])
+@pytest.mark.parametrize("cells", [4, 70_000])
+def test_a_tally_is_stored_in_the_shorter_of_two_forms(held: dict[int, int], cells: int) -> None:
+    tally = Tally(cells, held, 9, 2)
+    data = tally_bytes(tally)
+    assert read_tally(data, cells) == tally
+    assert len(data) == min(8 * (cells + 2), 17 + 12 * len(held))
+    assert read_tally(packed((*tally.numbers, 9, 2)), cells) == tally, "as it was stored before"
 
 
 def result_of(recipe: Recipe, counts: tuple[int, ...], n: int) -> Buckets:
@@ -234,7 +256,7 @@ def test_a_total_that_noise_alone_can_make_is_zero_and_the_result_says_what_that
     assert found.estimate.stderrs[0] == pytest.approx(cut / 1.96, rel=1e-4)
     assert found.zeros is not None
     assert 2_000 * rate < found.zeros.below < 2_000 * rate + 4 * math.sqrt(2_000 * rate)
-    assert found.members()["zeros"] == {"below": found.zeros.below, "probability": 0.95}
+    assert found.members()["zeros"] == {"below": found.zeros.below, "probability": 0.95, "false_positive_rate": 0}
     words = rest_words(found.members())
     assert words is not None
     assert words.startswith(f"0 means: fewer than {math.ceil(found.zeros.below)} devices")

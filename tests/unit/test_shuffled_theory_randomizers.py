@@ -243,7 +243,7 @@ def test_a_bad_row_is_named_in_one_line(tmp_path: Path, capsys: Capture, text: s
         (["--delta", "1"], "give a decimal from 0 up to 1"),
         (["--delta", "x"], "give a decimal from 0 up to 1"),
         (["--delta", "1e-99999999"], "of at most 40 digits"),
-        (["--n", "900"], "give a smaller --n"),
+        (["--n", "900"], "; --n 99 works"),
     ],
 )
 def test_what_cannot_be_enumerated_is_refused_in_one_line(

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,15 +17,37 @@ from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.draws import ONE, keep_threshold
-from tacit.methods.paper_channels import ChannelSums, SuccinctHistogram
+from tacit.methods.paper_channels import Components, Frequent, SuccinctHistogram
 from tacit.methods.paper_one_bit import OneBit
-from tacit.methods.paper_signs import SignReport
+from tacit.methods.paper_signs import SignReport, SignSums
 from tests.unit.device_path import Law, classes
 from tests.unit.test_methods_draws import e_to_the
 
 ALPHA = 1e-6
 """False alarms per statistical test."""
 SEED = b"a public seed of bytes"
+
+
+class ChannelSums:
+    """What a server keeps: the sums of some channels, and the oracle's."""
+
+    def __init__(self, histogram: SuccinctHistogram, channels: Iterable[int]) -> None:
+        self.histogram = histogram
+        chosen = {*channels, histogram.oracle_channel}
+        self.sums = {channel: SignSums(histogram.randomizer_of(channel).length) for channel in sorted(chosen)}
+
+    def add(self, report: Components) -> None:
+        """Count one report, which has a component in every channel."""
+        for channel, sums in self.sums.items():
+            sums.add(report[channel])
+
+    def frequent(self) -> list[Frequent]:
+        """The items that a channel gives and that the oracle puts above its error bound, the most frequent first."""
+        oracle = self.sums[self.histogram.oracle_channel]
+        threshold = self.histogram.oracle.error_bound(oracle.reports)
+        found = {self.histogram.unique.find(sums) for sums in self.sums.values() if sums is not oracle}
+        shares = (Frequent(item, self.histogram.oracle.estimate(item, oracle)) for item in found if item is not None)
+        return sorted((one for one in shares if one.share >= threshold), key=lambda one: (-one.share, one.item))
 
 
 def histogram(**changes: Any) -> SuccinctHistogram:

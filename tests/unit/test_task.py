@@ -10,7 +10,6 @@ import pytest
 from tacit import hpke
 from tacit.errors import CryptoError, Refusal, ReportError, ReportRejected
 from tacit.messages import (
-    AggregateShareAad,
     BatchMode,
     CollectionJobReq,
     Extension,
@@ -29,7 +28,6 @@ from tacit.task import (
     BatchClose,
     Task,
     open_aggregate_share,
-    open_input_share,
     seal_aggregate_share,
     seal_input_share,
     task_id_of,
@@ -37,8 +35,9 @@ from tacit.task import (
 )
 from tacit.tokens.slots import Slot
 from tacit.version import DAP_18
+from tests.kit.oracles.sealing import open_input_share
 
-KEYS = {role: hpke.derive_key_pair(bytes([role]) * 32) for role in (Role.COLLECTOR, Role.LEADER, Role.HELPER)}
+KEYS = {role: hpke.key_pair_from_private(bytes([role]) * 32) for role in (Role.COLLECTOR, Role.LEADER, Role.HELPER)}
 CONFIGS = {role: HpkeConfig(10 + role, 0x0020, 1, 1, keys.public) for role, keys in KEYS.items()}
 METADATA = ReportMetadata(bytes(range(16)), 1005)
 PUBLIC_SHARE = b"public share"
@@ -269,7 +268,7 @@ def test_sealed_aggregate_share_opens_for_the_collector_of_this_request(role: Ro
     sealed = seal_aggregate_share(task, role, REQUEST, b"aggregate", entropy)
     keys = KEYS[Role.COLLECTOR]
     assert open_aggregate_share(task, role, keys, REQUEST, sealed) == b"aggregate"
-    aad = AggregateShareAad(task.task_id, task.configuration, CollectionJobReq.decode(REQUEST)).encode()
+    aad = task.task_id + task.configuration.encode() + REQUEST
     info = b"dap-18 aggregate share" + bytes([role, 0])
     assert hpke.open_(hpke.DEFAULT_SUITE, keys, sealed.enc, info, aad, sealed.payload) == b"aggregate"
     other = CollectionJobReq(Query.time_interval(Interval(1000, 9))).encode()

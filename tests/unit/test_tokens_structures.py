@@ -9,24 +9,16 @@ from functools import lru_cache
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.tokens.blind_rsa import TokenKey
-from tacit.tokens.directory import DirectoryKey, IssuerDirectory
-from tacit.tokens.http_auth import (
-    PrivateTokenChallenge,
-    format_authorization,
-    padded_b64url,
-    parse_authorization,
-    parse_www_authenticate,
-    unpadded,
-)
+from tacit.tokens.directory import DirectoryKey, IssuerDirectory, padded_b64url, unpadded
 from tacit.tokens.issuance import PendingToken, request_token
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
-from tacit.tokens.structures import GREASE_TYPES, Token, TokenChallenge, TokenRequest, TokenResponse
+from tacit.tokens.structures import Token, TokenChallenge, TokenRequest, TokenResponse
 
 ascii_text = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40)
 bytes32 = st.binary(min_size=32, max_size=32)
@@ -100,26 +92,6 @@ PIECES = (
 )
 
 
-@given(st.text(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-@example('PrivateToken challenge="AAE=", max-age=7, Basic x=y, PrivateToken challenge=AAE=')
-@example("PrivateToken token=AAE=")
-def test_arbitrary_headers_give_a_value_or_a_decode_error(value: str) -> None:
-    """Whatever is read from one is read again from how we write it."""
-    with contextlib.suppress(DecodeError):
-        challenges = parse_www_authenticate(value)
-        assert parse_www_authenticate(", ".join(one.format() for one in challenges)) == challenges
-    with contextlib.suppress(DecodeError):
-        token = parse_authorization(value)
-        assert parse_authorization(f'PrivateToken token="{padded_b64url(token)}"') == token
-
-
-def test_headers_that_are_not_well_formed_are_decode_errors() -> None:
-    for parse in (parse_www_authenticate, parse_authorization):
-        for value in ("=", "PrivateToken challenge", 'PrivateToken token="', "PrivateToken token=A, token=A"):
-            with pytest.raises(DecodeError):
-                parse(value)
-
-
 def test_a_redemption_context_has_0_or_32_bytes() -> None:
     encoded = TokenChallenge(2, "i", b"", "").encode()
     with pytest.raises(DecodeError, match="redemption context"):
@@ -130,51 +102,6 @@ def test_a_redemption_context_has_0_or_32_bytes() -> None:
         TokenChallenge.decode(b"\0\2\0\0\0\0\0")
 
 
-def test_a_challenge_names_its_origins_in_any_case() -> None:
-    challenge = TokenChallenge(2, "i", b"", "a.example,B.example:8443")
-    assert challenge.names_origin("A.EXAMPLE")
-    assert challenge.names_origin("b.example:8443")
-    assert not challenge.names_origin("b.example")
-    assert TokenChallenge(2, "i", b"", "").names_origin("anything")
-
-
-@given(st.binary(max_size=64), st.none() | st.binary(max_size=64), st.none() | st.integers(0, 10**9))
-def test_challenge_headers_survive_a_round_trip(body: bytes, key: bytes | None, age: int | None) -> None:
-    challenge = PrivateTokenChallenge(body, key, age)
-    value = challenge.format()
-    assert parse_www_authenticate(value) == [challenge]
-    assert parse_www_authenticate(f'Basic realm="a, b", {value}, Negotiate abc==, {value}') == [challenge] * 2
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "PrivateToken",
-        'PrivateToken token-key="AA=="',
-        'PrivateToken challenge="AA==", challenge="AA=="',
-        'PrivateToken challenge="AA="',
-        'PrivateToken challenge="A+=="',
-        'PrivateToken challenge="AA==", max-age=-1',
-        'PrivateToken challenge="AA==", max-age="ten"',
-        'PrivateToken challenge="AA=="x',
-        'challenge="AA=="',
-        'PrivateToken challenge="AA==',
-    ],
-)
-def test_malformed_challenge_headers_are_refused(value: str) -> None:
-    with pytest.raises(DecodeError):
-        parse_www_authenticate(value)
-
-
-def test_an_authorization_holds_one_token() -> None:
-    token = Token(b"n" * 32, b"d" * 32, b"k" * 32, b"a" * 256)
-    value = format_authorization(token)
-    assert parse_authorization(value) == token.encode()
-    for wrong in (f"{value}, {value}", "Bearer abc", "PrivateToken", 'PrivateToken challenge="AA=="'):
-        with pytest.raises(DecodeError):
-            parse_authorization(wrong)
-
-
 @given(st.binary(max_size=40))
 def test_padding_may_be_absent_but_not_wrong(data: bytes) -> None:
     text = padded_b64url(data)
@@ -182,13 +109,6 @@ def test_padding_may_be_absent_but_not_wrong(data: bytes) -> None:
     assert unpadded(text, "value") == unpadded(text.rstrip("="), "value") == data
     with pytest.raises(DecodeError):
         unpadded(text + "=", "value")
-
-
-def test_unknown_types_in_a_header_are_the_callers_choice() -> None:
-    for token_type in GREASE_TYPES:
-        value = PrivateTokenChallenge(token_type.to_bytes(2, "big") + b"?").format()
-        (parsed,) = parse_www_authenticate(value)
-        assert parsed.token_type == token_type
 
 
 def test_the_directory_survives_a_round_trip_and_ignores_foreign_members() -> None:

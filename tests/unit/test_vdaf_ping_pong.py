@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from tacit.errors import DecodeError
 from tacit.vdaf.ping_pong import (
     Continued,
-    Finished,
     FinishedWithOutbound,
     helper_initialized,
-    leader_continued,
     leader_initialized,
 )
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, VerifyError
+from tests.kit.oracles.ping_pong import Finished, leader_continued
 
 CTX = b"dap-18" + bytes(32)
 KEY = bytes(range(32))

@@ -86,7 +86,7 @@ def test_aggregate_of_honest_reports_is_exact(make: Make, measurements: list[Any
     for label, measurement in enumerate(measurements):
         out_shares = _verify(vdaf, *_encoded_report(vdaf, measurement, label))
         agg_shares = [
-            vdaf.agg_update(None, agg_share, vdaf.decode_out_share(vdaf.encode_out_share(out_share)))
+            vdaf.agg_update(None, agg_share, vdaf.decode_agg_share(vdaf.encode_out_share(out_share)))
             for agg_share, out_share in zip(agg_shares, out_shares, strict=True)
         ]
     decoded = [vdaf.decode_agg_share(vdaf.encode_agg_share(share)) for share in agg_shares]
@@ -314,7 +314,7 @@ def test_every_codec_refuses_each_wrong_length(vdaf: Prio3[Any]) -> None:
             vdaf.encode_verifier_message(state.corrected_joint_rand_seed),
             lambda data: vdaf.decode_verifier_message(state, data),
         ),
-        (vdaf.encode_out_share(state.out_share), vdaf.decode_out_share),
+        (vdaf.encode_out_share(state.out_share), vdaf.decode_agg_share),
         (vdaf.encode_agg_share(state.out_share), vdaf.decode_agg_share),
     ]
     for encoded, decode in codecs:

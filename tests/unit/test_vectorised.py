@@ -10,7 +10,7 @@ import pytest
 from infra.lab.devices.vectorised import CHUNK, REPORT_SIZE, collected, most_frequent, records, zipf_items, zipf_shares
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
-from tacit.models.local.task import HashPacking
+from tacit.methods.packing import HashPacking
 from tacit.succinct.tree import Collected
 
 DEVICES = 300

@@ -150,7 +150,7 @@ def classes(keep: int) -> Iterator[tuple[Fraction, list[bytes]]]:
 
 
 def bits(cells: tuple[Ciphertext, ...]) -> tuple[int, ...]:
-    return tuple(map(KEY.decrypt_bit, cells))
+    return tuple(KEY.open_bit(cell.encode()) for cell in cells)
 
 
 def streams(steps: int = 3) -> list[tuple[int, ...]]:

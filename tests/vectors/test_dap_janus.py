@@ -50,9 +50,10 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
-from tacit.messages.framing import decode_framed, encode_framed
+from tacit.messages.framing import decode_framed
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 from tacit.version import DAP_18, JANUS_MAIN
+from tests.kit.framing import encode_framed
 
 pytestmark = pytest.mark.vectors
 

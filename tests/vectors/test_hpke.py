@@ -22,10 +22,9 @@ def _suite(vector: dict[str, Any]) -> hpke.Suite:
     return hpke.Suite(vector["kem_id"], vector["kdf_id"], vector["aead_id"])
 
 
-def test_key_pairs_derive_from_their_keying_material(vector: dict[str, Any]) -> None:
+def test_public_keys_follow_from_private_ones(vector: dict[str, Any]) -> None:
     for role in "ER":
-        pair = hpke.derive_key_pair(bytes.fromhex(vector[f"ikm{role}"]))
-        assert pair.private.hex() == vector[f"sk{role}m"]
+        pair = hpke.key_pair_from_private(bytes.fromhex(vector[f"sk{role}m"]))
         assert pair.public.hex() == vector[f"pk{role}m"]
 
 

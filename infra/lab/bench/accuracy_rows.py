@@ -24,7 +24,8 @@ class AccuracyRow:
     """One figure: the mean ``value`` over ``seeds`` populations, with its standard error (None: one run, or no chance
     in it). ``peer_value``: what ``peer`` reaches for the same (None: not measured). ``difference_p``: the chance of at
     least this difference from the peer if both were equally good, by pairs of the same population. ``target``: what the
-    figure should reach, from below for a recall, and otherwise from above."""
+    figure should reach, from below for a recall, and otherwise from above. ``elsewhere``: there is a target, for
+    another number of devices or another domain."""
 
     model: str
     n: int
@@ -38,6 +39,7 @@ class AccuracyRow:
     peer_value: float | None = None
     target: float | None = None
     difference_p: float | None = None
+    elsewhere: bool = False
 
     @property
     def met(self) -> bool | None:
@@ -117,7 +119,7 @@ def _beside(one: AccuracyRow) -> str:
 
 def _target(one: AccuracyRow) -> Text:
     if one.target is None:
-        return Text("")
+        return Text("not the target's size" if one.elsewhere else "", style="dim")
     return Text(f"{_number(one.target)} {'met' if one.met else 'missed'}", style="green" if one.met else "red")
 
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 
 KINDS = ("silent", "slow head", "slow body", "flood")

@@ -10,8 +10,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from tacit.adapters.sql import engine_of
-from tacit.adapters.stored import DatabaseStore
+from tacit.adapters.databases.sql import engine_of
+from tacit.adapters.databases.stored import DatabaseStore
 
 BATCH: Final = 20_000
 _FAST: Final = ("synchronous = OFF", "cache_size = -262144", "temp_store = MEMORY")

@@ -26,7 +26,7 @@ from sqlalchemy import text
 from infra.stacks.layout import Layout
 from services.issuer.config import IssuerConfig
 from tacit import bhttp, ohttp
-from tacit.adapters.sql import engine_of
+from tacit.adapters.databases.sql import engine_of
 from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.media_types import dap

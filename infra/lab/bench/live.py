@@ -169,6 +169,7 @@ class LiveStack:
             text="What does it cost?",
             metric="cost",
             encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
+            missing="ignore",
             population=POPULATION,
             min_batch_size=batch_size,
             epoch=epoch,

@@ -16,7 +16,7 @@ from infra.base.free_ports import free_ports
 from infra.base.postgres_programs import find_binaries
 from infra.lab.bench.processes import cpu_of_tree
 from infra.lab.kit.scratch import scratch_folder
-from tacit.adapters.postgres import administer
+from tacit.adapters.databases.postgres import administer
 from tacit.adapters.system import OsEntropy
 
 S = TypeVar("S", bound=Hashable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,22 +14,34 @@ from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
 from infra.lab.commands.demo_local import local
+from infra.lab.commands.demo_played import played
+from infra.lab.commands.demo_search import heavy_hitters as search
 from infra.lab.commands.demo_shuffled import of_domain, shuffled
-from infra.lab.commands.demo_watched import in_a_fresh_folder, visits_of, watched, watching_of
-from infra.views.terminal import answers, notes, print_json
+from infra.lab.commands.demo_watched import visits_of, watched, watching_of
+from infra.views.terminal import notes
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
-LOCAL, SHUFFLED = "local", "shuffled"
+MAIN, HITTERS, LOCAL, SHUFFLED = "the main model", "--heavy-hitters", "local", "shuffled"
+WATCHED = ("pan-private", "pan-private-single")
+GOES_WITH = {
+    **dict.fromkeys(("buckets", "categories", "missing"), (MAIN, SHUFFLED)),
+    **dict.fromkeys(("statistic", "steps"), WATCHED),
+    **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
+    **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
+    "engine": (LOCAL,),
+    **dict.fromkeys(("model", "through"), (MAIN,)),
+}
+"""What each flag says something about."""
 AS_CATEGORY = "category"
 """How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
 DEVICES_HELP = (
     "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
-    "local 1,000 to 100,000."
+    "local or --heavy-hitters 1,000 to 100,000."
 )
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
@@ -41,20 +54,37 @@ Model = Annotated[
     ),
 ]
 Statistic = Annotated[
-    str | None, typer.Option(help="With --model: count (default), histogram, or mean (one server only).")
+    str | None,
+    typer.Option(
+        help="With --model pan-private or pan-private-single: count (default), histogram, or mean (one server)."
+    ),
 ]
 Epsilon = Annotated[
     str | None,
-    typer.Option(help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8)."),
+    typer.Option(
+        help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8); with "
+        "--heavy-hitters: what all rounds may tell an aggregator that works with the relay (default: 2)."
+    ),
 ]
-Top = Annotated[int | None, typer.Option(min=1, max=1000, help="With --model local: list at most so many texts.")]
+Top = Annotated[
+    int | None,
+    typer.Option(min=1, max=1000, help="With --model local or --heavy-hitters: list at most so many texts."),
+]
+HeavyHitters = Annotated[
+    bool, typer.Option("--heavy-hitters", help="Frequent texts, found in rounds of a series: no server sees a report.")
+]
 Variant = Annotated[
     str | None,
-    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), or unbiased."),
+    typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), flipped or unbiased."),
 ]
 Domain = Annotated[
     int | None, typer.Option(help="With --model shuffled: made-up answers among so many, few of them frequent.")
 ]
+Through = Annotated[
+    str, typer.Option(help="Without --model: shuffler, if one mixes the reports before the leader gets them.")
+]
+Steps = Annotated[int | None, typer.Option(help="With the same models: steps of the watched period, 1 to 500.")]
+Missing = Annotated[str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")]
 Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
@@ -63,22 +93,24 @@ Engine = Annotated[
 
 
 def demo(
-    input_file: Annotated[Path | None, typer.Option("--input", help="CSV file; one row is one device.")] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="CSV file, or texts; one row is one device.")
+    ] = None,
     column: Annotated[str | None, typer.Option(help="Column of the CSV file that the question asks for.")] = None,
     buckets: Edges = None,
     categories: Annotated[str | None, typer.Option(help="Exact category texts: red,green,blue")] = None,
     devices: Devices = None,
     model: Model = None,
+    heavy_hitters: HeavyHitters = False,
     statistic: Statistic = None,
-    steps: Annotated[int | None, typer.Option(help="With --model: steps of the watched period, 1 to 500.")] = None,
+    steps: Steps = None,
     epsilon: Epsilon = None,
     top: Top = None,
     engine: Engine = None,
     variant: Variant = None,
     domain: Domain = None,
-    missing: Annotated[
-        str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")
-    ] = AS_CATEGORY,
+    through: Through = "gateway",
+    missing: Missing = AS_CATEGORY,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -86,42 +118,44 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
-    if model != SHUFFLED and (variant is not None or domain is not None):
-        raise typer.BadParameter("--variant and --domain go with --model shuffled")
-    if model == LOCAL:
+    if through not in ("gateway", "shuffler"):
+        raise typer.BadParameter("--through is gateway or shuffler")
+    asked = HITTERS if heavy_hitters else model or MAIN
+    given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
+    given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
+    given |= {"missing": None if missing == AS_CATEGORY else missing, "model": model if heavy_hitters else None}
+    given |= {"through": None if through == "gateway" else through}
+    _check_flags(asked, given)
+    if asked == HITTERS:
+        return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
+    if asked == LOCAL:
         return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
-    if epsilon is not None or top is not None or engine is not None:
-        raise typer.BadParameter("--epsilon, --top and --engine go with --model local")
-    if model == SHUFFLED:
-        if statistic is not None or steps is not None:
-            raise typer.BadParameter("--statistic and --steps do not go with --model shuffled")
+    if asked == SHUFFLED:
         made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
         return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
-    if model is not None:
-        asked = watching_of(model, statistic, steps, of_answers=bool(buckets or categories))
-        return watched(asked, visits_of(asked, input_file, column, devices), out, json_output=json_output)
-    if statistic is not None or steps is not None:
-        raise typer.BadParameter("--statistic and --steps go with --model pan-private or pan-private-single")
-    _demo(_with_missing(_dataset(input_file, column, buckets, categories, devices), missing), out, json_output)
-    return None
+    if asked in WATCHED:
+        watching = watching_of(asked, statistic, steps)
+        return watched(watching, visits_of(watching, input_file, column, devices), out, json_output=json_output)
+    made = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
+    return _demo(made, through, out, json_output)
 
 
-def _demo(dataset: Dataset, out: Path, json_output: bool) -> None:
-    from infra.lab.demo.report import prepare_report, write_report
+def _check_flags(asked: str, given: Mapping[str, object]) -> None:
+    """Raise ``BadParameter`` for an unknown model, and for a flag that says nothing about what is ``asked``."""
+    models = (LOCAL, SHUFFLED, *WATCHED)
+    if asked not in (MAIN, HITTERS, *models):
+        raise typer.BadParameter(f"--model takes {', '.join(models)}; without it the demo uses the main model")
+    for name, value in given.items():
+        if value is not None and asked not in GOES_WITH[name]:
+            kinds = [kind if kind in (MAIN, HITTERS) else f"--model {kind}" for kind in GOES_WITH[name]]
+            raise typer.BadParameter(f"--{name} goes with {' or '.join(kinds)}")
+
+
+def _demo(dataset: Dataset, through: str, out: Path, json_output: bool) -> None:
     from infra.lab.demo.run import DemoRun
-    from infra.lab.demo.view import Stages, show
 
-    if not json_output:
-        prepare_report(out)
-    progress = notes()
-    _say_of(dataset, progress)
-    stages = Stages(progress)
-    result = in_a_fresh_folder(stages, lambda folder: DemoRun(dataset, folder, stages).run())
-    if json_output:
-        print_json(result.document())
-        return
-    outputs = write_report(result, out)
-    show(result, answers(), outputs)
+    _say_of(dataset, notes())
+    played(lambda folder, stages: DemoRun(dataset, folder, stages, through=through).run(), out, json_output=json_output)
 
 
 def _say_of(dataset: Dataset, progress: Console) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import typer
 
-from infra.lab.commands.demo_watched import in_a_fresh_folder
-from infra.views.terminal import answers, notes, print_json
+from infra.lab.commands.demo_played import played
+from infra.views.terminal import notes
 
 if TYPE_CHECKING:
-    from infra.lab.demo.local_result import LocalResult
     from infra.lab.demo.words import Texts
 
-DEFAULT_EPSILON = {"tree": Decimal(4), "paper": Decimal(8)}
+DEFAULT_EPSILON, MOST_EPSILON = {"tree": "4", "paper": "8"}, "8"
 """By the engine that searches the reports."""
 DEFAULT_TOP = 20
 TREE = "tree"
@@ -35,32 +34,22 @@ def local(
 ) -> None:
     """Run the demo of the local model; print its result as JSON, or show it and write a report to ``out``."""
     from infra.lab.demo.local_run import LocalRun
-    from infra.lab.demo.report import prepare_report, write_report
-    from infra.lab.demo.view import Stages, show_local
     from infra.lab.demo.words import load_texts, load_wordfreq
 
     chosen = engine or TREE
     if chosen not in DEFAULT_EPSILON:
         raise typer.BadParameter(f"--engine takes {' or '.join(DEFAULT_EPSILON)}")
-    wanted = _epsilon(epsilon, chosen)
+    wanted = epsilon_of(epsilon, DEFAULT_EPSILON[chosen], MOST_EPSILON)
     if input_file is None and column is not None:
         raise typer.BadParameter("--column goes with --input")
     texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices)
     if chosen != TREE:
         texts = _of_their_length(texts)
-    if not json_output:
-        prepare_report(out)
-    stages = Stages(notes())
-    result = cast(
-        "LocalResult",
-        in_a_fresh_folder(
-            stages, lambda folder: LocalRun(texts, wanted, top or DEFAULT_TOP, chosen, folder, stages).run()
-        ),
+    played(
+        lambda folder, stages: LocalRun(texts, wanted, top or DEFAULT_TOP, chosen, folder, stages).run(),
+        out,
+        json_output=json_output,
     )
-    if json_output:
-        print_json(result.document())
-        return
-    show_local(result, answers(), write_report(result, out))
 
 
 def _of_their_length(texts: Texts) -> Texts:
@@ -74,11 +63,12 @@ def _of_their_length(texts: Texts) -> Texts:
     return replace(texts, encoder={**texts.encoder, "length": length})
 
 
-def _epsilon(text: str | None, engine: str) -> Decimal:
+def epsilon_of(text: str | None, default: str, most: str) -> Decimal:
+    """Parse --epsilon. Raises ``BadParameter`` for anything but a number from 0.1 to ``most``."""
     try:
-        found = DEFAULT_EPSILON[engine] if text is None else Decimal(text)
+        found = Decimal(default if text is None else text)
     except InvalidOperation as error:
         raise typer.BadParameter("--epsilon takes a number such as 2 or 0.5") from error
-    if not Decimal("0.1") <= found <= 8:
-        raise typer.BadParameter("--epsilon takes a number from 0.1 to 8")
+    if not found.is_finite() or not Decimal("0.1") <= found <= Decimal(most):
+        raise typer.BadParameter(f"--epsilon takes a number from 0.1 to {most}")
     return found

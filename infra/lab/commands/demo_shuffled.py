@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import typer
 
-from infra.lab.commands.demo_watched import in_a_fresh_folder
-from infra.views.terminal import answers, notes
+from infra.lab.commands.demo_played import played
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
-    from infra.lab.demo.shuffled_result import ShuffledResult
 
-VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased"}
+VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased", "flipped": "flipped"}
 """The randomizer of each variant: a histogram is zsum in every cell."""
 DEFAULT_DEVICES = 400
-MOST_DOMAIN = 999
+MOST_DOMAIN, MOST_SEALED_DOMAIN = 1_000_000, 999
+"""Up to the second, every device seals its messages; above it, those of most are counted."""
 
 
 def of_domain(size: int, devices: int | None) -> Dataset:
@@ -30,39 +28,35 @@ def of_domain(size: int, devices: int | None) -> Dataset:
     from infra.lab.demo.dataset import Dataset, Question
 
     if not 2 <= size <= MOST_DOMAIN:
-        raise typer.BadParameter(f"--domain takes 2 to {MOST_DOMAIN}")
-    names, number = tuple(f"item {one}" for one in range(1, size + 1)), devices or DEFAULT_DEVICES
+        raise typer.BadParameter(f"--domain takes 2 to {MOST_DOMAIN:,}")
+    few, source = size <= MOST_SEALED_DOMAIN, f"Zipf (1.1) over {size:,} answers"
+    names, number = [f"item {one}" if few else str(one) for one in range(1, size + 1)], devices or DEFAULT_DEVICES
     shares = [1 / place**1.1 for place in range(1, size + 1)]
     values = _in_shares(names, shares, number)
-    return Dataset(f"Zipf (1.1) over {size} answers", Question("Which item?", "item", categories=names), values)
+    asked = Question("Which item?", "item", categories=tuple(names) if few else None, numbers=None if few else size)
+    return Dataset(source, asked, values)
 
 
 def _in_shares(names: Sequence[str], shares: Sequence[float], number: int) -> tuple[str, ...]:
-    """``number`` names in these shares, rounded down; what is left over goes to the first."""
+    """``number`` names in these shares: of the first ones together as many as their shares together, rounded."""
     total = sum(shares)
-    values = [name for name, share in zip(names, shares, strict=True) for _ in range(int(number * share / total))]
-    return (*values, *[names[0]] * (number - len(values)))
+    until = [round(number * below / total) for below in itertools.accumulate(shares)]
+    return tuple(
+        name
+        for name, (low, high) in zip(names, itertools.pairwise((0, *until)), strict=True)
+        for _ in range(high - low)
+    )
 
 
 def shuffled(dataset: Dataset, variant: str | None, out: Path, *, json_output: bool) -> None:
     """Run the demo of the shuffled model; print its result as JSON, or show it and write a report to ``out``."""
-    from infra.lab.demo.report import prepare_report, write_report
+    from infra.lab.demo.counted_run import CountedRun
     from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
-    from infra.lab.demo.view import Stages, show_shuffled
 
     randomizer = VARIANTS.get(variant or "zsum")
     if randomizer is None:
         raise typer.BadParameter(f"--variant is one of {', '.join(VARIANTS)}")
     if len(dataset.values) < LEAST_DEVICES:
         raise UsageError(f"{len(dataset.values)} devices are too few to hide in; ask for at least {LEAST_DEVICES}")
-    if not json_output:
-        prepare_report(out)
-    stages = Stages(notes())
-    result = cast(
-        "ShuffledResult",
-        in_a_fresh_folder(stages, lambda folder: ShuffledRun(dataset, randomizer, folder, stages).run()),
-    )
-    if json_output:
-        sys.stdout.write(json.dumps(result.document(), indent=2) + "\n")
-        return
-    show_shuffled(result, answers(), write_report(result, out))
+    kind = ShuffledRun if dataset.question.numbers is None else CountedRun
+    played(lambda folder, stages: kind(dataset, randomizer, folder, stages).run(), out, json_output=json_output)

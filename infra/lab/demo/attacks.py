@@ -7,62 +7,116 @@ proof is broken. None of them may count, so the collection that follows must fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
+from typing import Protocol
 
 from client_agent.oblivious import ObliviousClient
-from infra.lab.demo.patience import BUSY, Patience
+from infra.lab.demo.patience import BUSY
 from infra.lab.demo.result import StagedRefusal
 from infra.lab.kit.reports import BoundToken, ReportFactory, no_tokens
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, Refusal
 from tacit.media_types import dap
-from tacit.messages import AggregateShareReq, BatchSelector, Role, UploadRequest
+from tacit.messages import AggregateShareReq, BatchSelector, Report, UploadRequest
 from tacit.methods.method import plain
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
-from tacit.ports import Clock, Entropy, Transport, TransportError
+from tacit.models.secure_aggregation.device import DapChannel
+from tacit.ports import Entropy, Transport, TransportError
 from tacit.problem import problem_type
-from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
 from tacit.roles.collector import collection_request
-from tacit.rules import table as rules
 from tacit.task import Task
 from tacit.tlog.leaves import SignedLeaf
 
 MEASUREMENT = 0
-CAUSES = {
-    "token-spent": ("a token spent twice", "the token's nullifier is bound to another report"),
-    "token-binding": ("a stolen token in the thief's own report", "the token is bound to another report"),
-    "proof": ("a report with a broken proof", "the Prio3 proof does not verify"),
-}
+SPENT = "a token spent twice"
+UNDERSTATED = "a recipe that understates its epsilon"
 
 
-class Thief:
-    """Makes reports that must not count, and uploads them as any client would."""
+@dataclass(frozen=True)
+class Attempt:
+    """A report that must not count: the cause under which a server counts it as rejected, and the reason in words."""
 
-    def __init__(self, task: Task, client: ObliviousClient, clock: Clock, entropy: Entropy, patience: Patience) -> None:
-        self._task = task
-        self._client = client
-        self._patience = patience
-        self._clock = clock
-        self._reports = ReportFactory(task, no_tokens, entropy)
+    what: str
+    cause: str
+    reason: str
+    body: bytes
 
-    async def attack(self, spent: BoundToken, honest: BoundToken, own: BoundToken) -> None:
-        """Upload one report per attack: ``spent`` again, ``honest`` as a leader would steal it, ``own`` with a
-        broken proof."""
-        make, time = self._reports, self._task.report_time(self._clock.now())
-        for report in (
-            make.valid(MEASUREMENT, token=spent, time=time),
-            make.moved_token(MEASUREMENT, honest, time=time),
-            make.bad_proof(MEASUREMENT, token=own, time=time),
-        ):
-            url, body = self._task.url(Role.LEADER, "reports"), UploadRequest((report,)).encode()
-            status = await self._patience(partial(offered, self._client, url, dap("upload-req"), body))
-            if status != 200:
-                raise Refusal("demo-upload", f"the leader answered {status} to an upload")
+
+class Thief(Protocol):
+    """Makes the reports of a model."""
+
+    @property
+    def url(self) -> str:
+        """The URL to which the reports are sent."""
+        ...
+
+    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
+        """One report for each attack: with a token that was spent, and with others that were not."""
+        ...
+
+
+@dataclass(frozen=True)
+class SharesThief:
+    """Makes the attacks on secure aggregation."""
+
+    channel: DapChannel
+    entropy: Entropy
+
+    @property
+    def url(self) -> str:
+        """The leader's URL for reports."""
+        return self.channel.url
+
+    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
+        """One report for each attack; see ``Thief.attempts``. A token is stolen as a leader could: it knows the
+        leader's secret of it, not the helper's."""
+        stolen, own = unspent[:2]
+        make = ReportFactory(self.channel.task, no_tokens, self.entropy)
+        bound = "the token is bound to another report"
+        return [
+            Attempt(
+                SPENT,
+                "token-spent",
+                "the token's nullifier is bound to another report",
+                upload(make.valid(MEASUREMENT, token=spent)),
+            ),
+            Attempt(
+                "a stolen token in the thief's own report",
+                "token-binding",
+                bound,
+                upload(make.moved_token(MEASUREMENT, stolen)),
+            ),
+            Attempt(
+                "a report with a broken proof",
+                "proof",
+                "the Prio3 proof does not verify",
+                upload(make.bad_proof(MEASUREMENT, token=own)),
+            ),
+        ]
+
+
+def upload(report: Report) -> bytes:
+    """The body in which a device sends one report to the leader."""
+    return UploadRequest((report,)).encode()
+
+
+def refusals_of(attempts: Sequence[Attempt], rejected: Mapping[str, Mapping[str, int]]) -> list[StagedRefusal]:
+    """What the servers' own counters (``rejected``: by server, by cause) say of the attempts. Raises ``Refusal`` where
+    one of them was not refused."""
+    wanted, found = Counter(attempt.cause for attempt in attempts), []
+    for attempt in attempts:
+        refused_by = [
+            name for name, counts in rejected.items() if counts.get(attempt.cause, 0) >= wanted[attempt.cause]
+        ]
+        if not refused_by:
+            raise Refusal("demo-staged", f"nobody refused {attempt.what}")
+        found.append(StagedRefusal(attempt.what, ", ".join(refused_by), attempt.reason))
+    return found
 
 
 async def offered(client: ObliviousClient, url: str, media_type: str, body: bytes) -> int:
@@ -75,33 +129,28 @@ async def offered(client: ObliviousClient, url: str, media_type: str, body: byte
 
 
 def understated(recipe: Recipe) -> Recipe:
-    """The same recipe with every claim but the local one divided by two; what is promised to nobody stays so."""
+    """The same recipe with every claim but the local one divided by two."""
     body = recipe.body()
-    claims = body["privacy"]["epsilon"]
-    for name in (row.name for row in form_of(recipe.model).adversaries if row.cap is not Cap.LOCAL):
-        if claims[name] != UNBOUNDED:
-            claims[name] = plain(Decimal(claims[name]) / 2)
-    body["name"] = "understated"
-    return Recipe.from_body(body)
+    privacy = {**body["privacy"], "epsilon": halved(body["privacy"]["epsilon"], recipe.model)}
+    return Recipe.from_body({**body, "name": "understated", "privacy": privacy})
 
 
-def refused_recipe(recipe: Recipe, policies: Mapping[str, Policy], now: float) -> StagedRefusal:
-    """Let every party check a recipe whose claim is understated, each under its own policy."""
-    context = Context(stage=Stage.DRAFT, now=now)
-    said = {party: rules.check(recipe, policy, context) for party, policy in policies.items()}
-    if not all(any(refusal.rule == "claim-understated" for refusal in refusals) for refusals in said.values()):
-        raise Refusal("demo-staged", "a party accepted an understated epsilon")
-    detail = next(refusal.detail for refusal in next(iter(said.values())) if refusal.rule == "claim-understated")
-    return StagedRefusal("a recipe that understates its epsilon", ", ".join(said), f"claim-understated: {detail}")
+def halved(claims: Mapping[str, str], model: str) -> dict[str, str]:
+    """The claims of ``model``, all but the local one divided by two; what is promised to nobody stays so."""
+    changed = {row.name for row in form_of(model).adversaries if row.cap is not Cap.LOCAL}
+    return {
+        name: plain(Decimal(epsilon) / 2) if name in changed and epsilon != UNBOUNDED else epsilon
+        for name, epsilon in claims.items()
+    }
 
 
 async def refused_publication(leaf: SignedLeaf, url: str, transport: Transport) -> str:
-    """Hand the leaf to the recipe server; returns the rule that refused it."""
+    """Hand the leaf to the recipe server; returns the rule that refused it. Refusal ``demo-staged`` if none did."""
     answer = await transport.request(
         "POST", f"{url}/v1/leaves", headers={"content-type": "application/json"}, body=leaf.encode()
     )
     if answer.status < 400:
-        raise Refusal("demo-staged", "the recipe server accepted an understated epsilon")
+        raise Refusal("demo-staged", "the recipe server accepted what it must refuse")
     return problem_type(answer.body).removeprefix(REFUSAL_PREFIX)
 
 
@@ -115,14 +164,3 @@ async def helper_refusal(task: Task, token: str, transport: Transport) -> str:
     if answer.status < 400:
         raise Refusal("demo-staged", "the helper released a batch of B-1")
     return problem_type(answer.body).removeprefix(DAP_ERROR_PREFIX)
-
-
-def staged_refusals(leader: Mapping[str, int], helper: Mapping[str, int]) -> list[StagedRefusal]:
-    """What the aggregators' own counters say of the three attacks."""
-    found = []
-    for cause, (attempt, reason) in CAUSES.items():
-        refused_by = [name for name, counts in (("leader", leader), ("helper", helper)) if counts.get(cause)]
-        if not refused_by:
-            raise Refusal("demo-staged", f"nobody refused {attempt}")
-        found.append(StagedRefusal(attempt, ", ".join(refused_by), reason))
-    return found

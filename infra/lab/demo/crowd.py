@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
@@ -43,6 +43,16 @@ LIMIT_SECONDS = 3000.0
 """Of one stage: less than what is left of an interval of an hour when it begins."""
 
 
+class Others(Protocol):
+    """Devices that are no agents of their own; ``sampled`` of them take part."""
+
+    sampled: int
+
+    async def send(self, clock: Clock, tick: Callable[[int], None]) -> None:
+        """Send what they made."""
+        ...
+
+
 class Crowd:
     """So many devices as there are ``answers`` (encoded; ``None``: a device without a value)."""
 
@@ -61,6 +71,7 @@ class Crowd:
     async def prepare(self, recipe: Recipe, world: Deps, patience: Patience, tick: Callable[[int], None]) -> None:
         """Verify the recipe, toss every coin, fetch the tokens of those that take part, and make their reports. Raises
         what ``verified_target`` and the workers raise."""
+        self._file.unlink(missing_ok=True)  # of the round before, which is over
         device = SoftwareRoot.from_pem(self._authority).issue("crowd", world.entropy, world.clock.now())
         asked = (self._config, self._policy, device, world, recipe.hash_text, 0.0)
         self._target = await patience(lambda: verified_target(*asked))

@@ -52,6 +52,8 @@ class Question:
     metric: str
     edges: tuple[int | str, ...] | None = None
     categories: tuple[str, ...] | None = None
+    numbers: int | None = None
+    """Ask for a whole number from 1 to this one, instead of a bucket or a category."""
     proposed: bool = False
     missing: str = CATEGORY
     """What becomes of devices without a value, as in a survey."""
@@ -59,8 +61,11 @@ class Question:
     @property
     def asked(self) -> model.Question:
         """As a recipe asks it. Raises ``DecodeError`` where no recipe may: labels too long, edges too large."""
-        buckets = {"kind": "buckets", "edges": self.edges}
-        encoder = buckets if self.categories is None else {"kind": "categories", "categories": self.categories}
+        buckets: dict[str, object] = {"kind": "buckets", "edges": self.edges}
+        categories: dict[str, object] = {"kind": "categories", "categories": self.categories}
+        encoder = buckets if self.categories is None else categories
+        if self.numbers is not None:
+            encoder = {"kind": "number", "low": 1, "high": self.numbers}
         body = {"text": self.text, "metric": self.metric, "encoder": encoder, "statistic": "histogram"}
         return validated(model.Question, body, "question")
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from infra.lab.demo.result import DemoResult
+from infra.lab.demo.texts_result import TextsResult
 from tacit.methods.registry import method_named
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalResult(DemoResult):
-    """The whole run; ``buckets`` are the frequent texts, best first. ``threshold``: the estimate from which on a text
-    is listed, which one that nobody has passes with ``false_positive_rate``; with ``rest_probability``, every other
-    text has fewer than ``rest_below`` devices. ``frequent``: the truly most frequent ones, with their numbers."""
+class LocalResult(TextsResult):
+    """The whole run, and what searched its reports."""
 
-    threshold: float
-    false_positive_rate: float
-    rest_below: float
-    rest_probability: float
-    domain_bits: int
-    frequent: tuple[tuple[str, int], ...]
+    @property
+    def flags(self) -> str:
+        return f"--model {self.recipe['model']} "
 
     @property
     def report_bits(self) -> int:
@@ -32,31 +27,7 @@ class LocalResult(DemoResult):
         """What searched the reports."""
         return method_named(self.recipe["randomizer"]["name"]).ENGINE
 
-    @property
-    def found_words(self) -> str:
-        """How many of the truly most frequent texts were found."""
-        listed = {one.label for one in self.buckets}
-        hit = sum(text in listed for text, _ in self.frequent)
-        return (
-            f"{hit} of the {len(self.frequent)} most frequent texts were found, and "
-            f"{sum(one.truth == 0 for one in self.buckets)} that nobody has; with probability "
-            f"{self.rest_probability:g}, every other text has fewer than {self.rest_below:,.0f} devices"
-        )
-
     def document(self) -> dict[str, Any]:
-        """That of every demo, with the frequent texts instead of buckets."""
-        found = super().document()
-        hitters = [{"item": row.pop("label"), **row} for row in found.pop("buckets")]
-        return {
-            **found,
-            "heavy_hitters": hitters,
-            "threshold": round(self.threshold, 3),
-            "false_positive_rate": self.false_positive_rate,
-            "others_below": round(self.rest_below, 3),
-            "others_probability": self.rest_probability,
-            "epsilon0": self.recipe["randomizer"]["epsilon0"],
-            "engine": self.engine,
-            "report_bits": self.report_bits,
-            "domain_bits": self.domain_bits,
-            "frequent": [{"item": text, "devices": number} for text, number in self.frequent],
-        }
+        """That of every demo that looks for texts, and of what its reports consist."""
+        epsilon0 = self.recipe["randomizer"]["epsilon0"]
+        return {**super().document(), "epsilon0": epsilon0, "engine": self.engine, "report_bits": self.report_bits}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infra.lab.demo.lettering import Lettering, lettering
 from infra.lab.demo.result import DemoResult
+from infra.lab.demo.search_result import ROUND_HEADINGS, ROUNDS_TITLE, SearchResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.views.claim_words import adversary_text, epsilon_text
 from infra.views.page_style import STYLE
@@ -143,6 +144,7 @@ def _sections(result: DemoResult) -> list[str]:
             _table(("party", "operator", "could read", "never"), sightings),
         ),
         _section("What was tried and refused", _table(("tried", "refused by", "because"), refusals)),
+        *([_section(ROUNDS_TITLE, _rounds(result))] if isinstance(result, SearchResult) else []),
         *([_section(INTRUDER_TITLE, _intruder(result))] if isinstance(result, WatchedResult) else []),
         _section(
             "Recipe",
@@ -171,6 +173,11 @@ def _price(result: DemoResult) -> str:
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '
         f"{privacy['n']:,} contributions; each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself.</p>"
     )
+
+
+def _rounds(result: SearchResult) -> str:
+    rows = [(best, *numbers) for *numbers, best in (one.cells for one in result.rounds)]
+    return _table((ROUND_HEADINGS[-1], *ROUND_HEADINGS[:-1]), rows, numbers_from=1)
 
 
 def _intruder(result: WatchedResult) -> str:

@@ -87,6 +87,16 @@ class DemoResult:
     warnings: tuple[str, ...] = ()
     """What stands beside the answer (``tacit.recipe.cautions``)."""
 
+    @property
+    def flags(self) -> str:
+        """The flags of ``tacit demo`` that ask the same of other data, with a space behind."""
+        return ""
+
+    @property
+    def found_words(self) -> str:
+        """What the run shows besides its numbers, in a sentence or two, if anything."""
+        return ""
+
     def document(self) -> dict[str, Any]:
         """The JSON document of ``tacit demo --json``."""
         return {

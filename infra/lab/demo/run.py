@@ -12,7 +12,7 @@ import asyncio
 import functools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
@@ -20,52 +20,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
-from infra.lab.demo.attacks import (
-    Thief,
-    helper_refusal,
-    staged_refusals,
-)
 from infra.lab.demo.dataset import Dataset
-from infra.lab.demo.fleet import Device, Fleet, loot_of, spender_of
+from infra.lab.demo.drill import DRILL_METRIC, Drilled, buckets_of, report_id_of
+from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.outside import told_by_a_value_outside
 from infra.lab.demo.patience import PatientTransport
-from infra.lab.demo.result import Bucket, DemoResult, Sighting, StagedRefusal
-from infra.lab.demo.staging import (
-    DAY,
-    DRILL_SLOT,
-    HOUR,
-    MAIN_SLOT,
-    PRECISION,
-    WITNESSES,
-    Recipes,
-    Staging,
-    recipe_summary,
-)
+from infra.lab.demo.result import DemoResult, Sighting, StagedRefusal
+from infra.lab.demo.staging import DAY, MAIN_SLOT, WITNESSES, Recipes
 from infra.lab.demo.view import Stages
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
-from tacit.aggregator.keys import read_peer_file
-from tacit.errors import Refusal
-from tacit.messages import UploadRequest
+from infra.stacks.service_configs import RELEASE_GRACE
+from tacit.adapters.network.http import HttpTransport
+from tacit.messages.one_server import OneServerReport
+from tacit.models.parties import SHUFFLER
 from tacit.ports import Transport
-from tacit.recipe.builder import propose
-from tacit.recipe.cautions import cautions
-from tacit.recipe.derive import labels, task_of
+from tacit.recipe.derive import labels
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact, in_words
-from tacit.recipe.survey import Survey
-from tacit.task import Task
 
 if TYPE_CHECKING:
-    from infra.lab.demo.crowd import Crowd
+    from infra.lab.demo.crowd import Others
 
 RATE = Decimal("0.5")
-BATCH_FLOOR = 50
-DRILL_DEVICES = BATCH_FLOOR - 1
-DRILL_METRIC = "drill"
 MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 100
 """Up to ``MOST_AGENTS`` devices, each is a complete agent; of more, ``AGENTS_OF_A_CROWD`` are, and the others are
 simulated in batches."""
@@ -79,26 +57,41 @@ CANDIDATES = 20
 """Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
 
 
-class DemoRun(Staging):
+class DemoRun(Drilled):
     """One run, stage by stage; ``run`` returns everything that there is to show."""
 
-    ROBBED_DEVICES: ClassVar[int] = 2
-    """Devices whose tokens are stolen before they are spent."""
+    RESULT: ClassVar[type[DemoResult]] = DemoResult
+    _top: int | None = None
+    """How many answers are shown at most, if not all."""
+    _rounds: int = 1
+    """Recipes that are shown, each with a slot of tokens."""
     _release_cap: str = ""
     """The most epsilon that policies let a batch tell, if not the usual one."""
+    _counted: ClassVar[bool] = False
+    """Whether devices have more messages than could be sent, which are counted."""
 
     def __init__(
-        self, dataset: Dataset, state_dir: Path, stages: Stages, servers: Sequence[str] = ("leader", "helper")
+        self,
+        dataset: Dataset,
+        state_dir: Path,
+        stages: Stages,
+        servers: Sequence[str] = ("leader", "helper"),
+        through: str = "gateway",
     ) -> None:
+        """``through``: ``shuffler`` if the reports of the recipe that is shown pass one before the leader."""
+        self._through = through
+        if through == SHUFFLER:
+            servers = (*servers, SHUFFLER)
         devices = len(dataset.values)
         self._dataset = dataset
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
         options = StackOptions(
             epoch_seconds=DAY,
-            slots_per_epoch=2,
-            batch_floor=BATCH_FLOOR,
+            slots_per_epoch=1 + self._rounds,
+            batch_floor=Drilled.DRILL_BATCH,
             witnesses=WITNESSES,
             release_cap=self._release_cap,
+            counted=self._counted,
         )
         if devices > self._agents:
             options = replace(options, job_size=CROWD_JOB)
@@ -123,11 +116,11 @@ class DemoRun(Staging):
             await self._uploading(fleet, recipes, followed, others)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport, direct)
-            drilled = self._staged(fleet)[:DRILL_DEVICES]
-            values = self._outside(), next(value for value in self._dataset.values if value.strip())
-            refusals.append(await told_by_a_value_outside(drilled, recipes, *values, self._entropy))
+            refusals.append(await self._told_outside(fleet, recipes))
+            if self._through == SHUFFLER:
+                await self._flush(recipes.main)
             await self._release(recipes.main, transport)
-            sightings = await self._stack.sightings(followed)
+            sightings = await self._stack.sightings(followed or 0, MAIN_SLOT)
             self._seconds["all"] = time.monotonic() - began
             attempts = [claimed, second, *refusals]
             return await self._result(fleet, crowd, recipes.main, sightings, attempts, transport)
@@ -137,9 +130,9 @@ class DemoRun(Staging):
     async def _devices(self, world: AgentDeps) -> Fleet:
         metric = self._dataset.question.metric
         data = [{metric: value} for value in self._dataset.values[: self._agents]]
-        data += [{DRILL_METRIC: "yes"}] * (DRILL_DEVICES - 1) + [{DRILL_METRIC: "neither"}] + [{}] * self.ROBBED_DEVICES
-        policies = [self._refusing(drill=True)] * self._agents + [self._refusing(main=True)] * DRILL_DEVICES
-        policies += [self._refusing(drill=True, main=True)] * self.ROBBED_DEVICES
+        data += [{DRILL_METRIC: "yes"}] * (self.DRILLED - 1) + [{DRILL_METRIC: "neither"}] + [{}] * self.ROBBED
+        policies = [self._refusing(drill=True)] * self._agents + [self._refusing(main=True)] * self.DRILLED
+        policies += [self._refusing(drill=True, main=True)] * self.ROBBED
         with self._timed("devices"), self._stages.stage("devices: attestation identities", len(data)) as tick:
             fleet = Fleet.make(self._layout, policies, data, world, tick)
         self._jump_to((self._epoch - 1) * DAY)
@@ -148,7 +141,7 @@ class DemoRun(Staging):
             await fleet.sync(tick, self._patience)
         return fleet
 
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Crowd | None:
+    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
         values = self._dataset.values[self._agents :]
         if not values:
@@ -175,25 +168,33 @@ class DemoRun(Staging):
                         await fleet.prefetch_due(tick, only=number)
                 await fleet.prefetch_due(tick)
 
-    async def _pick_followed(self, fleet: Fleet, recipe: Recipe) -> int:
+    async def _pick_followed(self, fleet: Fleet, recipe: Recipe) -> int | None:
         """The first candidate whose coin said yes; its report is followed through the aggregators too."""
         for number in range(CANDIDATES):
             entry = await fleet.devices[number].entry(recipe.hash)
             if entry is not None and entry.state is State.SCHEDULED:
-                await self._stack.follow_report(self._report_id(entry.report).hex())
+                await self._stack.follow_report(self._report_id(recipe.model, entry.report).hex())
                 return number
-        return 0
+        return None
 
-    def _report_id(self, body: bytes) -> bytes:
-        """The id of the report in a submission."""
-        return UploadRequest.decode(body).reports[0].report_metadata.report_id
+    def _report_id(self, model: str, body: bytes) -> bytes:
+        """The id of the report in a submission; of one to a shuffler the outer id, by which nobody else knows it."""
+        if self._through == SHUFFLER:
+            return OneServerReport.decode(body).report_id
+        return report_id_of(model, body)
+
+    async def _flush(self, recipe: Recipe) -> None:
+        """The shuffler passes on the reports of a recipe whose interval is over."""
+        with self._timed("shuffle"), self._stages.stage("shuffler: reports in one random order to the leader", 1):
+            self._jump_to(recipe.interval.end + RELEASE_GRACE + 1)
+            await self._settle(SHUFFLER, "leader")
 
     async def _decide(self, fleet: Fleet) -> None:
         name = "devices: verify, coin, randomise, shard"
         with self._timed("coins"), self._stages.stage(name, len(fleet.devices)) as tick:
             await fleet.consider(tick)
 
-    async def _send_crowd(self, crowd: Crowd) -> None:
+    async def _send_crowd(self, crowd: Others) -> None:
         """The reports of the others, as fast as the stack takes them, while leader and helper aggregate."""
         with self._stages.stage("other devices: uploads in batches", crowd.sampled) as tick:
             sending = asyncio.ensure_future(crowd.send(self._clock, tick))
@@ -205,115 +206,57 @@ class DemoRun(Staging):
                 sending.cancel()
             await sending
 
-    async def _attacks(
-        self, fleet: Fleet, recipes: Recipes, transport: Transport, direct: Transport
-    ) -> list[StagedRefusal]:
-        with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
-            task = task_of(recipes.drill, fleet.devices[0].agent.live.slot_key(recipes.drill))
-            staged = self._staged(fleet)
-            spender = await spender_of(staged[:DRILL_DEVICES], recipes.drill)
-            loot = [await loot_of(device, DRILL_SLOT) for device in (spender, *staged[DRILL_DEVICES:])]
-            await Thief(task, self._client(direct), self._clock, self._entropy, self._patience).attack(*loot)
-            tick()
-            self._jump_to(recipes.main.interval.end + 1)
-            leader = await self._aggregated(task, transport)
-            tick()
-            helper = await self._status("helper", task.task_id_text, transport)
-            refusals = staged_refusals(leader["rejected_by_cause"], helper["rejected_by_cause"])
-            collection = await self._collect(recipes.drill, transport)
-            if collection.get("state") != "refused":
-                raise Refusal("demo-staged", "a batch of B-1 was released")
-            peer = read_peer_file(self._layout.state_dir / "leader" / "peer.json")
-            problem = await helper_refusal(task, peer.token, transport)
-            text = f"{collection['detail']} ({problem})"
-            refusals.append(StagedRefusal(f"a collection at B-1 = {DRILL_DEVICES}", "leader, helper", text))
-            return refusals
-
-    async def _aggregated(self, task: Task, transport: Transport) -> dict[str, Any]:
-        """The leader's status once it has dealt with every report; a job that failed for a moment is tried again."""
-        for _ in range(20):
-            await self._settle("leader")
-            status = await self._status("leader", task.task_id_text, transport)
-            if not status["pending"]:
-                break
-            self._clock.jump(5)
-        return status
+    async def _told_outside(self, fleet: Fleet, recipes: Recipes) -> StagedRefusal:
+        """What became of telling by participation that a device's value is outside the answers."""
+        drilled = self._staged(fleet)[: self.DRILLED]
+        return await told_by_a_value_outside(drilled, recipes, self._outside(), self._inside(), self._entropy)
 
     async def _result(
         self,
         fleet: Fleet,
-        crowd: Crowd | None,
+        crowd: Others | None,
         recipe: Recipe,
         sightings: tuple[Sighting, ...],
         refusals: list[StagedRefusal],
         transport: Transport,
     ) -> DemoResult:
-        released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
-        document = released["results"][0]
-        task = task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe))
-        leader = await self._status("leader", task.task_id_text, transport)
-        causes = Counter(leader["rejected_by_cause"])
-        truth = self._truth(recipe)
-        return DemoResult(
+        document, truth = await self._released(recipe, transport), self._truth(recipe)
+        drawn = await fleet.count(recipe.hash, *DRAWN, first=self._agents)
+        return self.RESULT(
+            **await self._members(fleet, recipe, document, transport),
             source=self._dataset.source,
-            question=recipe.question.text,
-            recipe=recipe_summary(recipe),
             devices=len(self._dataset.values),
             staged=len(self._staged(fleet)),
-            sampled=await fleet.count(recipe.hash, *DRAWN, first=self._agents)
-            + (0 if crowd is None else crowd.sampled),
-            accepted=document["report_count"],
-            rejected=sum(causes.values()),
-            rejected_by_cause=causes,
-            privacy=document["privacy"],
-            buckets=tuple(
-                Bucket(row["label"], truth[row["label"]], row["estimate"], row["stderr"]) for row in document["buckets"]
-            ),
+            sampled=drawn + (0 if crowd is None else crowd.sampled),
+            buckets=buckets_of(document, truth, self._top),
             sightings=sightings,
             refusals=tuple(refusals),
-            seconds=self._seconds.pop("all"),
-            stages=self._seconds,
-            warnings=tuple(cautions(document)),
+            **self._shown_besides(recipe, document, truth),
         )
+
+    def _shown_besides(self, recipe: Recipe, document: Mapping[str, Any], truth: Counter[str]) -> dict[str, Any]:
+        """The further members of ``RESULT``."""
+        del recipe, document, truth
+        return {}
 
     # Pieces
 
     def _main_recipe(self) -> Recipe:
         question = self._dataset.question.asked
-        survey = Survey.from_body(
-            {
-                "name": "demo",
-                "text": question.text,
-                "metric": question.metric,
-                "encoder": question.encoder,
-                "missing": self._dataset.question.missing,
-                "population": len(self._dataset.values),
-                "epoch": self._epoch,
-                "slot": MAIN_SLOT,
-                "start": self._epoch * DAY + 8 * HOUR,
-                "duration": HOUR,
-                "rate": rate_of(len(self._dataset.values)),
-                "time_precision": PRECISION,
-            }
+        return self._proposed(
+            name="demo",
+            text=question.text,
+            metric=question.metric,
+            encoder=question.encoder,
+            missing=self._dataset.question.missing,
+            population=len(self._dataset.values),
+            slot=MAIN_SLOT,
+            **self._main_members(),
         )
-        return propose(survey, self._layout.parties)
 
-    def _drill_recipe(self) -> Recipe:
-        survey = Survey(
-            name="drill",
-            text="Takes part in the drill?",
-            metric=DRILL_METRIC,
-            encoder=Categories(kind="categories", categories=("yes", "no")),
-            population=BATCH_FLOOR,
-            epoch=self._epoch,
-            slot=DRILL_SLOT,
-            start=self._epoch * DAY + 8 * HOUR,
-            duration=HOUR,
-            rate=Decimal(1),
-            min_batch_size=BATCH_FLOOR,
-            time_precision=PRECISION,
-        )
-        return propose(survey, self._layout.parties)
+    def _main_members(self) -> dict[str, Any]:
+        """What the recipe that is shown asks besides."""
+        return {"rate": rate_of(len(self._dataset.values)), "through": self._through}
 
     def _truth(self, recipe: Recipe) -> Counter[str]:
         encoder, names = encoder_of(recipe.question), labels(recipe)
@@ -326,8 +269,13 @@ class DemoRun(Staging):
 
     def _refusing(self, *, drill: bool = False, main: bool = False) -> Policy:
         """The policy of a device that refuses the recipe of the attacks, or the one that is shown."""
-        limits = {"min_batch_size": BATCH_FLOOR + 1} if drill else {}
-        return self._policy.model_copy(update=limits | ({"max_batch_size": BATCH_FLOOR} if main else {}))
+        size = self.DRILL_BATCH
+        limits = {"min_batch_size": size + 1} if drill else {}
+        return self._policy.model_copy(update=limits | ({"max_batch_size": size} if main else {}))
+
+    def _inside(self) -> str:
+        """A value of the data."""
+        return next(value for value in self._dataset.values if value.strip())
 
     def _outside(self) -> str:
         """A value outside the buckets, or of no category."""
@@ -335,6 +283,6 @@ class DemoRun(Staging):
         return "none of the categories" if edges is None else in_words(exact(edges[0]) - 1)
 
 
-def rate_of(devices: int) -> Decimal:
-    """The share of the devices that is asked."""
-    return min(RATE, (Decimal(MOST_CONTRIBUTIONS) / devices).quantize(Decimal("0.001"), ROUND_DOWN))
+def rate_of(devices: int, most: int = MOST_CONTRIBUTIONS, highest: Decimal = RATE) -> Decimal:
+    """The share of the devices that is asked, so that about ``most`` of them take part."""
+    return min(highest, (Decimal(most) / devices).quantize(Decimal("0.001"), ROUND_DOWN))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.base.loops import fastest_loop
+from infra.lab.demo.counting import count_bundles, count_messages
 from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.patience import first_of
 from infra.lab.demo.result import Sighting
@@ -24,6 +25,8 @@ from infra.stacks.layout import load_layout
 from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal, TacitError
+from tacit.models.one_server import ANALYZER
+from tacit.models.parties import SHUFFLER
 from tacit.ports import TransportError
 from tacit.service.log import set_log_level
 
@@ -38,8 +41,8 @@ READY = 0
 class Services:
     """The services of the layout in ``state_dir``, as a run drives them."""
 
-    def __init__(self, state_dir: Path, clock: Path, slot: int, log_level: str) -> None:
-        self._arguments = (str(state_dir), str(clock), str(slot), log_level)
+    def __init__(self, state_dir: Path, clock: Path, log_level: str) -> None:
+        self._arguments = (str(state_dir), str(clock), log_level)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = READY
         self._is_over = False
@@ -92,9 +95,17 @@ class Services:
         """From now on what the aggregators say of this report is kept."""
         await self._ask("follow_report", report_id)
 
-    async def sightings(self, candidate: int) -> tuple[Sighting, ...]:
-        """What was seen of the candidate."""
-        return tuple(Sighting(**one) for one in await self._ask("sightings", candidate))
+    async def sightings(self, candidate: int, slot: int) -> tuple[Sighting, ...]:
+        """What was seen of the candidate and its token of ``slot``."""
+        return tuple(Sighting(**one) for one in await self._ask("sightings", candidate, slot))
+
+    async def count_bundles(self, task_id: bytes, devices: int) -> None:
+        """Run ``counting.count_bundles`` in the other process."""
+        await self._ask("count_bundles", task_id.hex(), devices)
+
+    async def count_messages(self, task_id: bytes, messages: int, file: Path) -> None:
+        """Run ``counting.count_messages`` in the other process."""
+        await self._ask("count_messages", task_id.hex(), messages, str(file))
 
     async def _ask(self, what: str, *arguments: str | int | None) -> Any:
         if self._is_over:
@@ -153,6 +164,12 @@ class _Driven:
             return self._observer.follow_report(*arguments)
         if what == "sightings":
             return [asdict(one) for one in self._observer.sightings(*arguments)]
+        if what == "count_bundles":
+            task_id, devices = arguments
+            return await count_bundles(self._stack.apps[SHUFFLER], bytes.fromhex(task_id), devices)
+        if what == "count_messages":
+            task_id, messages, file = arguments
+            return await count_messages(self._stack.apps[ANALYZER], bytes.fromhex(task_id), messages, Path(file))
         raise Fatal(f"nobody knows the order {what}")
 
     async def answer(self, line: bytes) -> None:
@@ -173,9 +190,9 @@ def tell(number: int, kind: str, value: Any) -> None:
         sys.stdout.flush()
 
 
-async def serve(state_dir: Path, clock: Path, slot: int) -> None:
+async def serve(state_dir: Path, clock: Path) -> None:
     """Run the services until the input ends."""
-    observer = FollowingObserver(slot)
+    observer = FollowingObserver()
     stack = LocalStack(load_layout(state_dir), SharedClock(clock), OsEntropy(), observer)
     orders = asyncio.StreamReader(limit=LINE_LIMIT)
     protocol = asyncio.StreamReaderProtocol(orders)
@@ -187,11 +204,11 @@ async def serve(state_dir: Path, clock: Path, slot: int) -> None:
             group.create_task(driven.answer(line))
 
 
-def main(state_dir: str, clock: str, slot: str, log_level: str) -> None:
+def main(state_dir: str, clock: str, log_level: str) -> None:
     """Run the services; entry point of the child process."""
     set_log_level(log_level)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(serve(Path(state_dir), Path(clock), int(slot)))
+        runner.run(serve(Path(state_dir), Path(clock)))
 
 
 if __name__ == "__main__":

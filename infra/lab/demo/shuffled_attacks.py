@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.lab.demo.attacks import Attempt
 from infra.lab.demo.result import StagedRefusal
-from infra.lab.demo.watched_attacks import Attempt, OneServerThief
+from infra.lab.demo.watched_attacks import OneServerThief
 from infra.lab.kit.reports import BoundToken
 from tacit import media_types
 from tacit.errors import Refusal
@@ -14,7 +15,7 @@ from tacit.models.one_server import ANALYZER
 from tacit.ports import Transport
 from tacit.problem import problem_type
 from tacit.recipe.derive import randomizer_of
-from tacit.task.shuffled import MESSAGE_SIZE
+from tacit.task.shuffled import message_size
 
 
 class ShuffledThief(OneServerThief):
@@ -36,7 +37,7 @@ async def as_shuffler(url: str, token: str, recipe_hash: str, transport: Transpo
     """Forward messages to the analyzer at ``url`` as somebody else, and, of a recipe whose messages it has, as a
     shuffler (``token``) that repeats an index with others. Raises ``Refusal`` where one of them is taken."""
     address = f"{url}/recipes/{recipe_hash}/chunks"
-    body = MessageChunk(0, 1, bytes(MESSAGE_SIZE)).encode()
+    body = MessageChunk(0, 1, bytes(message_size(1))).encode()
 
     async def said(shown: str) -> tuple[int, str]:
         headers = {"authorization": f"Bearer {shown}", "content-type": media_types.MESSAGE_CHUNK}

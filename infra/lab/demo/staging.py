@@ -16,7 +16,7 @@ from typing import Any
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from infra.lab.demo.attacks import offered, refused_publication, refused_recipe, understated
+from infra.lab.demo.attacks import UNDERSTATED, offered, refused_publication, understated
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.patience import TRIES, Patience
 from infra.lab.demo.result import StagedRefusal
@@ -36,8 +36,11 @@ from tacit.models.one_server import ANALYZER
 from tacit.ohttp import KeyConfig
 from tacit.ports import Transport, TransportError
 from tacit.problem import read_problem
+from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy
+from tacit.recipe.series import Series
+from tacit.rules import table as rules
 from tacit.service.log import log_level
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 
@@ -71,7 +74,7 @@ class Staging:
         self._layout = create_layout(state_dir, options, self._entropy, start)
         self._policy = parse_policy(self._layout.policy_path.read_bytes(), self._layout.policy_path.name)
         self._clock = SharedClock.begin(state_dir / "clock", start)
-        self._stack = Services(state_dir, state_dir / "clock", MAIN_SLOT, log_level())
+        self._stack = Services(state_dir, state_dir / "clock", log_level())
         self._servers = servers
         self._seconds: dict[str, float] = {}
 
@@ -85,16 +88,28 @@ class Staging:
     async def _publish(self, recipes: Recipes, transport: Transport) -> StagedRefusal:
         """The recipes into the log, and what became of one that understates its claim."""
         claim = understated(recipes.main)
-        parties = ("recipe server", *self._servers, "every device")
-        refusal = refused_recipe(claim, dict.fromkeys(parties, self._policy), self._clock.now())
+        found = rules.check(claim, self._policy, Context(stage=Stage.DRAFT, now=self._clock.now()))
+        refusal = self._refused_by_all(UNDERSTATED, "claim-understated", found)
         await refused_publication(self._signed(claim), self._layout.urls["recipe_server"], transport)
-        with self._stages.stage(f"recipe: signed, logged, {' and '.join(self._servers)} opt in", 4) as tick:
-            for recipe in (recipes.main, recipes.drill):
+        await self._publish_recipes([recipes.main, recipes.drill], transport)
+        return refusal
+
+    async def _publish_recipes(self, recipes: Sequence[Recipe], transport: Transport) -> None:
+        name = f"recipe: signed, logged, {' and '.join(self._servers)} opt in"
+        with self._stages.stage(name, 2 * len(recipes)) as tick:
+            for recipe in recipes:
                 await self._post_leaf(self._signed(recipe), transport)
                 tick()
-            await self._opted_in([recipes.main, recipes.drill], transport)
-            tick(2)
-        return refusal
+            await self._opted_in(recipes, transport)
+            tick(len(recipes))
+
+    def _refused_by_all(self, attempt: str, rule: str, found: Sequence[Refusal]) -> StagedRefusal:
+        """What every party says, each of which checks by the same rules under the same policy. Refusal ``demo-staged``
+        unless ``rule`` is among them."""
+        detail = next((one.detail for one in found if one.rule == rule), None)
+        if detail is None:
+            raise Refusal("demo-staged", f"nobody would refuse {attempt}")
+        return StagedRefusal(attempt, ", ".join(("recipe server", *self._servers, "every device")), f"{rule}: {detail}")
 
     async def _opted_in(self, recipes: Sequence[Recipe], transport: Transport) -> None:
         """The servers read the log, and opt in; those that cannot at once do it later. Raises ``TransportError``."""
@@ -114,7 +129,7 @@ class Staging:
         return str(json.loads(answer.body).get("state")) if answer.status == 200 else ""
 
     async def _uploading(
-        self, fleet: Fleet, recipes: Recipes, followed: int, others: Callable[[], Awaitable[None]] | None = None
+        self, fleet: Fleet, recipes: Recipes, followed: int | None, others: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """The interval: reports go out at their random times, servers verify behind them. ``others``: what is sent
         besides, after the first of the moments."""
@@ -128,8 +143,9 @@ class Staging:
             for moment in moments:
                 await self._wait_for(fleet, moment, interval.end)
                 self._jump_to(moment)
-                async with self._stack.following(followed):
-                    await fleet.send_due(tick, only=followed)
+                if followed is not None:
+                    async with self._stack.following(followed):
+                        await fleet.send_due(tick, only=followed)
                 await asyncio.gather(fleet.send_due(tick), self._settle(self._servers[0]))
                 if others is not None and moment == moments[0]:
                     await others()
@@ -171,9 +187,11 @@ class Staging:
                 self._clock.jump(5)
             return collection
 
-    def _signed(self, recipe: Recipe) -> SignedLeaf:
-        key = signing_key_of(self._layout)
-        return sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, key)
+    def _signed(self, document: Recipe | Series) -> SignedLeaf:
+        kind, recipe = (
+            (LeafType.RECIPE, document) if isinstance(document, Recipe) else (LeafType.SERIES, document.probe)
+        )
+        return sign_leaf(kind, document.body(), recipe.parties.analyst.operator, signing_key_of(self._layout))
 
     async def _post_leaf(self, leaf: SignedLeaf, transport: Transport) -> None:
         answer = await transport.request(

@@ -24,10 +24,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from infra.lab.demo.local_result import LocalResult
 from infra.lab.demo.progress_lines import Lines
 from infra.lab.demo.result import DemoResult
-from infra.lab.demo.shuffled_result import ShuffledResult
+from infra.lab.demo.search_result import ROUND_HEADINGS, ROUNDS_TITLE, SearchResult
 from infra.lab.demo.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
@@ -48,6 +47,7 @@ class Stages:
         self._shown = console.is_terminal or console.quiet
         self._lines = lines or Lines()
         self._names: list[str] = []
+        self._passing = False
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<44}", markup=False),
@@ -82,8 +82,15 @@ class Stages:
         else:
             task = self._progress.add_task(name, total=total)
             yield lambda steps=1: self._progress.advance(task, steps)
-            self._progress.update(task, completed=total)
+            self._progress.update(task, completed=total, visible=not self._passing)
         self._names.remove(name)
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Stages that begin and end inside the block are not shown any more when they are over."""
+        self._passing = True
+        yield
+        self._passing = False
 
 
 class Tick(Protocol):
@@ -98,43 +105,16 @@ def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
     """Print the whole result on the console."""
     console.print()
     console.print(_chart(result, console.width))
+    if isinstance(result, WatchedResult):
+        console.print(_intruder(result, console.width))
+    if isinstance(result, SearchResult):
+        console.print(_rounds(result))
+    if result.found_words:
+        console.print(Text(result.found_words))
     console.print(_price(result))
     console.print(_sightings(result))
     console.print(_refusals(result))
-    console.print(_next_steps(outputs))
-
-
-def show_watched(result: WatchedResult, console: Console, outputs: list[str]) -> None:
-    """The same for devices that watch an event, and what an intruder on them learns."""
-    console.print()
-    console.print(_chart(result, console.width))
-    console.print(_intruder(result, console.width))
-    console.print(_price(result))
-    console.print(_sightings(result))
-    console.print(_refusals(result))
-    console.print(_next_steps(outputs, f"--model {result.recipe['model']} "))
-
-
-def show_local(result: LocalResult, console: Console, outputs: list[str]) -> None:
-    """The same for texts of a large domain."""
-    console.print()
-    console.print(_chart(result, console.width))
-    console.print(Text(result.found_words + "."))
-    console.print(_price(result))
-    console.print(_sightings(result))
-    console.print(_refusals(result))
-    console.print(_next_steps(outputs, "--model local "))
-
-
-def show_shuffled(result: ShuffledResult, console: Console, outputs: list[str]) -> None:
-    """The same for the shuffled model, and what an estimate of 0 means."""
-    console.print()
-    console.print(_chart(result, console.width))
-    console.print(Text(result.found_words))
-    console.print(_price(result))
-    console.print(_sightings(result))
-    console.print(_refusals(result))
-    console.print(_next_steps(outputs, "--model shuffled "))
+    console.print(_next_steps(outputs, result.flags))
 
 
 def _intruder(result: WatchedResult, width: int) -> Panel:
@@ -157,6 +137,17 @@ def _intruder(result: WatchedResult, width: int) -> Panel:
     said = Text(verdict.words, style="bold red" if verdict.found else "bold green")
     body = Group(files, Text(), guesses, said, Text(verdict.bound_words), Text(result.game_words, style="dim"))
     return Panel(body, title=f"[bold]{INTRUDER_TITLE}")
+
+
+def _rounds(result: SearchResult) -> Panel:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    *numbers, best = ROUND_HEADINGS
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    table.add_column(best, style="bold")
+    for one in result.rounds:
+        table.add_row(*map(Text, one.cells))
+    return Panel(table, title=f"[bold]{ROUNDS_TITLE}")
 
 
 def _chart(result: DemoResult, width: int) -> Panel:
@@ -213,7 +204,7 @@ def _sightings(result: DemoResult) -> Panel:
     table.add_column("could read")
     table.add_column("never", style="dim")
     for sighting in result.sightings:
-        table.add_row(sighting.party, sighting.operator, sighting.text(), sighting.never)
+        table.add_row(*map(Text, (sighting.party, sighting.operator, sighting.text(), sighting.never)))
     return Panel(table, title="[bold]What each party saw of one contribution")
 
 
@@ -223,11 +214,11 @@ def _refusals(result: DemoResult) -> Panel:
     table.add_column("refused by", style="red")
     table.add_column("because")
     for refusal in result.refusals:
-        table.add_row(refusal.attempt, refusal.refused_by, refusal.reason)
+        table.add_row(*map(Text, (refusal.attempt, refusal.refused_by, refusal.reason)))
     return Panel(table, title="[bold]What was tried and refused")
 
 
-def _next_steps(outputs: list[str], flags: str = "") -> Panel:
+def _next_steps(outputs: list[str], flags: str) -> Panel:
     tacit = ".venv/bin/tacit" if Path(".venv/bin/tacit").exists() else "tacit"
     lines = [
         f"[bold]{tacit} demo {flags}--input FILE.csv --column NAME[/]   your own data, one row a device",

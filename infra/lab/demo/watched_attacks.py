@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.attacks import SPENT, Attempt, upload
 from infra.lab.kit import spoiled
 from infra.lab.kit.reports import BoundToken
-from tacit.errors import Refusal
-from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role, UploadRequest
+from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Channel
 from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.faces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
@@ -36,31 +32,7 @@ from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.field import Field64
 
 AGGREGATORS = (Role.LEADER, Role.HELPER)
-SPENT = "a token spent twice"
 NO_BIT = "a report that decrypts to a 2 where a bit belongs"
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A report that must not count: the cause under which a server counts it as rejected, and the reason in words."""
-
-    what: str
-    cause: str
-    reason: str
-    body: bytes
-
-
-class Thief(Protocol):
-    """Makes the reports of a model."""
-
-    @property
-    def url(self) -> str:
-        """The URL to which the reports are sent."""
-        ...
-
-    def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """One report for each attack: with a token that was spent, and with others that were not."""
-        ...
 
 
 def honest_cells(recipe: Recipe, entropy: Entropy) -> RandomisedCells:
@@ -90,7 +62,7 @@ class SharedThief:
         return [
             Attempt(SPENT, "token-spent", "the token's nullifier is bound to another report", self._valid(spent)),
             Attempt("a stolen token in the thief's own report", "token-binding", bound, self._stolen(stolen)),
-            Attempt(NO_BIT, "proof", proof, _upload(self._report(self._no_bit(), no_bit))),
+            Attempt(NO_BIT, "proof", proof, upload(self._report(self._no_bit(), no_bit))),
             Attempt("a cell put together from two devices' cells", "proof", proof, self._mixed(mixed)),
             Attempt(
                 "a sealed share moved into another report",
@@ -119,7 +91,7 @@ class SharedThief:
         return seal_report(task, metadata, b"", shares, self.entropy)
 
     def _stolen(self, token: BoundToken) -> bytes:
-        return _upload(self._report(self._cells(), token, thief=True))
+        return upload(self._report(self._cells(), token, thief=True))
 
     def _no_bit(self) -> list[SharedCell]:
         """The first cell holds 2: the Leader's share of a 1 with one more, and the proof of the 1."""
@@ -136,12 +108,12 @@ class SharedThief:
     def _mixed(self, token: BoundToken) -> bytes:
         """The Leader's part of one device's cell, the Helper's of another's."""
         ours, theirs = self._cells(), self._cells()
-        return _upload(self._report([SharedCell(ours[0].leader, theirs[0].helper), *ours[1:]], token))
+        return upload(self._report([SharedCell(ours[0].leader, theirs[0].helper), *ours[1:]], token))
 
     def _moved(self, token: BoundToken, other: BoundToken) -> bytes:
         ours, theirs = (self._report(self._cells(), one) for one in (token, other))
         share = theirs.leader_encrypted_input_share
-        return _upload(Report(ours.report_metadata, ours.public_share, share, ours.helper_encrypted_input_share))
+        return upload(Report(ours.report_metadata, ours.public_share, share, ours.helper_encrypted_input_share))
 
 
 @dataclass(frozen=True)
@@ -230,30 +202,3 @@ class SingleThief(OneServerThief):
     def _payload(self) -> bytes:
         cells = honest_cells(self.recipe, self.entropy)
         return b"".join(cell.encode() for cell in cells if isinstance(cell, Ciphertext))
-
-
-def thief_of(recipe: Recipe, channel: Channel, entropy: Entropy) -> Thief:
-    """Who attacks ``recipe``. ``TypeError`` for a model in which nothing is watched."""
-    if isinstance(channel, PanPrivateChannel):
-        return SharedThief(recipe, channel, entropy)
-    if isinstance(channel, AnalyzerChannel):
-        return SingleThief(recipe, channel, entropy)
-    raise TypeError(f"no device watches anything in model {recipe.model}")
-
-
-def refusals_of(attempts: Sequence[Attempt], rejected: Mapping[str, Mapping[str, int]]) -> list[StagedRefusal]:
-    """What the servers' own counters (``rejected``: by server, by cause) say of the attempts. Raises ``Refusal`` where
-    one of them was not refused."""
-    wanted, found = Counter(attempt.cause for attempt in attempts), []
-    for attempt in attempts:
-        refused_by = [
-            name for name, counts in rejected.items() if counts.get(attempt.cause, 0) >= wanted[attempt.cause]
-        ]
-        if not refused_by:
-            raise Refusal("demo-staged", f"nobody refused {attempt.what}")
-        found.append(StagedRefusal(attempt.what, ", ".join(refused_by), attempt.reason))
-    return found
-
-
-def _upload(report: Report) -> bytes:
-    return UploadRequest((report,)).encode()

@@ -60,6 +60,10 @@ class WatchedResult(DemoResult):
     looks: tuple[Look, ...]
 
     @property
+    def flags(self) -> str:
+        return f"--model {self.recipe['model']} "
+
+    @property
     def verdict(self) -> Verdict:
         """What the attackers' guesses prove."""
         return self.intruder.verdict

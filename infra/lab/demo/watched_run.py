@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from client_agent.agent import Agent
 from client_agent.deciding import Deps as AgentDeps
@@ -23,52 +23,30 @@ from client_agent.journal import State
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import newest
 from client_agent.panprivate.watch import Schedule
-from infra.lab.demo.attacks import helper_refusal
-from infra.lab.demo.fleet import Fleet, loot_of, spender_of
+from infra.lab.demo.drill import Drilled, buckets_of, report_id_of
+from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.game_process import Game, played_beside
 from infra.lab.demo.patience import PatientTransport
-from infra.lab.demo.result import Bucket, Sighting, StagedRefusal
-from infra.lab.demo.staging import (
-    DAY,
-    DRILL_SLOT,
-    HOUR,
-    MAIN_SLOT,
-    PRECISION,
-    WITNESSES,
-    Recipes,
-    Staging,
-    recipe_summary,
-)
+from infra.lab.demo.result import Sighting, StagedRefusal
+from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, WITNESSES, Recipes
 from infra.lab.demo.view import Stages
 from infra.lab.demo.visits import Visits, capped, steps_of
-from infra.lab.demo.watched_attacks import refusals_of, thief_of
 from infra.lab.demo.watched_result import WatchedResult, looks_of
 from infra.lab.intruder.game import GameResult
 from infra.stacks.options import StackOptions
-from tacit.adapters.http import HttpTransport
-from tacit.aggregator.keys import read_peer_file
+from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Refusal
-from tacit.messages import UploadRequest
-from tacit.messages.one_server import OneServerReport
-from tacit.models.devices import device_side
 from tacit.models.one_server import ANALYZER, RELEASE
 from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.ports import Transport
-from tacit.recipe.builder import propose
-from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
 
 PERIOD = 30 * HOUR
 """Of all steps together; it ends an hour before the interval."""
-BATCH_FLOOR = 20
-DRILL_DEVICES = BATCH_FLOOR - 1
 DRILL_EVENT = "tacit-demo.drill"
 SINGLE_EPSILONS = {"count": (2, 1), "histogram": (4, 3, 2, 1), "mean": (4, 2, 1)}
 """What one report may tell the analyzer, which sees single ones: the first with which the result of B reports tells no
 more than policies allow."""
-UNSPENT = 5
-"""Tokens that the attacks take."""
 GAME_STEPS, LEARNING, GUESSING = 3, 200, 800
 """Of the intruder's game: steps of each device, devices with known truth, and fresh ones, at most."""
 AS_MANY = 3
@@ -97,11 +75,15 @@ class Watching:
         return self.model == PanPrivateSingle.name
 
 
-class WatchedRun(Staging):
+class WatchedRun(Drilled):
     """One run, stage by stage; ``run`` returns everything that there is to show."""
 
+    DRILL_BATCH: ClassVar[int] = 20
+    DRILLED: ClassVar[int] = 19
+    ROBBED: ClassVar[int] = 5
+
     def __init__(self, visits: Visits, watching: Watching, state_dir: Path, stages: Stages) -> None:
-        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=BATCH_FLOOR, witnesses=WITNESSES)
+        options = StackOptions(epoch_seconds=DAY, slots_per_epoch=2, batch_floor=self.DRILL_BATCH, witnesses=WITNESSES)
         options = replace(options, unbounded_local=watching.statistic == "mean")
         servers = (ANALYZER,) if watching.is_single else ("leader", "helper")
         super().__init__(state_dir, options, stages, *servers)
@@ -149,9 +131,9 @@ class WatchedRun(Staging):
 
     async def _devices(self, recipes: Recipes, world: AgentDeps) -> Fleet:
         """All of them know the recipe, and watch, before its first step."""
-        stricter = self._policy.model_copy(update={"min_batch_size": BATCH_FLOOR + 1})
+        stricter = self._policy.model_copy(update={"min_batch_size": self.DRILL_BATCH + 1})
         number = len(self._events)
-        policies = [self._policy if device < DRILL_DEVICES else stricter for device in range(number)]
+        policies = [self._policy if device < self.DRILLED else stricter for device in range(number)]
         with self._timed("devices"), self._stages.stage("devices: attestation identities", number) as tick:
             fleet = Fleet.make(self._layout, policies, [{}] * number, world, tick, {self._shown: self._folder})
         self._jump_to((self._epoch - 1) * DAY)
@@ -199,7 +181,7 @@ class WatchedRun(Staging):
 
     def _live(self, agent: Agent, number: int, step: int) -> None:
         agent.tick()
-        if step == 0 and number < DRILL_DEVICES:
+        if step == 0 and number < self.DRILLED:
             agent.record(DRILL_EVENT)
         if step < self._watching.steps and (times := self._events[number][step]):
             agent.record(self._visits.event, times)
@@ -228,65 +210,7 @@ class WatchedRun(Staging):
         entry = await fleet.devices[FOLLOWED].entry(recipe.hash)
         if entry is None or entry.state is not State.SCHEDULED:
             raise Refusal("demo-watch", f"a device has no answer: {'' if entry is None else entry.detail}")
-        await self._stack.follow_report(self._report_id(entry.report).hex())
-
-    def _report_id(self, body: bytes) -> bytes:
-        if self._watching.is_single:
-            return OneServerReport.decode(body).report_id
-        return UploadRequest.decode(body).reports[0].report_metadata.report_id
-
-    async def _attacks(
-        self, fleet: Fleet, recipes: Recipes, transport: Transport, direct: Transport
-    ) -> list[StagedRefusal]:
-        with self._stages.stage("attacks on a staged recipe, collection at B-1", 3) as tick:
-            drill = recipes.drill
-            channel = device_side(drill.model).channel(drill, fleet.devices[0].agent.live.slot_key(drill))
-            spender = await spender_of(fleet.devices[:DRILL_DEVICES], drill)
-            spent = await loot_of(spender, DRILL_SLOT)
-            others = fleet.devices[DRILL_DEVICES : DRILL_DEVICES + UNSPENT]
-            unspent = [await loot_of(device, DRILL_SLOT) for device in others]
-            thief = thief_of(drill, channel, self._entropy)
-            attempts = thief.attempts(spent, unspent)
-            await self._offer_all(thief.url, drill.model, [attempt.body for attempt in attempts], direct)
-            tick()
-            self._jump_to(recipes.main.interval.end + 1)
-            statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._servers}
-            tick()
-            rejected = {name: status["rejected_by_cause"] for name, status in statuses.items()}
-            refusals = refusals_of(attempts, rejected)
-            collection = await self._collect(drill, transport)
-            if collection.get("state") != "refused":
-                raise Refusal("demo-staged", "a batch of B-1 was released")
-            problem = await self._asked_directly(drill, fleet, transport)
-            said = f"{collection['detail']} ({problem})"
-            attempt = f"a collection at B-1 = {DRILL_DEVICES}"
-            return [*refusals, StagedRefusal(attempt, ", ".join(self._servers), said)]
-
-    async def _settled(self, name: str, recipe: Recipe, fleet: Fleet, transport: Transport) -> dict[str, Any]:
-        """A server's status once every report is dealt with; what failed for a moment is tried again."""
-        subject = self._subject(recipe, fleet)
-        status: dict[str, Any] = {}
-        for _ in range(20):
-            await self._settle(self._servers[0])
-            status = await self._status(name, subject, transport)
-            if not status.get("pending"):
-                break
-            self._clock.jump(5)
-        return status
-
-    def _subject(self, recipe: Recipe, fleet: Fleet) -> str:
-        """The id by which servers know the recipe: its hash with one server, its task id with two."""
-        if self._watching.is_single:
-            return recipe.hash_text
-        return task_of(recipe, fleet.devices[0].agent.live.slot_key(recipe)).task_id_text
-
-    async def _asked_directly(self, drill: Recipe, fleet: Fleet, transport: Transport) -> str:
-        """Return the answer of the analyzer or the helper to a party that does not care about B."""
-        if self._watching.is_single:
-            return await self._refused_by_analyzer(drill, transport)
-        task = task_of(drill, fleet.devices[0].agent.live.slot_key(drill))
-        peer = read_peer_file(self._layout.state_dir / "leader" / "peer.json")
-        return await helper_refusal(task, peer.token, transport)
+        await self._stack.follow_report(report_id_of(recipe.model, entry.report).hex())
 
     async def _game(self, recipe: Recipe) -> tuple[GameResult, int]:
         """Attackers against fresh devices of this recipe, half of them with events."""
@@ -308,30 +232,18 @@ class WatchedRun(Staging):
         game: tuple[GameResult, int],
         transport: Transport,
     ) -> WatchedResult:
-        released = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
-        document = released["results"][0]
-        status = await self._status(self._servers[0], self._subject(recipe, fleet), transport)
-        truth = truths(self._visits.counts, self._watching)
+        document = await self._released(recipe, transport)
         intruder, guessed = game
         schedule = plan_of(recipe).schedule
         return WatchedResult(
+            **await self._members(fleet, recipe, document, transport),
             source=self._visits.source,
-            question=recipe.question.text,
-            recipe=recipe_summary(recipe),
             devices=len(self._events),
             staged=0,
             sampled=await fleet.count(recipe.hash, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED),
-            accepted=document["report_count"],
-            rejected=sum(status["rejected_by_cause"].values()),
-            rejected_by_cause=status["rejected_by_cause"],
-            privacy=document["privacy"],
-            buckets=tuple(
-                Bucket(row["label"], truth[row["label"]], row["estimate"], row["stderr"]) for row in document["buckets"]
-            ),
-            sightings=(*await self._stack.sightings(FOLLOWED), self._intruders_sight()),
+            buckets=buckets_of(document, truths(self._visits.counts, self._watching)),
+            sightings=(*await self._stack.sightings(FOLLOWED, MAIN_SLOT), self._intruders_sight()),
             refusals=refusals,
-            seconds=self._seconds.pop("all"),
-            stages=self._seconds,
             steps=schedule.steps,
             step_seconds=schedule.step_seconds,
             events=sum(self._visits.counts),
@@ -357,42 +269,34 @@ class WatchedRun(Staging):
         return self._recipe("drill", DRILL_EVENT, DRILL_SLOT, PERIOD // self._watching.steps, 1)
 
     def _recipe(self, name: str, event: str, slot: int, step_seconds: int, steps: int) -> Recipe:
-        parties = self._layout.parties_of(self._watching.model)
-        survey = self._survey(name, event, slot, step_seconds, steps)
+        watched = self._watched(name, event, slot, step_seconds, steps)
         if not self._watching.is_single:
-            return propose(survey, parties)
+            return self._proposed(**watched)
         *larger, least = SINGLE_EPSILONS[self._watching.statistic]
         most = Decimal(self._policy.max_epsilon_aggregator)
         for epsilon in larger:
-            recipe = propose(survey.having(epsilon=epsilon), parties)
+            recipe = self._proposed(**watched, epsilon=Decimal(epsilon))
             if Decimal(recipe.body()["privacy"]["epsilon"][RELEASE]) <= most:
                 return recipe
-        return propose(survey.having(epsilon=least), parties)
+        return self._proposed(**watched, epsilon=Decimal(least))
 
-    def _survey(self, name: str, event: str, slot: int, step_seconds: int, steps: int) -> Survey:
+    def _watched(self, name: str, event: str, slot: int, step_seconds: int, steps: int) -> dict[str, Any]:
+        """The members of a survey of ``steps`` steps; the last ends an hour before the interval begins."""
         watching, is_drill = self._watching, slot == DRILL_SLOT
-        begin = self._epoch * DAY + 8 * HOUR
-        start = begin - HOUR - watching.steps * step_seconds
+        start = self._epoch * DAY + 7 * HOUR - watching.steps * step_seconds
         most = {} if watching.statistic == "count" else {"most": watching.most}
-        encoder = {"kind": "occurrences", "start": start, "step_seconds": step_seconds, "steps": steps, **most}
-        return Survey.from_body(
-            {
-                "model": watching.model,
-                "name": name,
-                "metric": event,
-                "text": None if is_drill else _text_of(event, watching),
-                "statistic": watching.statistic,
-                "encoder": encoder,
-                "population": BATCH_FLOOR if is_drill else len(self._events),
-                "rate": Decimal(1),
-                "epoch": self._epoch,
-                "slot": slot,
-                "start": begin,
-                "duration": HOUR,
-                "time_precision": PRECISION,
-                **({"min_batch_size": BATCH_FLOOR} if is_drill else {}),
-            }
-        )
+        return {
+            "model": watching.model,
+            "name": name,
+            "metric": event,
+            "text": None if is_drill else _text_of(event, watching),
+            "statistic": watching.statistic,
+            "encoder": {"kind": "occurrences", "start": start, "step_seconds": step_seconds, "steps": steps, **most},
+            "population": self.DRILL_BATCH if is_drill else len(self._events),
+            "rate": Decimal(1),
+            "slot": slot,
+            **({"min_batch_size": self.DRILL_BATCH} if is_drill else {}),
+        }
 
 
 def _text_of(event: str, watching: Watching) -> str:

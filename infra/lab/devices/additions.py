@@ -1,7 +1,8 @@
 """What one contribution adds to the aggregate of its task if it counts.
 
-A bit, a category and a vector of bits add one to some cells. Only the numbers of these cells are stored, which saves
-memory for very many devices. Everything else (noise shares) adds a separate number to every cell.
+A bit, a category, a vector of bits and the messages of a device behind a shuffler add one to some cells. Only the
+numbers of these cells are stored, which saves memory for very many devices. Everything else (noise shares) adds a
+separate number to every cell.
 """
 
 from __future__ import annotations
@@ -9,20 +10,22 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.methods.method import Measurement
 
-NUMBER = "Q"
+CELL, NUMBER = "I", "Q"
 NUMBER_SIZE = 8
 Numbers: TypeAlias = "array[int]"
-"""One unsigned number of 64 bits per cell."""
+"""Unsigned numbers: one of 64 bits (``NUMBER``) per cell; or the cells (``CELL``) of a device's messages, in order, a
+cell as often as it has messages."""
 Ones: TypeAlias = tuple[int, ...]
-"""Numbers of cells, in order; one is added to each."""
+"""Numbers of cells, in order; one is added to each, as often as it is named."""
 Addition: TypeAlias = "Ones | Numbers"
-CELL_SIZE = 2
+CELL_SIZE = 4
 _ONES, _NUMBERS = 0, 1
 _WHAT = "prepared contribution's addition"
 
@@ -34,9 +37,24 @@ def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
         if cells > 1:
             return (measurement,)
         return (0,) * measurement if measurement in {0, 1} else array(NUMBER, [measurement])
+    if isinstance(measurement, array) and measurement.typecode == CELL:
+        return tuple(measurement)
     if max(measurement, default=0) <= 1:
         return tuple(cell for cell, bit in enumerate(measurement) if bit)
     return measurement if isinstance(measurement, array) else array(NUMBER, measurement)
+
+
+def messages_of(counts: Sequence[int]) -> Numbers:
+    """Return the cells of so many messages about each cell."""
+    return array(CELL, [cell for cell, count in enumerate(counts) if count for _ in range(count)])
+
+
+def counts_in(messages: Numbers, cells: int) -> list[int]:
+    """Strict inverse of ``messages_of``, for ``cells`` cells."""
+    counts = [0] * cells
+    for cell in messages:
+        counts[cell] += 1
+    return counts
 
 
 def add(sums: Counter[int], addition: Addition) -> None:
@@ -49,7 +67,7 @@ def add(sums: Counter[int], addition: Addition) -> None:
 
 
 def write_addition(writer: Writer, addition: Addition) -> Writer:
-    """Append the encoding: a kind byte and a vector of cells (2 bytes each) or numbers (8 bytes each)."""
+    """Append the encoding: a kind byte and a vector of cells (4 bytes each) or numbers (8 bytes each)."""
     if isinstance(addition, tuple):
         cells = b"".join(cell.to_bytes(CELL_SIZE, "big") for cell in addition)
         return writer.uint(_ONES, 1).opaque(cells, 4)
@@ -61,7 +79,7 @@ def read_addition(reader: Reader) -> Addition:
     kind = reader.uint(1)
     if kind == _ONES:
         ones = tuple(reader.vector(4, lambda inner: inner.uint(CELL_SIZE)))
-        if sorted(set(ones)) != list(ones):
+        if sorted(ones) != list(ones):
             raise DecodeError(f"a {_WHAT} does not name its cells in order")
         return ones
     data = reader.opaque(4)

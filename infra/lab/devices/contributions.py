@@ -6,13 +6,14 @@ sealed together.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from client_agent.wallet import HeldToken
-from infra.lab.devices.additions import Addition, addition_of
+from infra.lab.devices.additions import CELL, Addition, addition_of, counts_in
 from infra.lab.devices.decisions import Randomised
 from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
@@ -61,7 +62,7 @@ class Maker(Protocol):
 
 class SubmissionBuilder:
     """Makes contributions one by one with the model's own code, as an agent does: of devices that watched an event, and
-    of those that send to one server."""
+    of those that send to one server or through a shuffler."""
 
     def __init__(self, recipe: Recipe, slot_key: bytes, entropy: Entropy) -> None:
         self._channel = device_side(recipe.model).channel(recipe, slot_key)
@@ -75,9 +76,10 @@ class SubmissionBuilder:
 
     def _contribution(self, draft: Draft) -> Contribution:
         answer, held = draft.answer, draft.token
-        body = self._channel.submission(
-            answer.cells or answer.measurement, held.token, held.preimages, self._entropy
-        ).body
+        sent: Any = answer.cells or answer.measurement
+        if isinstance(sent, array) and sent.typecode == CELL:
+            sent = counts_in(sent, self._cells)
+        body = self._channel.submission(sent, held.token, held.preimages, self._entropy).body
         if draft.fault is Fault.TRUNCATED:
             body = body[: len(body) // 2]
         adds = addition_of(answer.measurement, self._cells) if self._adds_up else (0,)

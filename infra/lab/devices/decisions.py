@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_agent.coin import COIN_BITS, coin, coin_threshold
-from infra.lab.devices.additions import NUMBER, Numbers
+from infra.lab.devices.additions import NUMBER, Numbers, messages_of
 from infra.lab.devices.events import Opened, kept
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
 from tacit.methods.flips import Flips
 from tacit.methods.method import Answer, Measurement, Method
+from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import RandomisedCells
 from tacit.ports import Entropy
@@ -148,7 +149,7 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
         if measurement is None:
             beyond.append(device)
         else:
-            answers.append(Randomised(device, measurement))
+            answers.append(Randomised(device, _kept(randomizer, measurement)))
     return answers, beyond
 
 
@@ -168,11 +169,15 @@ def _kept(randomizer: Method, measurement: Measurement) -> Measurement | Numbers
     """Return a measurement in the form in which it is kept in memory."""
     if isinstance(randomizer, Flips) and isinstance(measurement, list):
         return array(NUMBER, measurement)
+    if isinstance(randomizer, ShuffledCounts) and isinstance(measurement, list):
+        return messages_of(measurement)
     return measurement
 
 
 def kept_cells(randomizer: Method) -> int:
     """Return how many numbers a kept measurement has; a category or a few ones count as one."""
+    if isinstance(randomizer, ShuffledCounts):
+        return randomizer.messages
     return randomizer.cells if isinstance(randomizer, Flips) else 1
 
 

@@ -21,11 +21,12 @@ from client_agent.sources import CallableSource
 from client_agent.wallet import AttestedDevice
 from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.logview.live import LiveRecipe
 from tacit.models.devices import device_side
 from tacit.models.forms import form_of
+from tacit.models.parties import SHUFFLER
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -39,7 +40,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Destination:
-    """One verified recipe and the way to its leader, or its one server."""
+    """One verified recipe and the way to its leader, its shuffler, or its one server."""
 
     relay_url: str
     attester_url: str
@@ -71,6 +72,19 @@ class Destination:
         """Whether reports go to one server, which has no DAP task."""
         return not form_of(self.recipe.model).proves
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether reports for leader and helper go to a shuffler."""
+        return form_of(self.recipe.model).is_mixed(self.recipe.parties)
+
+    @property
+    def takers(self) -> tuple[str, ...]:
+        """The roles of the servers that count what the devices send; the one that takes it comes first."""
+        if self.is_mixed:
+            return (SHUFFLER,)
+        roles = form_of(self.recipe.model).opts_in
+        return roles[:1] if self.has_one_server else roles
+
     @cached_property
     def url(self) -> str:
         """The URL to which reports are sent."""
@@ -78,8 +92,8 @@ class Destination:
 
     @property
     def task_id_text(self) -> str:
-        """The id by which the servers know the recipe."""
-        return self.recipe.hash_text if self.has_one_server else self.task.task_id_text
+        """The id by which the ``takers`` know the recipe."""
+        return self.recipe.hash_text if self.has_one_server or self.is_mixed else self.task.task_id_text
 
     @property
     def slot_key(self) -> SlotKey:

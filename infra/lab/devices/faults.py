@@ -92,11 +92,13 @@ class FaultMix:
         return faults
 
     def require_of_watched(self) -> None:
-        """Raise ``UsageError`` for a fault that devices which watched an event cannot have."""
+        """Raise ``UsageError`` for a fault that devices which watched an event, or whose reports a shuffler passes on,
+        cannot have."""
         wrong = [fault.word for fault, _ in self.shares if fault not in OF_WATCHED]
         if wrong:
             possible = ", ".join(fault.word for fault in sorted(OF_WATCHED - {Fault.NONE}))
-            raise UsageError(f"--faults: {wrong[0]} is not for recipes that watch an event; choose among: {possible}")
+            recipes = "recipes that watch an event or name a shuffler"
+            raise UsageError(f"--faults: {wrong[0]} is not for {recipes}; choose among: {possible}")
 
     def with_churn(self) -> FaultMix:
         """Return the mix with ``CHURN`` added; shares that the mix itself states win."""

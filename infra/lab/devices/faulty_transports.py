@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
-from tacit.adapters.origins import require_secure_url
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.origins import require_secure_url
+from tacit.adapters.network.tls import ClientTls
 from tacit.ports import HttpResponse, TransportError
 
 MAX_ANSWER = 1 << 20

@@ -19,9 +19,9 @@ from typing import Any
 
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.shard import Shard, ShardPlan, ShardResult, World
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.errors import Fatal, TacitError, UsageError
 from tacit.extras import missing_extra
 from tacit.ports import TransportError

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from tacit.errors import UsageError
 from tacit.methods.method import Answer
+from tacit.methods.statistics import STATISTICS
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.encoder_specs import Domain, Number, Vector
 from tacit.recipe.model import Question
 
 Data: TypeAlias = NDArray[Any]
 """An array with one row per device."""
-MAX_CATEGORIES = 4096
+MAX_CATEGORIES = 1 << 20
 DEFAULT_EXPONENT = 1.0
 
 
@@ -104,10 +105,11 @@ class DrawnCategories:
     width: int = 1
 
     def of(self, _first: int, count: int, generator: np.random.Generator) -> Data:
-        """A category from 0 to the last per device, as uint16."""
+        """A category from 0 to the last per device, as uint16, or uint32 where there are more."""
         edges = np.cumsum(np.asarray(self.probabilities))
         drawn = np.searchsorted(edges / edges[-1], generator.random(count), side="right")
-        return np.minimum(drawn, len(edges) - 1).astype(np.uint16)
+        kind = np.uint16 if len(edges) < np.iinfo(np.uint16).max else np.uint32
+        return np.minimum(drawn, len(edges) - 1).astype(kind)
 
     def answers(self, data: Data) -> list[Answer | None]:
         """The categories themselves: they are encoded already."""
@@ -191,13 +193,17 @@ def drawn_population(question: Question, text: str | None) -> Population:
     (default: uniform over the question's range). Raises ``UsageError``."""
     if isinstance(question.encoder, Domain):
         raise UsageError("a question about texts needs --population FILE: one row is one device")
-    if isinstance(question.encoder, Number | Vector):
+    if isinstance(question.encoder, Number | Vector) and not STATISTICS[question.statistic].is_one_hot:
         return _numbers(question, question.encoder, "uniform" if text is None else text)
-    return parse_population("zipf" if text is None else text, max(2, len(encoder_of(question).labels)))
+    encoder = encoder_of(question)
+    missing = encoder.encode(None)
+    label = encoder.labels[missing] if isinstance(missing, int) and missing < len(encoder.labels) else None
+    return parse_population("zipf" if text is None else text, max(2, len(encoder.labels)), label)
 
 
-def parse_population(text: str, categories: int) -> DrawnCategories:
-    """Parse ``text`` as a distribution over ``categories`` categories. Raises ``UsageError``."""
+def parse_population(text: str, categories: int, missing: str | None = None) -> DrawnCategories:
+    """Parse ``text`` as a distribution over ``categories`` categories; ``missing``: the label of the one for devices
+    without a value, if it is one of them. Raises ``UsageError``."""
     if not 2 <= categories <= MAX_CATEGORIES:
         raise UsageError(f"a population has 2 to {MAX_CATEGORIES} categories, not {categories}")
     kind, _, rest = text.partition(":")
@@ -214,7 +220,8 @@ def parse_population(text: str, categories: int) -> DrawnCategories:
         )
     total = math.fsum(weights)
     if len(weights) != categories or not 0 < total < math.inf:
-        raise UsageError(f"--data: {categories} weights are needed, at least one of them above 0")
+        last = f"; the last is that of {missing!r}, devices without a value, and may be 0" if missing else ""
+        raise UsageError(f"--data: {categories} weights are needed, at least one of them above 0{last}")
     return DrawnCategories(text, tuple(weight / total for weight in weights))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infra.lab.devices.decisions import coins
-from tacit.adapters.files import replace_file
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.series import Series

@@ -34,8 +34,9 @@ from infra.lab.devices.sealing import RequestSenders
 from infra.lab.devices.sender import Clients, Deliveries, Due, Sender
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
-from tacit.adapters.tls import ClientTls
+from tacit.adapters.network.tls import ClientTls
 from tacit.methods.method import Method
+from tacit.methods.result import MOST_LISTED
 from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
@@ -98,8 +99,8 @@ class ShardResult:
     """What one shard did. ``sampled`` devices were to send something, ``dummies`` of them a dummy; ``beyond`` of them
     did not, as their output lay beyond the weight bound. ``known``: what all devices know, one total per label of the
     question, if the plan asks for it; ``answered``: the same totals of their answers, rounded and clipped; ``items``:
-    how many devices have each item of a large domain, which has no labels. ``timings``: wall-clock seconds by stage;
-    ``cpu``: CPU seconds of this process by stage."""
+    how many devices have each item of a large domain, or each of more answers than a result lists. ``timings``:
+    wall-clock seconds by stage; ``cpu``: CPU seconds of this process by stage."""
 
     devices: int = 0
     sampled: int = 0
@@ -203,7 +204,7 @@ class Shard:
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
         """Add up what the devices of a chunk know, and what they answer."""
         result, question = self._result, self._plan.target.recipe.question
-        if STATISTICS[question.statistic].is_ranked:
+        if STATISTICS[question.statistic].is_ranked or len(missing_adds) > MOST_LISTED:
             result.items.update(answer for answer in chunk.everybody if isinstance(answer, int))
             return
         result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
@@ -298,7 +299,8 @@ class Shard:
         self._flush()
         with self._stage("wait"):
             await world.clock.sleep(max(0.0, plan.send_at - world.clock.now()))
-        target, model = plan.target, device_side(plan.target.recipe.model)
+        target = plan.target
+        model = device_side(target.recipe.model).sends_as(target.recipe)
         sender = Sender(
             self._clients(),
             model,
@@ -347,7 +349,7 @@ class Shard:
 
 def _maker(target: Destination, entropy: Entropy) -> Maker:
     """Return what makes the recipe's contributions."""
-    if target.has_one_server or is_watched(target.recipe):
+    if target.has_one_server or target.is_mixed or is_watched(target.recipe):
         return SubmissionBuilder(target.recipe, target.token_key_spki, entropy)
     return Builder(target.task, entropy)
 

@@ -54,7 +54,7 @@ def _known(question: Question, answers: Sequence[Answer]) -> list[float]:
     if isinstance(spec, Vector):
         rows = np.asarray(answers, dtype=np.float64).reshape(len(answers), len(labels))
         return [float(entry) for entry in float(spec.step) * rows.sum(axis=0) + float(spec.least * len(answers))]
-    if isinstance(spec, Number):
+    if isinstance(spec, Number) and not STATISTICS[question.statistic].is_one_hot:
         steps = float(np.sum(np.asarray(answers, dtype=np.float64)))
         return [float(spec.least * len(answers) + Fraction(spec.step) * Fraction(steps))]
     if not STATISTICS[question.statistic].is_one_hot:

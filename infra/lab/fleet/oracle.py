@@ -1,5 +1,5 @@
-"""The oracle: compares, after a run, what leader and helper (or the one server) and collector say with what the fleet
-sent.
+"""The oracle: compares, after a run, what leader and helper (or the one server, or a shuffler before leader and helper)
+and collector say with what the fleet sent.
 
 The accepted contributions must be the sampled devices minus the injected faults, by cause; and the aggregate must be,
 bucket by bucket, the sum of the randomised answers that were sent (before debiasing). If leader and helper add noise of
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms import form_of
+from tacit.models.shuffled.task import counts_of
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
@@ -37,8 +37,6 @@ FALSE_ALARM = 1e-9
 """False-alarm probability per released sum, if aggregators add noise."""
 MOST_SUMS = 64
 """Number of released sums above which only those that differ are shown one by one."""
-AGGREGATORS = ("leader", "helper")
-"""Servers of a recipe; the one that takes reports comes first."""
 _FINAL = frozenset({"released", "refused"})
 
 
@@ -118,7 +116,7 @@ class Oracle:
         self._layout = layout
         self._target = target
         self._clock = clock
-        self._servers = form_of(target.recipe.model).opts_in[:1] if target.has_one_server else AGGREGATORS
+        self._servers = target.takers
         self._before: dict[str, dict[str, Any]] = {}
 
     async def before(self, transport: Transport) -> None:
@@ -185,13 +183,19 @@ class Oracle:
         slack = noise_bound(recipe.aggregator_flips)
         if slack:
             verdict.remarks.append(f"aggregators add noise: released sums may differ by {slack:,} from what was sent")
+        names, sent = labels(recipe), result.deliveries.sums
+        listed: Iterable[int] = range(len(names))
+        if "unlisted" in document:
+            listed, findings = _listed(document, recipe, sent)
+            verdict.findings += findings
         sums = [
-            Finding(f"released: {label}", result.deliveries.sums[cell], counts.get(label, -slack - 1), slack)
-            for cell, label in enumerate(labels(recipe))
+            Finding(f"released: {names[cell]}", sent[cell], counts.get(names[cell], -slack - 1), slack)
+            for cell in listed
         ]
         verdict.findings += _shown(sums)
         verdict.warnings = cautions(document)
-        verdict.answers = ranked(document, recipe, result) if "ranked" in document else estimated(document, result)
+        by_item = "ranked" in document or "unlisted" in document
+        verdict.answers = ranked(document, recipe, result) if by_item else estimated(document, result)
 
 
 def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimated]:
@@ -216,15 +220,26 @@ def estimated(document: Mapping[str, Any], result: FleetResult) -> list[Estimate
 
 
 def ranked(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> list[Estimated]:
-    """The answers of a ranking, beside the number of devices that have each item."""
+    """The answers of a ranking, or of a result that does not list all, beside the number of devices that have each."""
     if not result.items:
         return []
     encoder = encoder_of(recipe.question)
-    found = [(row, encoder.encode(row["item"])) for row in rows(document)]
+    found = [(row, encoder.encode(row.get("item", row["label"]))) for row in rows(document)]
     return [
         Estimated(row["label"], row["estimate"], row["stderr"], float(result.items[item]))
         for row, item in found
         if isinstance(item, int)
+    ]
+
+
+def _listed(document: Mapping[str, Any], recipe: Recipe, sent: Mapping[int, int]) -> tuple[list[int], list[Finding]]:
+    """The cells of a result that does not list those estimated as 0: those that were sent above its cut. Compared is
+    how many there are, listed and not."""
+    cut, cells = counts_of(recipe).cut_at(document["report_count"]) or 0, len(labels(recipe))
+    above = sorted(cell for cell, total in sent.items() if total > cut)
+    return above, [
+        Finding("released: answers above the cut", len(above), len(document["buckets"])),
+        Finding("released: answers that are not listed", cells - len(above), document["unlisted"]["answers"]),
     ]
 
 

@@ -25,12 +25,13 @@ from infra.stacks.command_options import policy_of
 from infra.stacks.deployables import deployable
 from infra.stacks.layout import Layout
 from services.issuer.schema import SLOT_KEYS
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.sql import engine_of
+from tacit.adapters.databases.sql import engine_of
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.adapters.tls import ClientTls
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
+from tacit.methods.statistics import STATISTICS
 from tacit.models.pan_private.form import PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
@@ -151,7 +152,7 @@ def _events(
 
 
 def _listed(label: str, question: Question, cells: Sequence[str]) -> Population:
-    if isinstance(question.encoder, Range):
+    if isinstance(question.encoder, Range) and not STATISTICS[question.statistic].is_one_hot:
         return listed_numbers(label, question, cells)
     encoder = encoder_of(question)
     return listed_population(label, [encoder.encode(cell if cell.strip() else None) for cell in cells])

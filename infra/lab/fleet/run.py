@@ -35,7 +35,7 @@ from infra.lab.fleet.cpu import CpuMeter
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
-from tacit.adapters.http import HttpTransport
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.models.faces.watched import is_watched
@@ -100,7 +100,7 @@ class FleetRun:
             raise UsageError(f"--devices must be from 1 to {MAX_DEVICES - 1}")
         self._devices: int = devices
         self._faults = parse_faults(load.faults)
-        if is_watched(target.recipe):
+        if is_watched(target.recipe) or target.is_mixed:
             self._faults.require_of_watched()
         if load.direct and origin.layout is None:
             raise UsageError("--tokens direct works with a local stack only (--state-dir)")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tacit.adapters.origins import origin_of
+from tacit.adapters.network.origins import origin_of
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
 from tacit.service.run import Runner
 

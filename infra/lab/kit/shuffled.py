@@ -14,8 +14,9 @@ from tacit import hpke
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig
+from tacit.models.parties import SHUFFLER
 from tacit.models.shuffled.device import ShuffledChannel, ShuffledDevice
-from tacit.models.shuffled.form import SHUFFLER, Shuffled, ShuffledParties
+from tacit.models.shuffled.form import Shuffled, ShuffledParties
 from tacit.models.shuffled.task import counts_of
 from tacit.ports import Entropy
 from tacit.recipe.builder import propose

@@ -15,7 +15,7 @@ from services.leader import app as leader
 from services.leader.config import LeaderLimits
 from services.leader.senders import Senders
 from services.leader.store import LeaderStore
-from tacit.adapters.memory import MemoryJobQueue
+from tacit.adapters.messaging.memory import MemoryJobQueue
 from tacit.aggregator.keys import HpkeKey, generate_hpke_key
 from tacit.aggregator.parties import PARTIES
 from tacit.aggregator.records import TaskRow, TaskState

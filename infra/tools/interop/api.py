@@ -16,7 +16,7 @@ from aiohttp import web
 
 from infra.tools.interop.documents import Document, read
 from tacit import media_types
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, Refusal, TacitError
 from tacit.ports import TransportError
 from tacit.service.app import read_body

@@ -11,8 +11,8 @@ from infra.tools.interop.aggregators import make_helper, make_leader
 from infra.tools.interop.client import make_client
 from infra.tools.interop.collector import make_collector
 from infra.tools.interop.tasks import Credentials, TaskTransport
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Transport

@@ -19,7 +19,7 @@ from infra.backing.backing_servers import announcements_of
 from infra.stacks.agents import CONFIG_NAME, provision_devices
 from infra.stacks.layout import Layout
 from infra.tools.staging.natures import Natures, natures_in
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 

@@ -33,7 +33,7 @@ from infra.tools.staging.fleet import tell_devices
 from infra.tools.staging.networks import entering, remove
 from infra.tools.staging.orders import carry_out_orders
 from infra.tools.staging.podman_compose import Compose
-from tacit.adapters.folder_lock import alone_in
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Clock

@@ -27,8 +27,8 @@ from joserfc.jws import JWSRegistry, extract_compact
 from services.admin.core.config import OpenIdConfig
 from services.admin.core.problems import Problem, away, refuse
 from tacit import media_types
-from tacit.adapters.http import HttpTransport
-from tacit.adapters.origins import require_secure_url
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, TransportError
 from tacit.service.auth import unauthorized

@@ -25,7 +25,7 @@ from services.admin.core.questions import field_problem
 from services.admin.core.records import Act, Answer
 from services.admin.core.store import AdminTx
 from tacit import media_types
-from tacit.adapters.origins import is_loopback
+from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.recipe.fields import filled
 from tacit.recipe.survey import Survey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, MetaData, String, Table, Text
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 
 MIGRATIONS = "services.admin.migrations"
 

@@ -40,8 +40,8 @@ from services.admin.core.schema import (
     SECRETS,
     SESSIONS,
 )
-from tacit.adapters.stored import DatabaseStore
-from tacit.adapters.watermark import Watermark
+from tacit.adapters.databases.stored import DatabaseStore
+from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal
 
 DONE = "done"

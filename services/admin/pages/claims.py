@@ -15,7 +15,8 @@ from tacit.recipe.series import Series
 
 def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, Any]]:
     """One row for each adversary: who it is, epsilon and delta as stated, and a sentence on what they mean; of a
-    ``series``, what all its rounds together cost."""
+    ``series``, what all its rounds together cost. The last one's ``note`` is about all of them: what a shuffler
+    adds."""
     claim = recipe.privacy if series is None else series.claim
     form = known(recipe.model)
     rows: list[dict[str, Any]] = []
@@ -32,8 +33,11 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
                 "condition": None if one is None else one.condition,
                 "otherwise": _words(form, None if one is None else one.otherwise, recipe.privacy.n),
+                "note": "",
             }
         )
+    if form is not None:
+        rows[-1]["note"] = form.mixing_words(recipe.parties, recipe.batch.min_batch_size)
     return rows
 
 

@@ -106,7 +106,10 @@ async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
         for one in here["alternatives"]
     }
     return {
-        "rows": [{"way": one, "kind": kinds[_name(one)], "label": _label(*_name(one))} for one in here["alternatives"]],
+        "rows": [
+            {"way": one, "kind": kinds[_name(one)], "label": _label(*_name(one)), "here": one["form"] == survey.model}
+            for one in here["alternatives"]
+        ],
         "form": form_of_errors(NORMAL_95 * one["stderr"] for one in here["alternatives"]),
         "unit": "devices" if needs.counts else needs.statistic,
         "drawing": _drawing(needs, curves, kinds, wanted),

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from tacit.methods.registry import METHODS
 from tacit.methods.statistics import StatisticName
 from tacit.models.forms import FORMS
-from tacit.recipe.survey import MECHANISMS, MISSING, Close, Survey
+from tacit.recipe.survey import MECHANISMS, MISSING, Close, Survey, Through
 from tacit.recipe.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -119,7 +119,8 @@ GROUPS: Final = (
     _group(
         "How privately",
         "The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
-        "randomizer", "delta", "accuracy", "account", "model", "mechanism", "max_epsilon0", "aggregator_flips",
+        "randomizer", "delta", "accuracy", "account", "model", "through", "mechanism", "max_epsilon0",
+        "aggregator_flips",
     ),
     _group(
         "When",
@@ -141,6 +142,7 @@ CHOICES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "model": tuple(FORMS),
     "mechanism": MECHANISMS,
     "close": get_args(Close),
+    "through": get_args(Through),
 }
 """The choices of each member that has some, by its path; other members take free text."""
 USUAL: Final = {
@@ -150,6 +152,7 @@ USUAL: Final = {
     "delta": "0.000001",
     "model": "secure-aggregation",
     "close": "interval_end",
+    "through": "gateway",
     "account": "default",
     "aggregator_flips": "0",
     "missing": "category",

@@ -42,6 +42,8 @@ CHOICES: Final[dict[str, str]] = {
     "ignore": "ignored, which biases the result",
     "interval_end": "at the end of the interval",
     "at_B": "as soon as there are B contributions",
+    "gateway": "the gateway alone",
+    "shuffler": "the gateway, then a shuffler",
 }
 """The text of each choice in the form."""
 

@@ -74,5 +74,5 @@ class ServerSeat:
             raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
         verifier = TokenVerifier(row.token_key_spki, task.slot)
         reading = side.reading(recipe, state_key)
-        bundling = side.bundling(recipe, row.token_key_spki)
-        return AnalyzerParty(task, key.key_pair, verifier, reading, task.end_seconds + retention, bundling)
+        bundling, onward = side.bundling(recipe, row.token_key_spki), side.onward(recipe, row.token_key_spki)
+        return AnalyzerParty(task, key.key_pair, verifier, reading, task.end_seconds + retention, bundling, onward)

@@ -75,6 +75,12 @@ class DeviceSide(ABC):
     def verdict(self, response: bhttp.Response) -> Verdict:
         """What a server's answer to a submission means."""
 
+    def sends_as(self, recipe: Recipe) -> DeviceSide:
+        """The side that sends what ``channel`` makes and reads the answers, by whose name a device stores it: another
+        one where a shuffler takes the recipe's reports."""
+        del recipe
+        return self
+
     def stored(self, recipe: Recipe) -> Stored:
         """The form in which a device keeps the state of the event that it watches for the recipe. Raises refusal
         ``state-key-invalid`` for keys to which nothing can be encrypted, and ``model-unsupported`` in a model whose

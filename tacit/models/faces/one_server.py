@@ -11,7 +11,7 @@ from tacit import bhttp, media_types
 from tacit.errors import REFUSAL_PREFIX, Refusal
 from tacit.messages import REPORT_ID_SIZE
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
-from tacit.models.one_server import ANALYZER, OneServerParties
+from tacit.models.one_server import ANALYZER
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
 from tacit.recipe.derive import hpke_config, slot_of
@@ -27,12 +27,19 @@ retry may succeed."""
 
 
 def task_of_one_server(
-    recipe: Recipe, token_key_spki: bytes, cells: int, payload_size: int, *, role: str = ANALYZER
+    recipe: Recipe,
+    token_key_spki: bytes,
+    cells: int,
+    payload_size: int,
+    *,
+    role: str = ANALYZER,
+    passes_on: bool = False,
 ) -> OneServerTask:
     """The recipe's task at the server in this ``role``: a report has a payload of ``payload_size`` bytes, an aggregate
-    ``cells`` numbers; ``token_key_spki`` is the slot's key from the issuer's directory leaf. Raises refusal
-    ``model-unsupported`` for a model with another kind of task, ``hpke-key-invalid`` or ``task-hpke``."""
-    server = recipe.parties.server(role) if isinstance(recipe.parties, OneServerParties) else None
+    ``cells`` numbers; ``token_key_spki`` is the slot's key from the issuer's directory leaf; ``passes_on`` as in
+    ``OneServerTask``. Raises refusal ``model-unsupported`` for a recipe without such a server, ``hpke-key-invalid`` or
+    ``task-hpke``."""
+    server = recipe.parties.server(role)
     if server is None:
         raise Refusal("model-unsupported", f"the recipe's model has no {role} that takes reports")
     return OneServerTask(
@@ -48,6 +55,7 @@ def task_of_one_server(
         expected_contributions=recipe.batch.expected_contributions,
         slot=slot_of(recipe),
         token_key_spki=token_key_spki,
+        passes_on=passes_on,
     )
 
 

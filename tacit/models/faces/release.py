@@ -6,8 +6,8 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
+from tacit.methods.result import MOST_LISTED, Result
 from tacit.methods.result import Buckets as BucketsResult
-from tacit.methods.result import Result
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
@@ -93,13 +93,16 @@ def _sampling(recipe: Recipe, report_count: int) -> dict[str, Any]:
 def _missing(recipe: Recipe) -> dict[str, Any]:
     """Describe how devices without a value appear: they take part like all others (P27), and their reports cannot be
     told apart. ``label``: the category that the recipe states for them; without one, ``adds``: what each of them adds
-    in expectation to each estimate (for a mean: the value with which it counts). ``outside``: how numbers outside the
+    in expectation to each estimate (for a mean: the value with which it counts; of more than ``MOST_LISTED`` estimates:
+    each value that occurs). ``outside``: how numbers outside the
     answers' range are treated; ``biases``: whether estimates are biased by what such devices add, in which case no
     interval for all devices that were asked is given."""
     found: dict[str, Any] = {"outside": _outside(recipe.question.encoder)}
     answer, adds = encoder_of(recipe.question).encode(None), missing_adds(recipe)
     if adds is None and isinstance(answer, int):
         return {**found, "label": answer_label(recipe.question, answer)}
+    if adds is not None and len(adds) > MOST_LISTED:
+        adds = tuple(sorted(set(adds)))
     return {**found, "adds": list(adds or ()), "biases": biased_by_missing(recipe)}
 
 

@@ -11,6 +11,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Reading
 from tacit.task.one_server import OneServerTask
+from tacit.task.onward import Onward
 from tacit.task.shuffled import Bundling
 
 
@@ -30,6 +31,11 @@ class ServerSide(ABC):
     def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling | None:
         """How devices make the messages that a shuffler forwards to the analyzer; None in a model without a
         shuffler."""
+        del recipe, slot_key
+        return None
+
+    def onward(self, recipe: Recipe, slot_key: bytes) -> Onward | None:
+        """What this server forwards, a shuffler; None for any other."""
         del recipe, slot_key
         return None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tacit.methods.packing import Packing, packing_of
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.local.form import Local
-from tacit.models.local.task import Packing, local_task, packing_of
+from tacit.models.local.task import local_task
 from tacit.ports import Entropy
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe

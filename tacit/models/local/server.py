@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.methods.affine import PUBLIC_SIZE
+from tacit.methods.packing import Packing, packing_of
 from tacit.models.faces.server import ServerSide
-from tacit.models.local.task import Packing, local_task, packing_of
+from tacit.models.local.task import local_task
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe

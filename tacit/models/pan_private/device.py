@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from tacit.errors import Refusal
 from tacit.messages import Role
+from tacit.models.faces.device import Channel
+from tacit.models.faces.mixed import mixed
 from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
@@ -55,13 +57,13 @@ class PanPrivateDevice(SecureAggregationDevice):
 
     name: ClassVar[str] = PanPrivate.name
 
-    def channel(self, recipe: Recipe, slot_key: bytes) -> PanPrivateChannel:
-        """The upload resource of the recipe's task. Raises the refusals of ``task_of``, and ``model-unsupported`` for a
-        recipe whose aggregators have no state keys."""
+    def channel(self, recipe: Recipe, slot_key: bytes) -> Channel:
+        """The upload resource of the recipe's task, or of its shuffler. Raises as in secure aggregation, and refusal
+        ``model-unsupported`` for a recipe whose aggregators have no state keys."""
         task = task_of(recipe, slot_key)
         if task.state_key(Role.LEADER) is None:
             raise Refusal("model-unsupported", "the recipe's aggregators have no state keys")
-        return PanPrivateChannel(task)
+        return mixed(recipe, task, PanPrivateChannel(task))
 
     def stored(self, recipe: Recipe) -> TwoServers:
         """Cells that are shared between leader and helper, and encrypted to both."""

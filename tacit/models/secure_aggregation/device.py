@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit import bhttp
-from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
+from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadErrors, UploadRequest
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.faces.mixed import MixedDevice, mixed
+from tacit.models.forms import form_of
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
@@ -17,11 +19,9 @@ from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.roles.client import Sharing, bound_report, shard
 from tacit.task import Task
+from tacit.task.onward import RETRIED
 from tacit.tokens.binding import Preimages
 
-RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
-"""Errors caused by clocks that differ, after which the report is retried; every other verdict on a report is final,
-``OUTDATED_CONFIG`` too (P11)."""
 TERMINAL = frozenset(
     {
         DapProblem.INVALID_MESSAGE,
@@ -64,9 +64,15 @@ class SecureAggregationDevice(DeviceSide):
     name: ClassVar[str] = SecureAggregation.name
     media_type: ClassVar[str] = dap("upload-req")
 
-    def channel(self, recipe: Recipe, slot_key: bytes) -> DapChannel:
-        """The upload resource of the recipe's task. Raises the refusals of ``task_of``."""
-        return DapChannel(task_of(recipe, slot_key))
+    def channel(self, recipe: Recipe, slot_key: bytes) -> Channel:
+        """The upload resource of the recipe's task, or of the shuffler that the recipe names. Raises the refusals of
+        ``task_of`` and ``mixing_task``."""
+        task = task_of(recipe, slot_key)
+        return mixed(recipe, task, DapChannel(task))
+
+    def sends_as(self, recipe: Recipe) -> DeviceSide:
+        """``MixedDevice`` for a recipe that names a shuffler."""
+        return MixedDevice() if form_of(recipe.model).is_mixed(recipe.parties) else self
 
     def verdict(self, response: bhttp.Response) -> Verdict:
         """The meaning of the report's status or of a problem document. Only the known type is kept, not the document's
@@ -83,5 +89,5 @@ class SecureAggregationDevice(DeviceSide):
             return Verdict(Fate.LATER, "the leader's answer cannot be read")
         if not statuses:
             return Verdict(Fate.STORED, "durably stored")
-        code = statuses[0].error
+        code = statuses[0].error  # only a clock's error passes; every other one is final, OUTDATED_CONFIG too (P11)
         return Verdict(Fate.LATER if code in RETRIED else Fate.REFUSED, code.name.lower())

@@ -15,7 +15,9 @@ infinite.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from tacit.dp import parameters
 from tacit.dp.claim import RELATION, SAMPLING_SUFFIX, Claim
@@ -24,7 +26,18 @@ from tacit.dp.reports import Reports
 from tacit.dp.sampling import amplify_visible
 from tacit.errors import Refusal
 from tacit.models.form import Adversary, Cap, Form
-from tacit.models.parties import Aggregator, Analyst, Attester, Collector, Gateway, Issuer, Parties, Relay
+from tacit.models.parties import (
+    SHUFFLER,
+    Aggregator,
+    Analyst,
+    Attester,
+    Collector,
+    Gateway,
+    Issuer,
+    Parties,
+    Relay,
+    Server,
+)
 
 AGGREGATOR = "aggregator"
 AGGREGATOR_WITH_RELAY = "aggregator_with_relay"
@@ -33,7 +46,8 @@ BOTH_WITH_RELAY = "both_aggregators_with_relay"
 
 
 class SecureAggregationParties(Parties):
-    """Everyone who takes part: leader and helper, at least one of them honest, and the collector."""
+    """Everyone who takes part: leader and helper, at least one of them honest, and the collector. ``shuffler``, where a
+    recipe names it, stands between gateway and leader."""
 
     analyst: Analyst
     leader: Aggregator
@@ -43,6 +57,7 @@ class SecureAggregationParties(Parties):
     gateway: Gateway
     attester: Attester
     issuer: Issuer
+    shuffler: Annotated[Server | None, Field(exclude_if=lambda value: value is None)] = None
 
 
 def aggregators_of(parties: Parties) -> SecureAggregationParties:
@@ -68,6 +83,7 @@ class SecureAggregation(Form):
         ("issuer", "leader"),
         ("issuer", "helper"),
         ("issuer", "analyst"),
+        *((SHUFFLER, other) for other in ("leader", "helper", "analyst", "relay", "gateway", "attester", "issuer")),
     )
     proves: ClassVar[bool] = True
     adversaries: ClassVar[tuple[Adversary, ...]] = (

@@ -20,11 +20,13 @@ class ShuffledCollector(AnalyzerCollector):
     """The collector side of model ``shuffled``."""
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``analyzer_task``."""
+        """The task whose sum is collected: the analyzer's. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)
 
     def result(self, recipe: Recipe, aggregate: AggregateResult) -> Buckets:
         """An estimate for each label, and what one of 0 means."""
-        found, method = buckets_of(recipe, aggregate), counts_of(recipe)
-        below = method.zeros_below(aggregate.report_count, float(recipe.rate), 1 - CONFIDENCE)
-        return found if below is None else replace(found, zeros=Zeros(below, CONFIDENCE))
+        found, method, n = buckets_of(recipe, aggregate), counts_of(recipe), aggregate.report_count
+        below, false = method.zeros_below(n, float(recipe.rate), 1 - CONFIDENCE), method.false_positive_rate(n)
+        if below is None or false is None:
+            return found
+        return replace(found, zeros=Zeros(below, CONFIDENCE, false))

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
-from tacit.models.shuffled.form import SHUFFLER, Shuffled
+from tacit.models.parties import SHUFFLER
+from tacit.models.shuffled.form import Shuffled
 from tacit.models.shuffled.task import bundling_of, shuffler_task
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
@@ -21,7 +22,7 @@ class ShuffledChannel(AnalyzerChannel):
     bundling: Bundling = field(repr=False)
 
     def payload(self, measurement: list[int], entropy: Entropy) -> bytes:
-        """See ``Bundling.bundle``."""
+        """The sealed messages of one device, one after another (``Bundling.bundle``)."""
         return self.bundling.bundle(measurement, entropy)
 
 

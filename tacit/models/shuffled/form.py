@@ -25,9 +25,8 @@ from tacit.dp.reports import Reports
 from tacit.methods.method import Method
 from tacit.models.form import Adversary, Cap, Form
 from tacit.models.one_server import ANALYZER, DIFFERENT_OPERATORS, OneServerParties, require_plain
-from tacit.models.parties import Parties, Server
+from tacit.models.parties import SHUFFLER, Parties, Server
 
-SHUFFLER = "shuffler"
 SHUFFLED = "analyzer_of_shuffled"
 SHUFFLED_WITH_RELAY = "analyzer_of_shuffled_with_relay"
 SHUFFLER_WITH_ANALYZER = "shuffler_with_analyzer"

@@ -11,7 +11,8 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
 from tacit.task.one_server import OneServerTask
-from tacit.task.shuffled import MESSAGE_SIZE, Bundling
+from tacit.task.onward import Onward, ToAnalyzer
+from tacit.task.shuffled import Bundling, message_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,12 @@ class Bundles(Reading):
     """The shuffler's reading: a payload is kept as it is, and counts as one bundle."""
 
     messages: int
+    cells: int
 
     @property
     def record_size(self) -> int:  # type: ignore[override]
-        """Bytes of a bundle."""
-        return self.messages * MESSAGE_SIZE
+        """Length of a bundle in bytes: all messages of one device."""
+        return self.messages * message_size(self.cells)
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
         """One bundle, and its messages."""
@@ -46,19 +48,15 @@ class NoReports(Reading):
         raise ReportRejected(ReportError.INVALID_MESSAGE, "not-shuffled")
 
 
-class _EitherServer(ServerSide):
-    """What both servers know of the messages."""
-
-    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
-        """See ``bundling_of``."""
-        return bundling_of(recipe, slot_key)
-
-
-class ShuffledServer(_EitherServer):
+class ShuffledServer(ServerSide):
     """The analyzer's side of model ``shuffled``."""
 
+    def bundling(self, recipe: Recipe, slot_key: bytes) -> Bundling:
+        """How devices make the messages of a bundle of ``recipe``. Raises as ``bundling_of``."""
+        return bundling_of(recipe, slot_key)
+
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``analyzer_task``."""
+        """The analyzer's task. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
@@ -68,14 +66,19 @@ class ShuffledServer(_EitherServer):
         return NoReports()
 
 
-class ShufflerServer(_EitherServer):
+class ShufflerServer(ServerSide):
     """The shuffler's side of model ``shuffled``."""
 
+    def onward(self, recipe: Recipe, slot_key: bytes) -> Onward:
+        """Single messages, to the analyzer."""
+        return ToAnalyzer.of(bundling_of(recipe, slot_key))
+
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
-        """See ``shuffler_task``."""
+        """The shuffler's task. Raises as ``shuffler_task``."""
         return shuffler_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: PrivateKey | None) -> Bundles:
         """Bundles, which are kept until they are shuffled."""
         del key
-        return Bundles(counts_of(recipe).messages)
+        counts = counts_of(recipe)
+        return Bundles(counts.messages, counts.cells)

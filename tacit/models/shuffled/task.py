@@ -5,11 +5,11 @@ from __future__ import annotations
 from tacit.errors import Refusal
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.faces.one_server import task_of_one_server
-from tacit.models.shuffled.form import SHUFFLER
+from tacit.models.parties import SHUFFLER
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask
-from tacit.task.shuffled import MESSAGE_SIZE, Bundling
+from tacit.task.shuffled import Bundling, message_size
 
 
 def counts_of(recipe: Recipe) -> ShuffledCounts:
@@ -29,11 +29,13 @@ def bundling_of(recipe: Recipe, token_key_spki: bytes) -> Bundling:
 def analyzer_task(recipe: Recipe, token_key_spki: bytes) -> OneServerTask:
     """The task of the analyzer, to which single messages are sealed, and which takes no reports. Raises as
     ``task_of_one_server`` and ``counts_of``."""
-    return task_of_one_server(recipe, token_key_spki, counts_of(recipe).cells, MESSAGE_SIZE)
+    cells = counts_of(recipe).cells
+    return task_of_one_server(recipe, token_key_spki, cells, message_size(cells))
 
 
 def shuffler_task(recipe: Recipe, token_key_spki: bytes) -> OneServerTask:
     """The task of the shuffler, whose reports hold the messages of one device and count as one. Raises as
     ``task_of_one_server`` and ``counts_of``."""
-    size = counts_of(recipe).messages * MESSAGE_SIZE
+    counts = counts_of(recipe)
+    size = counts.messages * message_size(counts.cells)
     return task_of_one_server(recipe, token_key_spki, 1, size, role=SHUFFLER)

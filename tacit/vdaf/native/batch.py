@@ -72,11 +72,6 @@ class BatchVerifier:
     def __repr__(self) -> str:
         return f"<BatchVerifier for {self._vdaf!r}>"
 
-    @property
-    def is_native(self) -> bool:
-        """Whether kernels are used, rather than pure Python."""
-        return self._kernels is not None
-
     def leader(
         self,
         nonces: Sequence[bytes],

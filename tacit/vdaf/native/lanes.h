@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -50,6 +52,8 @@ static inline lanes lanes_mul32(lanes a, lanes b)
     return (lanes)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 #elif defined(__x86_64__)
     return (lanes)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#elif defined(__ARM_NEON)
+    return (lanes)vmull_u32(vmovn_u64((uint64x2_t)a), vmovn_u64((uint64x2_t)b));
 #else
     return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
 #endif

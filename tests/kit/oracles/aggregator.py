@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from tacit.messages import HpkeCiphertext, ReportMetadata
 from tacit.roles.aggregator import Party, Tally, bucket_of, check_report_time, checksum_of
 from tacit.roles.crypto import OPENSSL
-from tacit.task import Task, open_input_share
+from tacit.task import Task
 from tacit.tokens import binding
+from tests.kit.oracles.sealing import open_input_share
 
 
 @dataclass(frozen=True)

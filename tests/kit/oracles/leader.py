@@ -14,6 +14,7 @@ from tacit.task import Task
 from tacit.vdaf import ping_pong
 from tacit.vdaf.prio3 import VerifyError
 from tests.kit.oracles.aggregator import Accepted, open_report_share
+from tests.kit.oracles.ping_pong import leader_continued
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def finish_report(party: Party, prepared: Prepared, resp: VerifyResp) -> Accepte
     if refusal is not None:
         return refusal
     try:
-        finished = ping_pong.leader_continued(party.task.vdaf, party.task.ctx, None, prepared.state, resp.payload)
+        finished = leader_continued(party.task.vdaf, party.task.ctx, None, prepared.state, resp.payload)
     except (DecodeError, VerifyError):
         return Rejection(prepared.report_id, ReportError.VDAF_VERIFY_ERROR, "proof", prepared.nullifier)
     return Accepted(prepared.report_id, prepared.time, prepared.nullifier, finished.out_share)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from tacit.adapters.migrate import keep_out_of_line
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.migrate import keep_out_of_line
+from tacit.adapters.databases.upsert import Int64
 from tacit.aggregator.first_tables import create_common_tables
 
 revision = "0005"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from tacit.adapters.upsert import Int64
+from tacit.adapters.databases.upsert import Int64
 
 revision = "0002"
 down_revision = "0001"

@@ -1,0 +1,56 @@
+"""What the demos that look for frequent texts have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from infra.lab.demo.dataset import Dataset, Question
+from infra.lab.demo.run import DemoRun
+from infra.lab.demo.view import Stages
+from infra.lab.demo.words import Texts
+from tacit.recipe.encoder import StringEncoder
+from tacit.recipe.encoder_specs import Domain
+from tacit.recipe.model import Recipe
+
+
+class TextsRun(DemoRun):
+    """A run over ``texts``, of which at most the best ``top`` are shown. ``epsilon``: what is told to whom a recipe is
+    planned for."""
+
+    def __init__(
+        self, texts: Texts, epsilon: Decimal, top: int, state_dir: Path, stages: Stages, servers: Sequence[str]
+    ) -> None:
+        question = Question(f"Which values of {texts.metric} are frequent?", texts.metric)
+        super().__init__(Dataset(texts.source, question, texts.values), state_dir, stages, servers)
+        self._texts = texts
+        self._epsilon = epsilon
+        self._top = top
+
+    def _shown_besides(self, recipe: Recipe, document: Mapping[str, Any], truth: Counter[str]) -> dict[str, Any]:
+        ranked, spec = document["ranked"], recipe.question.encoder
+        return {
+            "threshold": ranked["threshold"]["estimate"],
+            "false_positive_rate": ranked["threshold"]["false_positive_rate"],
+            "rest_below": ranked["rest"]["below"],
+            "rest_probability": ranked["rest"]["probability"],
+            "domain_bits": spec.bits if isinstance(spec, Domain) else 0,
+            "frequent": tuple(truth.most_common(self._top)),
+        }
+
+    def _truth(self, recipe: Recipe) -> Counter[str]:
+        """How many devices have each text of the domain."""
+        spec = recipe.question.encoder
+        if not isinstance(spec, Domain):
+            return Counter()
+        encoder = StringEncoder(spec)
+        items = (encoder.encode(value) for value in self._texts.values)
+        texts = (encoder.text(item) for item in items if isinstance(item, int))
+        return Counter(text for text in texts if text is not None)
+
+    def _outside(self) -> str:
+        """A text that the domain does not hold."""
+        return "a text that is longer than every one of the domain"

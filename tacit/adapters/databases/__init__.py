@@ -1,0 +1,1 @@
+"""SQL databases: SQLite and PostgreSQL behind one interface, stores on them, and the mark beside one."""

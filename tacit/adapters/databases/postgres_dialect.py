@@ -1,0 +1,120 @@
+"""PostgreSQL statements, each of which costs a round trip: COPY through the driver's own connection (inside the same
+transaction), arrays instead of lists of parameters, and unnest with ON CONFLICT DO NOTHING."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from itertools import count
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
+from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
+from tacit.adapters.databases.postgres_slices import PostgresSlices
+
+_DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
+_Columns = tuple[sa.Column[Any], ...]
+_Source = tuple[_Columns, sa.Column[Any], _Columns]
+"""From ``Rows``: the columns, the key, and the columns that must equal a value."""
+
+
+class PostgresDialect(Dialect):
+    """``Dialect`` for PostgreSQL; see there for what each method means."""
+
+    bytes_type: ClassVar[str] = "BYTEA"
+    counts_all: ClassVar[bool] = True
+
+    def typed(self) -> AbstractContextManager[None]:
+        """Classifies errors by the class of their SQLSTATE."""
+        return typed()
+
+    def upsert(self, table: sa.Table) -> postgresql.Insert:
+        """SQLAlchemy's INSERT for PostgreSQL."""
+        return postgresql.insert(table)
+
+    def pieces(self, values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+        """Yields all values as one part, because an array is one parameter."""
+        if values:
+            yield values
+
+    def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
+        """Match the column against one array parameter, ``= ANY(...)``."""
+        array = postgresql.ARRAY(column.type)
+        return column == sa.any_(sa.bindparam(None, list(values), type_=array, unique=True))
+
+    async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
+        """One SELECT on the driver's connection, with one array for all sources."""
+        statement = _select_among(tuple((one.columns, one.key, tuple(one.equal)) for one in sources))
+        return await fetch(connection, statement, values, *(value for one in sources for value in one.equal.values()))
+
+    async def delete_among(self, connection: AsyncConnection, key: sa.Column[Any], values: Sequence[Any]) -> None:
+        """One DELETE on the driver's connection, with an array."""
+        statement = f"DELETE FROM {key.table} WHERE {_is_among(key, 1)}"  # noqa: S608 - own names, here and below
+        await fetch(connection, statement, values)
+
+    async def copy_rows(
+        self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Insert the rows with ``COPY``."""
+        if rows:
+            driver = await driver_of(connection)
+            with constraints(f"COPY {table.name}"):
+                await driver.copy_records_to_table(table.name, records=rows, columns=columns)
+
+    async def insert_new(
+        self,
+        connection: AsyncConnection,
+        table: sa.Table,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        key: str,
+        *,
+        mostly_new: bool = False,
+    ) -> list[Any]:
+        """Uses unnest; where the rows are mostly new, first tries COPY within a savepoint."""
+        if not rows:
+            return []
+        if mostly_new:
+            try:
+                async with connection.begin_nested():
+                    await self.copy_rows(connection, table, columns, rows)
+            except sa.exc.IntegrityError:
+                pass
+            else:
+                place = columns.index(key)
+                return [row[place] for row in rows]
+        arrays = ", ".join(f"${place}::{_type(table.c[name])}[]" for place, name in enumerate(columns, start=1))
+        statement = (
+            f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608
+            f"ON CONFLICT DO NOTHING RETURNING {key}"
+        )
+        found = await fetch(connection, statement, *(list(values) for values in zip(*rows, strict=True)))
+        return [record[0] for record in found]
+
+    def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
+        """A table of partitions by ranges of the sequence."""
+        return PostgresSlices(connection, table, sequence)
+
+
+@lru_cache(maxsize=64)
+def _select_among(sources: tuple[_Source, ...]) -> str:
+    places = count(2)
+    selects: list[str] = []
+    for columns, key, equal in sources:
+        where = [*(f"{column.name} = ${next(places)}" for column in equal), _is_among(key, 1)]
+        wanted = ", ".join(column.name for column in columns)
+        selects.append(f"SELECT {wanted} FROM {key.table} WHERE {' AND '.join(where)}")  # noqa: S608
+    return " UNION ALL ".join(selects)
+
+
+def _is_among(key: sa.Column[Any], place: int) -> str:
+    return f"{key.name} = ANY(${place}::{_type(key)}[])"
+
+
+def _type(column: sa.Column[Any]) -> str:
+    return str(column.type.compile(dialect=_DIALECT))

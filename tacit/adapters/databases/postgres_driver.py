@@ -1,0 +1,103 @@
+"""Statements on asyncpg's own connection, for those that run so often, or return so many rows, that SQLAlchemy's
+overhead would matter; and the classification of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tacit.adapters.databases.postgres_tls import speaks_no_tls
+from tacit.adapters.network.tls import tls_reason
+from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
+
+_FIRST = sa.text("SELECT 1")
+_VIOLATION = "23"
+"""The class of SQLSTATE for a violated constraint, including a missing partition."""
+_DISK_FULL = "53100"
+_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
+"""Classes of SQLSTATE that concern the server or its disk, our access or other writers, not a statement."""
+
+
+async def driver_of(connection: AsyncConnection) -> Any:
+    """The asyncpg connection on which the transaction is open."""
+    return (await connection.get_raw_connection()).driver_connection
+
+
+async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
+    """Run a statement within the open transaction and return its rows; $1 is the first of ``values``. Raises
+    ``IntegrityError`` for a violated constraint."""
+    driver = await driver_of(connection)
+    if not driver.is_in_transaction():  # SQLAlchemy begins with the first statement of its own
+        await connection.execute(_FIRST)
+    return await fetch_alone(driver, statement, *values)
+
+
+async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:
+    """``fetch`` on an asyncpg connection, whether or not it has a transaction."""
+    with constraints(statement):
+        found: list[Any] = await driver.fetch(statement, *values)
+    return found
+
+
+@contextmanager
+def constraints(statement: str) -> Iterator[None]:
+    """Turn the driver's error for a violated constraint into SQLAlchemy's, without values."""
+    try:
+        yield
+    except Exception as error:
+        if _sqlstate(error).startswith(_VIOLATION):
+            raise sa.exc.IntegrityError(statement, None, error) from error
+        raise
+
+
+def is_closed(driver_connection: Any) -> bool:
+    """Whether a connection is known to have ended."""
+    return bool(driver_connection is None or driver_connection.is_closed())
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Turn errors of the connection or the server into ``Unavailable``; errors of a statement (a violated constraint)
+    pass unchanged."""
+    try:
+        yield
+    except TacitError:
+        raise
+    except sa.exc.DBAPIError as error:
+        if _sqlstate(error.orig) == _DISK_FULL:
+            raise NoRoom("there is no room for the database") from error
+        if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
+            raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
+        if _sqlstate(error.orig)[:2] in _REFUSALS:
+            raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
+        raise
+    except sa.exc.PendingRollbackError as error:  # the transaction was rolled back when its connection broke
+        raise Fatal("the database does not answer: the connection broke within a transaction") from error
+    except sa.exc.TimeoutError as error:
+        raise Unavailable("every connection to the database is busy") from error
+    except (OSError, TimeoutError) as error:
+        raise Unavailable(f"the database cannot be reached: {reason(error)}") from error
+    except Exception as error:
+        if not type(error).__module__.startswith("asyncpg"):
+            raise
+        passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
+        kind = NoRoom if _sqlstate(error) == _DISK_FULL else Unavailable
+        raise (kind if passing else Fatal)(f"the database refuses: {reason(error)}") from error
+
+
+def _sqlstate(error: BaseException | None) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def reason(error: BaseException | None) -> str:
+    """Describe an error by its kind: its text may quote rows, addresses or statements. TLS errors are described in
+    full."""
+    known = "it does not speak TLS" if speaks_no_tls(error) else tls_reason(error)
+    if known is not None:
+        return known
+    cause = error if error is None or error.__cause__ is None else error.__cause__
+    return type(cause).__name__

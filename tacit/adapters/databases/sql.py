@@ -1,0 +1,69 @@
+"""The database behind a URL: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.sqlite import IN_MEMORY, Glance, SqliteDatabase
+from tacit.adapters.databases.sqlite_brief import BriefSqliteDatabase
+from tacit.adapters.databases.watermark import Watermark
+from tacit.errors import UsageError
+
+_POSTGRES, _SQLITE = "postgresql+asyncpg", "sqlite+aiosqlite"
+
+
+async def open_database(
+    url: str,
+    metadata: sa.MetaData,
+    migrations: str,
+    *,
+    shared: bool = False,
+    mark: Watermark | None = None,
+    brief: bool = False,
+) -> Database:
+    """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the package
+    ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: detects a
+    database restored from the past. ``brief``: an SQLite file is open only during transactions.
+
+    Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
+    mark, and ``Fatal`` when it is not a database of this service.
+    """
+    parsed = _parsed(url)
+    if parsed.drivername == _SQLITE:
+        kind_of_file = BriefSqliteDatabase if brief and parsed.database not in IN_MEMORY else SqliteDatabase
+        return await kind_of_file.open_url(parsed, metadata, migrations, mark)
+    if parsed.drivername != _POSTGRES:
+        raise UsageError(f"storage {parsed.drivername} is not supported; use {_SQLITE} or {_POSTGRES}")
+    from tacit.adapters.databases.postgres import PostgresDatabase
+    from tacit.adapters.databases.postgres_shared import SharedPostgresDatabase
+
+    kind = SharedPostgresDatabase if shared else PostgresDatabase
+    return await kind.open_url(parsed, metadata, migrations, mark)
+
+
+def glance_at(url: str) -> Database:
+    """Open the database file of another process for reading; see ``Glance``. Raises ``UsageError``."""
+    return Glance(_parsed(url))
+
+
+def engine_of(url: str) -> AsyncEngine:
+    """An engine for reading a database that another process migrated, with the same protection. Raises
+    ``UsageError``."""
+    parsed = _parsed(url)
+    if parsed.drivername == _POSTGRES:
+        from tacit.adapters.databases.postgres import make_engine
+
+        return make_engine(parsed)
+    return create_async_engine(parsed, hide_parameters=True)
+
+
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise UsageError("the database URL is malformed; it must look like postgresql+asyncpg://USER@HOST/NAME") from (
+            error
+        )

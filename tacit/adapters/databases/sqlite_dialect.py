@@ -1,0 +1,140 @@
+"""SQLite statements, each of which costs microseconds: executemany, and lists of parameters in parts, because the
+number of parameters is bounded. Every writer runs alone. Deleted rows are overwritten at once (secure_delete)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
+from tacit.errors import NoRoom, Unavailable
+
+MAX_PARAMETERS = 10_000
+"""Most values in one list of parameters; SQLite allows 32,766."""
+
+_PASSING = {
+    sqlite3.SQLITE_BUSY: "the database is busy",
+    sqlite3.SQLITE_LOCKED: "the database is busy",
+    sqlite3.SQLITE_NOMEM: "there is no memory for the database",
+    sqlite3.SQLITE_READONLY: "the database cannot be written",
+    sqlite3.SQLITE_IOERR: "the database cannot be written",
+    sqlite3.SQLITE_FULL: "there is no room for the database",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
+}
+"""Primary result codes of SQLite that concern its environment, not a statement or the file's content."""
+
+
+class SqliteDialect(Dialect):
+    """``Dialect`` for SQLite; see there for what each method means."""
+
+    bytes_type: ClassVar[str] = "BLOB"
+    counts_all: ClassVar[bool] = False
+
+    @contextmanager
+    def typed(self) -> Iterator[None]:
+        """Classifies errors by the primary result code, whether SQLAlchemy or the driver raised them."""
+        try:
+            yield
+        except sa.exc.TimeoutError as error:
+            raise Unavailable("every connection to the database is busy") from error
+        except (sa.exc.DBAPIError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+            if code not in _PASSING:
+                raise
+            raise (NoRoom if code == sqlite3.SQLITE_FULL else Unavailable)(_PASSING[code]) from error
+
+    def upsert(self, table: sa.Table) -> sqlite.Insert:
+        """SQLAlchemy's INSERT for SQLite."""
+        return sqlite.insert(table)
+
+    def pieces(self, values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+        """Yields parts of at most ``MAX_PARAMETERS`` values."""
+        for start in range(0, len(values), MAX_PARAMETERS):
+            yield values[start : start + MAX_PARAMETERS]
+
+    def among(self, column: sa.Column[Any], values: Sequence[Any]) -> sa.ColumnElement[bool]:
+        """Compares with a list of parameters."""
+        return column.in_(values)
+
+    async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
+        """One SELECT for each source and piece."""
+        found: list[Any] = []
+        for source in sources:
+            same = [column == value for column, value in source.equal.items()]
+            for piece in self.pieces(values):
+                found += await connection.execute(sa.select(*source.columns).where(*same, source.key.in_(piece)))
+        return found
+
+    async def delete_among(self, connection: AsyncConnection, key: sa.Column[Any], values: Sequence[Any]) -> None:
+        """One DELETE for each piece."""
+        for piece in self.pieces(values):
+            await connection.execute(sa.delete(key.table).where(key.in_(piece)))
+
+    async def copy_rows(
+        self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Insert the rows with ``executemany``."""
+        if rows:
+            await connection.execute(sa.insert(table), _named(columns, rows))
+
+    async def insert_new(
+        self,
+        connection: AsyncConnection,
+        table: sa.Table,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        key: str,
+        *,
+        mostly_new: bool = False,
+    ) -> list[Any]:
+        """Uses INSERT ... ON CONFLICT DO NOTHING RETURNING."""
+        if not rows:
+            return []
+        statement = sqlite.insert(table).on_conflict_do_nothing().returning(table.c[key])
+        return list((await connection.execute(statement, _named(columns, rows))).scalars())
+
+    def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
+        """A numbered table without slices and without a sequence."""
+        return _Numbered(connection, table)
+
+
+class _Numbered(NumberedTable):
+    """Numbers continue after the largest in the table: nobody else takes any before this transaction ends."""
+
+    def __init__(self, connection: AsyncConnection, table: sa.Table) -> None:
+        self._connection = connection
+        self._seq = table.c.seq
+
+    async def take(self, count: int) -> list[int]:
+        """Return the numbers after the largest one."""
+        last = (await self._connection.execute(sa.select(sa.func.max(self._seq)))).scalar_one() or 0
+        return list(range(last + 1, last + 1 + count))
+
+    async def slices(self) -> set[int]:
+        """Always empty: there are no slices."""
+        return set()
+
+    async def lacks_room(self) -> bool:
+        """Always false: there are no slices."""
+        return False
+
+    async def make_room(self) -> None:
+        """Do nothing: there are no slices."""
+
+    async def close_slice(self) -> None:
+        """Do nothing: there are no slices."""
+
+    async def scrub(self, needed: Iterable[int], *, rewrite: bool) -> Scrubbed:
+        """Do nothing: deleted rows are already overwritten."""
+        return Scrubbed()
+
+
+def _named(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]

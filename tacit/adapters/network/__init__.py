@@ -1,0 +1,1 @@
+"""HTTP and TLS: connections out, contexts, and which URLs are allowed."""

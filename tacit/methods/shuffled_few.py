@@ -1,0 +1,135 @@
+"""Shuffled counts with few messages: a noise message in a cell with the probability f with which zsum leaves one out.
+
+The totals hide a device exactly as those of zsum do (the flipped noise is its mirror image), with ``lambda d / n``
+noise messages of a device for d cells instead of almost d. What is lost is the sure zero: noise alone can reach any
+total.
+
+* ``unbiased`` releases the total of every cell less its expected noise. A cell that nobody has gets an estimate of
+  about 0.
+* ``flipped`` releases as 0 every total that noise alone reaches in no cell, except with probability
+  ``FALSE_POSITIVE_RATE`` over all cells together: the threshold follows from ``Bin(n, noise_mean)`` and d.
+
+Noise is drawn given that at most w = ``max_weight`` cells have any, so that all devices send equally many messages.
+With eta the probability that one of n devices would exceed w, ``Pr[. | fits] <= Pr[.] / (1 - eta)`` and ``Pr[.] <=
+Pr[. and fits] + eta`` give ``delta <= (delta' + e^epsilon eta) / (1 - eta)``. A single cell's bits stay independent
+over devices, each with probability ``noise_mean`` <= f.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self
+
+from tacit.dp.binomial import binomial_above, rarely_reached
+from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
+from tacit.methods.draws import ONE, hex_threshold
+from tacit.methods.method import Draws, Members
+from tacit.methods.shuffled import MAX_CATEGORIES, ShuffledCounts
+from tacit.methods.statistics import Shape
+from tacit.ports import Entropy
+
+MOST_SHOWN = 4096
+"""Most categories whose estimates are all released, most of them of nothing but noise."""
+FALSE_POSITIVE_RATE = 0.05
+_TAIL_SHARE = 0.001
+"""Share of delta that is kept for noise that would exceed its bound."""
+_SPARE = 2.0
+"""Added to twice the target where a bound is chosen: claims are also computed for half of the devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbiased(ShuffledCounts):
+    """A noise message in few cells, at most ``max_weight`` of them; totals are released less their expected noise."""
+
+    NAME = "unbiased"
+    MEMBERS = ("noise_rate", "max_weight")
+    MOST_CATEGORIES = MOST_SHOWN
+    DRAWS = Draws(
+        "a dummy, and one message more in cell v (a count: v more in cell 0)",
+        "one message in each cell whose bit is 1; bits are 1 with probability T / 2^128, T = `noise_threshold`, given "
+        "at most w = `max_weight` are 1",
+        note="T = ceil(2^128 `noise_rate`); bits given their weight are drawn as in a dummy of rappor.",
+    )
+
+    max_weight: int = 1
+
+    def __post_init__(self) -> None:
+        ShuffledCounts.__post_init__(self)
+        if not 1 <= self.max_weight <= self.categories:
+            raise ValueError("max_weight must be from 1 to the number of categories")
+
+    @classmethod
+    def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
+        return cls(shape.statistic.name, members["categories"], members["noise_rate"], members["max_weight"])
+
+    @classmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
+        """The method with the least noise at which the totals of n devices are (epsilon, delta)-private, and the least
+        bound whose cost fits into ``_TAIL_SHARE`` of delta."""
+        rate = cls._rate_for(shape, epsilon, n, delta * (1 - _TAIL_SHARE))
+        chance = _TAIL_SHARE * delta * math.exp(-2 * float(epsilon) - _SPARE) / n
+        k = shape.cells
+
+        def rarely_exceeded(weight: int) -> bool:
+            return binomial_above(weight, k, float(rate)) <= chance
+
+        weight = bisect.bisect_left(range(1, k), x=True, key=rarely_exceeded) + 1
+        return cls(shape.statistic.name, k, rate, weight)
+
+    def members(self) -> dict[str, Any]:
+        """``noise_rate``, ``max_weight`` and ``categories``."""
+        return {**ShuffledCounts.members(self), "max_weight": self.max_weight}
+
+    @property
+    def messages(self) -> int:
+        """The bound on noise messages, and the device's own."""
+        return self.max_weight + 1
+
+    @property
+    def noise_mean(self) -> float:
+        """The probability of a noise message, given that at most ``max_weight`` cells have one."""
+        k, f, w = self.categories, self._noise_below / ONE, self.max_weight
+        return f * (1 - binomial_above(w - 1, k - 1, f)) / (1 - binomial_above(w, k, f))
+
+    def _noise(self, entropy: Entropy) -> list[int]:
+        return bounded_bits(self.categories, ONE - self._noise_below, self.max_weight, entropy)
+
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """The exact epsilon of the totals at a part of delta, if the rest pays for noise that would exceed its bound;
+        otherwise infinite."""
+        eta = -math.expm1(n * math.log1p(-binomial_above(self.max_weight, self.categories, self._noise_below / ONE)))
+        inner = delta if eta == 0 else delta * (1 - _TAIL_SHARE)
+        epsilon = ShuffledCounts.aggregate_epsilon(self, n, inner)
+        if eta == 0 or math.isinf(epsilon):
+            return epsilon
+        return epsilon if inner + math.exp(epsilon) * eta <= delta * (1 - eta) else math.inf
+
+    def thresholds(self) -> dict[str, Any]:
+        """The threshold of the noise, and how many of the others a draw reaches: its number of noise messages."""
+        weights = weight_thresholds(self.categories, ONE - self._noise_below, self.max_weight)
+        return {
+            **ShuffledCounts.thresholds(self),
+            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Flipped(Unbiased):
+    """The messages of ``unbiased``; totals that noise alone could have are released as 0."""
+
+    NAME = "flipped"
+    MOST_CATEGORIES = MAX_CATEGORIES
+    DRAWS = Draws("as in unbiased", "as in unbiased")
+
+    def cut_at(self, n: int) -> int:
+        """The largest total that noise alone may well have in one of the cells."""
+        return rarely_reached(n, self.noise_mean, FALSE_POSITIVE_RATE / self.cells) - 1
+
+    def false_positive_rate(self, n: int) -> float:
+        """See ``FALSE_POSITIVE_RATE``."""
+        del n
+        return FALSE_POSITIVE_RATE

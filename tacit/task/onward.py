@@ -1,0 +1,128 @@
+"""What a shuffler passes on, and to whom (P25): pieces of one size, of all devices together, in few requests.
+
+In the shuffled model a piece is a message for the analyzer. Before leader and helper a piece is a device's whole DAP
+report, and the requests are the leader's ordinary uploads; the last of them is empty, which says that no more will
+come.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tacit import media_types
+from tacit.errors import DecodeError, ReportError
+from tacit.messages import Role, UploadErrors
+from tacit.messages.chunk import MessageChunk
+from tacit.task.shuffled import Bundling, message_size
+from tacit.task.task import Task
+
+RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
+"""Errors of single reports that are caused by clocks that differ: the same bytes are taken later."""
+_REFUSED = 422
+"""With this the analyzer refuses messages for good: others came first, or the recipe is over."""
+
+
+class Receipt(NamedTuple):
+    """What an answer says of a request. ``is_taken``: nothing is left to do for it; ``refused``: how many of its pieces
+    will never count; ``is_last``: nothing more will be taken of the recipe."""
+
+    is_taken: bool
+    refused: int = 0
+    is_last: bool = False
+
+
+class Onward(ABC):
+    """``receiver``: the role of the server to which everything goes; ``media_type``: of the requests; ``url``: where
+    they are sent; ``size``: bytes of a piece; ``pieces``: how many each device sends; ``nothing``: the requests that
+    say that nothing will come; ``looks``: where looks at the count are told, empty where they are not."""
+
+    receiver: ClassVar[str]
+    media_type: ClassVar[str]
+    nothing: ClassVar[tuple[bytes, ...]]
+    url: str
+    size: int
+    pieces: int
+    looks: str
+
+    @abstractmethod
+    def pieces_like(self, messages: int) -> int:
+        """How many pieces may be taken for ``messages`` messages of the shuffled model, at least 1."""
+
+    @abstractmethod
+    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
+        """The bodies that carry ``parts``, each of which holds whole pieces, in this order."""
+
+    @abstractmethod
+    def receipt(self, status: int, body: bytes) -> Receipt:
+        """What the receiver's answer to a request means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToAnalyzer(Onward):
+    """The sealed messages of the shuffled model."""
+
+    receiver: ClassVar[str] = "analyzer"
+    media_type: ClassVar[str] = media_types.MESSAGE_CHUNK
+    nothing: ClassVar[tuple[bytes, ...]] = (MessageChunk(0, 0, b"").encode(),)
+    url: str
+    size: int
+    pieces: int
+    looks: str
+
+    @classmethod
+    def of(cls, bundling: Bundling) -> ToAnalyzer:
+        """The messages of ``bundling``."""
+        task = bundling.task
+        return cls(task.url("chunks"), bundling.message_size, bundling.messages, task.url("looks"))
+
+    def pieces_like(self, messages: int) -> int:
+        """As many."""
+        return messages
+
+    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
+        """A chunk for each part, with its number."""
+        return [MessageChunk(at, len(parts), part).encode() for at, part in enumerate(parts)]
+
+    def receipt(self, status: int, body: bytes) -> Receipt:
+        """A chunk is taken as a whole, or not."""
+        del body
+        return Receipt(200 <= status < 300, is_last=status == _REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class ToLeader(Onward):
+    """The DAP reports of a task, each of which is one piece."""
+
+    receiver: ClassVar[str] = "leader"
+    media_type: ClassVar[str] = media_types.dap("upload-req")
+    nothing: ClassVar[tuple[bytes, ...]] = (b"",)
+    url: str
+    size: int
+    pieces: int
+    looks: str = ""
+
+    @classmethod
+    def of(cls, task: Task, size: int) -> ToLeader:
+        """The reports of ``task``, of ``size`` bytes each."""
+        return cls(task.url(Role.LEADER, "reports"), size, 1)
+
+    def pieces_like(self, messages: int) -> int:
+        """As many as have the same bytes."""
+        return max(1, messages * message_size(1) // self.size)
+
+    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
+        """An upload for each part, and an empty one after them."""
+        return [*parts, *self.nothing]
+
+    def receipt(self, status: int, body: bytes) -> Receipt:
+        """The leader answers each report by itself; one that it refuses is not offered again."""
+        if not 200 <= status < 300:
+            return Receipt(False)
+        try:
+            errors = [one.error for one in UploadErrors.decode(body).status]
+        except DecodeError:
+            return Receipt(False)
+        return Receipt(RETRIED.isdisjoint(errors), len(errors))

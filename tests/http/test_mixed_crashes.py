@@ -1,0 +1,102 @@
+"""The shuffler before the leader dies wherever it stores something, loses answers and meets a leader that is down: each
+report is counted exactly once, and a request is only ever repeated with the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from infra.lab.kit.network import LOSE_RESPONSE, matching
+from infra.lab.kit.recipes import URLS
+from services.shuffler.app import STORE
+from tests.http.mixed_stage import PER_REQUEST, B, MixedStage, mixed_stage
+from tests.http.test_mixed import watched
+from tests.http.test_shuffler_crashes import PowerCutError, cut
+
+REQUESTS = -(-B // PER_REQUEST) + 1
+
+
+@asynccontextmanager
+async def due(folder: Path) -> AsyncIterator[tuple[MixedStage, list[bytes]]]:
+    """A stage whose shuffler was ended between the last arrival and the flush, and whatever it sends to the leader."""
+    async with mixed_stage(folder, "file") as stage:
+        await stage.fill(B)
+        await stage.start("shuffler")
+        stage.end_interval()
+        yield stage, watched(stage)
+
+
+async def check(stage: MixedStage, sent: list[bytes]) -> None:
+    """All reports were counted, once each, in one order: what was sent again had the same bytes."""
+    assert (await stage.collect())["state"] == "released"
+    (result,) = await stage.results()
+    assert result["report_count"] == B
+    distinct = list(dict.fromkeys(sent))
+    assert (len(distinct), distinct[-1]) == (REQUESTS, b"")
+    assert len(b"".join(distinct)) == B * stage.devices.channel.task.payload_size
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("number", [0, 1, REQUESTS // 2, REQUESTS])
+async def test_a_power_cut_neither_loses_nor_doubles_a_report(tmp_path: Path, number: int, committed: bool) -> None:
+    async with due(tmp_path) as (stage, sent):
+        cut(stage.apps["shuffler"][STORE], number, committed=committed)
+        with pytest.raises(PowerCutError):
+            await stage.forwarding.step()
+        await stage.start("shuffler")
+        while await stage.forwarding.step():
+            pass
+        await check(stage, sent)
+
+
+async def test_lost_answers_and_a_leader_that_is_down_delay_and_change_nothing(tmp_path: Path) -> None:
+    async with due(tmp_path) as (stage, sent):
+        stage.network.plan = matching("/reports", LOSE_RESPONSE, times=1)
+        assert await stage.forwarding.step() == 0
+        await stage.inner.unmount(URLS["leader"])
+        assert await stage.forwarding.step() == 0
+        assert (await stage.status("shuffler"))["released"] == 1
+        await stage.start("leader")
+        stage.network.plan = matching("/reports", LOSE_RESPONSE, times=2)
+        for _ in range(3):
+            await stage.forwarding.step()
+        await check(stage, sent)
+        assert len(sent) == REQUESTS + 4
+
+
+async def test_a_collection_waits_for_reports_that_come_days_late(tmp_path: Path) -> None:
+    async with due(tmp_path) as (stage, sent):
+        assert (await stage.collect())["state"] == "collecting"
+        stage.network.plan = matching("/reports", LOSE_RESPONSE, times=1)
+        await stage.forwarding.step()
+        stage.clock.jump(3 * 86400)
+        assert (await stage.collect())["state"] == "collecting", "one request is there, and more may come"
+        await stage.forwarding.step()
+        await check(stage, sent)
+
+
+async def test_once_everything_is_forwarded_the_leader_takes_no_more(tmp_path: Path) -> None:
+    async with due(tmp_path) as (stage, sent):
+        await stage.forwarding.step()
+        await stage.start("shuffler")
+        assert await stage.forwarding.step() == 0
+        for body in sent[:2]:
+            assert (await stage.upload(body, "messages-secret")).body == b"", "the same again is a success"
+        other = stage.devices
+        bound = other.token()
+        late = other.channel.inner.submission(other.measurement(1), bound.token, bound.preimages, other.entropy)
+        assert (await stage.upload(late.body, "messages-secret")).body[-1:] == b"\1", "batch_collected"
+        await check(stage, sent[:REQUESTS])
+
+
+async def test_what_the_leader_refuses_is_counted_and_not_offered_again(tmp_path: Path) -> None:
+    async with due(tmp_path) as (stage, sent):
+        assert (await stage.upload(b"", "messages-secret")).status == 200, "as if this shuffler's database were older"
+        sent.clear()
+        assert await stage.forwarding.step() == REQUESTS
+        assert (await stage.status("shuffler"))["rejected_by_cause"] == {"refused-by-receiver": B}
+        assert await stage.forwarding.step() == 0
+        assert (await stage.collect())["state"] == "refused"
