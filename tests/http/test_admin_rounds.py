@@ -165,7 +165,7 @@ async def test_a_round_waits_for_the_release_before_it_and_is_never_edited(
     assert (verdict["accepted"], verdict["hash"], verdict["recipe"]) == (
         True, Recipe.from_body(draft["recipe"]).hash_text, draft["recipe"],
     )  # fmt: skip
-    other = KIT.series(name="training")
+    other = KIT.series(2, 2, name="training", slot=2)
     assert (await stage.post_leaf(KIT.series_leaf(other))).status == 201
     assert await stage.refused("POST", f"/v1/series/{other.hash_text}/rounds", {}) == (422, "problem:usage")
     await stage.inner.unmount(COLLECTOR_URL)
