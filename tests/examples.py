@@ -94,6 +94,7 @@ LONG = {
     "tacit fleet run --state-dir .tacit-load --devices 5000 --recipe average --data normal:50,10 --oracle": "tests/e2e/"
     "test_fleet.py",
     "tacit fleet run --state-dir .tacit-load --devices 5000 --recipe silent --oracle": "tests/e2e/test_fleet.py",
+    "tacit fleet run --state-dir .tacit-load --devices 300 --recipe mixed": "tests/e2e/test_fleet_shuffled.py",
     "tacit fleet prepare --devices 1000 --recipe visits --tokens direct --workers 2 --out visits.fleet": "tests/e2e/"
     "test_fleet.py",
     "tacit recipe new --state-dir .tacit-load --name rare --metric mdvis --buckets 0,1,2,4,8 --population 20000 "
