@@ -16,7 +16,6 @@ from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
 from tacit.methods.statistics import STATISTICS
-from tacit.models.forms import FORMS, form_of
 
 if TYPE_CHECKING:
     from tacit.accounting.requirements import Alternative, Requirements
@@ -143,6 +142,8 @@ def _effort(one: Alternative, wanted: float | None) -> tuple[float, float, float
 def compared(said: Said) -> Said:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
+    from tacit.models.forms import FORMS, form_of
+
     if said.file is not None and "statistic" not in said.flags:
         return said
     flags = {"statistic": "heavy-hitters" if "strings" in said.flags else "histogram", **said.flags}

@@ -221,6 +221,7 @@ METHODS = {
     "job.retry": "jobs.retry",
     "series.list": "series.all",
     "series.show": "series.get",
+    "round.create": "series.draft_next",
     "census.list": "series.censuses",
     "ledger.show": "log.ledger",
     "keys.show": "log.keys",
