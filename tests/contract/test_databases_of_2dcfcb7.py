@@ -22,12 +22,13 @@ FOLDER = Path(__file__).with_name("databases_of_2dcfcb7")
 OWN = {MARKER_TABLE, PROBE_TABLE, "alembic_version"}
 ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
     ("admin", "people"): [{"counts_from": 0}],
+    ("admin", "questions"): [{"series_hash": None, "round_index": None}],
     ("analyzer", "aggregates"): [{"search": b""}],
     ("recipe_server", "recipes"): [{"refundable": refunded} for refunded in (True, False, False)],
 }
 """The columns that were added since, by service and table, and their values in the rows that were there: everybody's
-approvals count already, nothing was searched, and a void leaf refunds the pan-private recipe, but neither one whose
-single reports are read nor one with importance sampling."""
+approvals count already, no question was a round, nothing was searched, and a void leaf refunds the pan-private recipe,
+but neither one whose single reports are read nor one with importance sampling."""
 FUNCTIONS = """
     SELECT proname, prosrc, proconfig::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
 """

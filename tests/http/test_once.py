@@ -16,7 +16,7 @@ from tacit.tlog.once import KINDS, claims_of, signers_claims_of
 from tests.http.test_recipe_server import COLLECTOR, KIT, Server
 
 CENSUS = KIT.census(slot=3)
-SERIES = KIT.series()
+SERIES = KIT.series(2, 2)
 ROUND = KIT.round(SERIES)
 RECIPE = KIT.recipe(slot=2)
 FIRST = [

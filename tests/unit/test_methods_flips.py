@@ -199,6 +199,6 @@ def test_rows_that_are_no_vector_are_missing() -> None:
     ],
 )
 def test_numbers_are_clipped_and_rounded_to_units(value: object, expected: int | None) -> None:
-    encoder = NumberEncoder(Number(kind="number", low=-50, high=50, unit=5), "sum")
+    encoder = NumberEncoder(Number(kind="number", low=-50, high=50, unit=5), ("sum",))
     assert encoder.labels == ("sum",)
     assert encoder.encode(value) == expected  # type: ignore[arg-type]

@@ -321,3 +321,11 @@ def test_totals_that_so_many_devices_cannot_send_together_are_refused() -> None:
     assert sum(method.estimate([50, 0, 0, 0], 10, design).values) > 0
     with pytest.raises(ValueError, match="4 totals of at most 50 together"):
         method.estimate([50, 1, 0, 0], 10, design)
+
+
+def test_a_device_sends_no_more_messages_than_its_policy_allows() -> None:
+    recipe = KIT.stated({"name": "zsum", "categories": 4, "noise_rate": "0.1"})
+    assert "result-size" not in [one.rule for one in check(recipe, KIT.policy, Context(Stage.DRAFT, NOW))]
+    strict = KIT.policy.model_copy(update={"max_messages": 4})
+    (refusal,) = [one for one in check(recipe, strict, Context(Stage.DRAFT, NOW)) if one.rule == "result-size"]
+    assert "a device would send 5 messages, but the limit is 4" in refusal.detail

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from pathlib import Path
 
 import pytest
@@ -90,26 +89,6 @@ def test_the_page_shows_the_tables_as_they_are() -> None:
     assert drawn(stale) == page
     with pytest.raises(UsageError, match="leader-job"):
         drawn(page.replace("states: leader-job", "states: other"))
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("A recipe at an aggregator", "task"),
-        ("A recipe at a device", "journal-entry"),
-        ("An aggregation job at the leader", "leader-job"),
-        ("A collection job at the leader", "leader-collection"),
-    ],
-)
-def test_the_protocol_names_every_state_and_those_that_follow_it(title: str, name: str) -> None:
-    lines = PAGE.with_name("protocol.md").read_text().partition(f"**{title}**\n\n")[2].partition("\n\n")[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-    table = MACHINES[name]
-    assert {row[0] for row in rows} == {str(state) for state in table.states}
-    for state, _, follows in rows:
-        named = {str(one) for one in table.states if re.search(rf"\b{one}\b", follows)}
-        moves = {str(move.after) for move in table.moves if move.before == state and move.after is not None}
-        assert named | {state} == moves | {state}, f"{title}: {state}"
 
 
 @given(st.lists(st.sampled_from(["leader", "helper", "time"]), max_size=12), st.integers(1, 4))
