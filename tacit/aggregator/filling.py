@@ -17,6 +17,7 @@ e^(``LOOKS * STEPS`` / B), whoever sends all others, so little is gained by brin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
 
@@ -75,31 +76,29 @@ class Fillings:
             raise Abort(
                 "about:blank", f"the fill level is not available for a batch of more than {MAX_BATCH}", status=404
             )
-        due = looks_due(task.start_seconds, task.end_seconds, now)
-        async with self._store.read() as tx:
-            await tx.demand_open(party, now)
-            looks = await tx.looks(task.task_id)
+        due, looks = await self._recorded(party, now)
         if due and due > max((one.number for one in looks), default=0):
             looks = await self._look(party, due, now)
-        following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
-        return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+        return _filling(party, due, looks)
 
     async def told(self, party: FillingParty) -> Filling:
         """Return how far a task is filled as another server told it, which alone counts the reports (``keep``). Raises
         as ``of``."""
-        task, now = party.task, self._clock.now()
-        due = looks_due(task.start_seconds, task.end_seconds, now)
-        async with self._store.read() as tx:
-            await tx.demand_open(party, now)
-            looks = await tx.looks(task.task_id)
-        following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
-        return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+        due, looks = await self._recorded(party, self._clock.now())
+        return _filling(party, due, looks)
 
     async def keep(self, party: FillingParty, look: Look) -> None:
         """Record a look that another server told; one that is already recorded stays as it is. Raises as ``of``."""
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._clock.now())
             await tx.keep_look(party.task.task_id, look)
+
+    async def _recorded(self, party: FillingParty, now: float) -> tuple[int, list[Look]]:
+        """The number of looks that are due, and those that are recorded."""
+        task = party.task
+        async with self._store.read() as tx:
+            await tx.demand_open(party, now)
+            return looks_due(task.start_seconds, task.end_seconds, now), await tx.looks(task.task_id)
 
     async def _look(self, party: FillingParty, number: int, now: float) -> list[Look]:
         task = party.task
@@ -127,3 +126,9 @@ def tenths(count: int, batch_size: int, entropy: Entropy) -> int:
     """The count in tenths of B, 0 to 10, with two-sided geometric noise of scale B/10."""
     noisy = count + discrete_laplace(batch_size, STEPS, entropy)
     return min(STEPS, max(0, noisy * STEPS // batch_size))
+
+
+def _filling(party: FillingParty, due: int, looks: Sequence[Look]) -> Filling:
+    task = party.task
+    following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
+    return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)

@@ -79,7 +79,7 @@ class ToAnalyzer(Onward):
         return cls(task.url("chunks"), bundling.message_size, bundling.messages, task.url("looks"))
 
     def pieces_like(self, messages: int) -> int:
-        """As many."""
+        """The same number: a piece is a message."""
         return messages
 
     def requests(self, parts: Sequence[bytes]) -> list[bytes]:
@@ -110,7 +110,7 @@ class ToLeader(Onward):
         return cls(task.url(Role.LEADER, "reports"), size, 1)
 
     def pieces_like(self, messages: int) -> int:
-        """As many as have the same bytes."""
+        """How many reports have the bytes of so many messages, at least 1."""
         return max(1, messages * message_size(1) // self.size)
 
     def requests(self, parts: Sequence[bytes]) -> list[bytes]:
