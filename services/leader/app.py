@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from services.leader.arrivals import Arrivals, Bells, bells_of
 from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
@@ -139,7 +140,9 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     its tasks."""
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
     store, parties = parts.store, Parties()
-    leader = Leader(store, parties, deps, parts.limits)
+    bells = bells_of(store.signals)
+    arrivals = Arrivals(store, bells.forming, background=deps.background)
+    leader = Leader(store, parties, deps, parts.limits, arrivals, bells.forming)
     _add_storage(app, store, leader)
     app[PARTIES], app[STORE] = parties, store
     app[TROUBLES] += [lambda: store.doubtful, parts.helper_token.trouble]
@@ -147,20 +150,20 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
     collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
-    handlers = _handlers(parts, deps, leader, collections, app)
-    app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, handlers.waking))
+    handlers = _handlers(parts, deps, leader, collections, bells, app)
+    app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
     if parts.queue is not None:
-        work = JobWork(store, deps, parts.limits, parts.helper_token, parts.crypto)
-        coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue)
+        work = JobWork(store, deps, parts.limits, parts.helper_token, bells.collecting, parts.crypto)
+        coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue, bells.sending, arrivals)
         workers = Workers(store, parties, deps, parts.limits, work)
         _close_at_the_end(app, workers, parts.queue)
         idle = parts.limits.idle_seconds
         add_listener(app, Deliveries(parts.queue, workers, idle), idle, "hearing of new jobs")
-        leader.wake = handlers.wake_aggregation = add_driver(app, coordinator, idle, "forming jobs")
+        bells.forming.answer = add_driver(app, coordinator, idle, "forming jobs").set
         workers.wake = add_driver(app, workers, idle, "sending jobs")
-        work.batch_filled = handlers.wake_collection = add_driver(app, collections, idle, "collecting")
-        handlers.wake_workers = workers.wake
+        bells.sending.answer = workers.hasten
+        bells.collecting.answer = add_driver(app, collections, idle, "collecting").set
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
     return app
 
@@ -177,7 +180,9 @@ def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> No
     app.cleanup_ctx.append(storage)
 
 
-def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections, app: web.Application) -> Handlers:
+def _handlers(
+    parts: Parts, deps: Deps, leader: Leader, collections: Collections, bells: Bells, app: web.Application
+) -> Handlers:
     uploads, store = None, app[STORE]
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
@@ -192,6 +197,7 @@ def _handlers(parts: Parts, deps: Deps, leader: Leader, collections: Collections
         max_body=parts.max_body,
         uploads=uploads,
         senders=parts.senders,
+        bells=bells,
     )
 
 

@@ -15,6 +15,7 @@ from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, CollectionRow, CollectionState
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
+from tacit.adapters.databases.signals import Bell
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import Batch
@@ -50,7 +51,7 @@ from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_RETRY_AFTER = 60
 LOOK_SECONDS = 0.5
-"""Seconds between two checks of a job that another process may advance, while a Collector waits."""
+"""Seconds between two checks of a job while a Collector waits, in case a signal from another process is lost."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
 _UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
 
@@ -73,6 +74,8 @@ class Collections:
         self._helper_token = helper_token
         self._lock = asyncio.Lock()
         self._moved = asyncio.Event()
+        self._moving = Bell(store.signals, "moved")
+        self._moving.answer = self._tell
         self._log = get_logger("leader")
 
     async def create(self, party: Party, body: bytes, chosen: bytes | None = None) -> CollectionRow:
@@ -199,7 +202,7 @@ class Collections:
                     self._log.error("collection_broken", error=error)
                     moved += await self._broken(row, error)
             if moved:
-                self._tell()
+                self._moving.ring()
                 await self._store.checkpoint()
             return moved
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from services.leader.arrivals import Arrivals
 from services.leader.config import LeaderLimits
 from services.leader.records import JobRow, JobState
 from services.leader.store import LeaderStore, LeaderTx
+from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import shuffled
@@ -46,14 +48,25 @@ ROOM_SECONDS = 1.0
 
 
 class Coordinator:
-    """The driver of the process that leads; idle in every other process."""
+    """The driver of the process that leads; idle in every other process. ``sending`` rings when it has formed jobs."""
 
-    def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits, queue: JobQueue) -> None:
+    def __init__(
+        self,
+        store: LeaderStore,
+        parties: Parties,
+        deps: Deps,
+        limits: LeaderLimits,
+        queue: JobQueue,
+        sending: Bell,
+        arrivals: Arrivals,
+    ) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
         self._limits = limits
         self._queue = queue
+        self._sending = sending
+        self._arrivals = arrivals
         self._lock = asyncio.Lock()
         self._closed_at: float | None = None
         self._swept_at = deps.clock.now()
@@ -64,10 +77,12 @@ class Coordinator:
         """One round of splitting, forming and sweeping. Returns how many jobs were formed."""
         if not await self._store.leads():
             return 0
+        parties = self._parties.active()
+        self._arrivals.begin([party.task.task_id for party in parties])
         async with self._lock:
             async with self._store.read() as tx:
                 poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
-                ready = [party for party in self._parties.active() if await self._ready_sizes(tx, party)]
+                ready = [party for party in parties if await self._is_ready(tx, party)]
                 lacks_room = await self._lacks_room(tx)
             job_ids = await self._split_poisonous() if poisonous else []
             for party in ready:
@@ -77,7 +92,13 @@ class Coordinator:
         # workers find it in the database at their next look
         if job_ids:
             await self._queue.put(job_ids)
+            self._sending.ring()
         return len(job_ids)
+
+    async def _is_ready(self, tx: LeaderTx, party: Party) -> bool:
+        sizes, lacking = await self._sizes(tx, party)
+        self._arrivals.lacks(party.task.task_id, lacking, at_most=self._most(party.task))
+        return bool(sizes)
 
     async def _lacks_room(self, tx: LeaderTx) -> bool:
         now = self._deps.clock.now()
@@ -90,7 +111,7 @@ class Coordinator:
         """Form the jobs for which one task is ready."""
         async with self._store.transaction() as tx:
             # read again, under the lock: since the first look, uploads have continued and jobs may have failed
-            sizes = await self._ready_sizes(tx, party)
+            sizes, _ = await self._sizes(tx, party)
             if not sizes or not await tx.is_open(party, self._deps.clock.now()):
                 return []
             # the Helper sees the order of a job's reports, which must not be their order of arrival
@@ -107,17 +128,18 @@ class Coordinator:
     def _job(self, task_id: bytes, batch_id: bytes | None, seqs: Sequence[int], expired: int = 0) -> JobRow:
         return JobRow(self._deps.entropy(16), task_id, batch_id, JobState.FORMED, tuple(seqs), expired=expired)
 
-    async def _ready_sizes(self, tx: LeaderTx, party: Party) -> list[int]:
+    async def _sizes(self, tx: LeaderTx, party: Party) -> tuple[list[int], int | None]:
         """The sizes of the jobs that may be formed now: full ones, and one with the remaining reports if waiting for
-        more would serve nothing."""
+        more would serve nothing. And how many more reports would then make another full one: 0 where none would,
+        ``None`` where no report waits and so nothing more was read."""
         task, now = party.task, self._deps.clock.now()
+        most = self._most(task)
         left, since = await tx.pending_head(task.task_id, now, POOL)
         if not left:
-            return []
+            return [], None
         unfinished = await tx.unfinished_jobs(task.task_id)
         room = await self._room(tx, party)
         free = self._limits.max_jobs - unfinished
-        most = min(self._limits.job_size, most_reports(party.task))
         sizes: list[int] = []
         while len(sizes) < free and left and room:
             full = left >= min(most, room)
@@ -126,7 +148,12 @@ class Coordinator:
             sizes.append(min(most, room, left))
             left -= sizes[-1]
             room -= sizes[-1]
-        return sizes
+        return sizes, max(0, min(most, room) - left)
+
+    def _most(self, task: Task) -> int:
+        """The most reports that a new job of the task can hold."""
+        most = min(self._limits.job_size, most_reports(task))
+        return min(most, task.min_batch_size) if task.batch_mode is BatchMode.LEADER_SELECTED else most
 
     def _is_enough(self, party: Party, pending: int, room: int, since: float, unfinished: int) -> bool:
         """Whether a job with fewer reports than it could hold is formed: no other job of the task is under way, or the

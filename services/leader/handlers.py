@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from aiohttp import web
 
+from services.leader.arrivals import Bells
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.senders import Senders
@@ -45,6 +45,7 @@ class Handlers:
         max_body: int,
         uploads: Uploads | None,
         senders: Senders | None,
+        bells: Bells,
     ) -> None:
         self._leader = leader
         self._collections = collections
@@ -54,9 +55,7 @@ class Handlers:
         self._max_body = max_body
         self._uploads = uploads
         self._senders = senders
-        self.wake_aggregation = asyncio.Event()
-        self.wake_collection = asyncio.Event()
-        self.wake_workers = asyncio.Event()
+        self._bells = bells
 
     def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
         """Every resource below ``prefix``, as ``version`` creates them."""
@@ -75,10 +74,6 @@ class Handlers:
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
             web.get(prefix + "/v1/recipes", self.recipes),
         ]
-
-    def waking(self) -> tuple[asyncio.Event, ...]:
-        """The events that wake each kind of background work."""
-        return self.wake_aggregation, self.wake_collection, self.wake_workers
 
     async def hpke_config(self, _request: web.Request) -> web.Response:
         """GET /hpke_config: the HPKE configuration to which devices encrypt."""
@@ -113,8 +108,8 @@ class Handlers:
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body, chosen)
-        self.wake_collection.set()
-        self.wake_aggregation.set()
+        self._bells.collecting.ring()
+        self._bells.forming.ring()
         return party, row
 
     async def show_collection(self, request: web.Request) -> web.Response:

@@ -7,10 +7,9 @@ metrics. Collection jobs belong to the collector, and no device affects them.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Sequence
 
+from services.leader.arrivals import Bells
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.store import LeaderStore
 from tacit.aggregator.records import TaskState
@@ -22,12 +21,12 @@ AGGREGATION, COLLECTION = "aggregation", "collection"
 
 
 class LeaderJobs:
-    """``waking`` returns the events that are set when something is to be retried."""
+    """The Leader's jobs, for ``tacit.service.operated``. ``bells`` ring when something is to be retried."""
 
-    def __init__(self, store: LeaderStore, clock: Clock, waking: Callable[[], Sequence[asyncio.Event]]) -> None:
+    def __init__(self, store: LeaderStore, clock: Clock, bells: Bells) -> None:
         self._store = store
         self._clock = clock
-        self._waking = waking
+        self._bells = bells
 
     async def jobs(self) -> list[Job]:
         """One entry for each active recipe, in the order in which the log showed them, then the collection jobs that
@@ -54,8 +53,8 @@ class LeaderJobs:
                 await tx.retry_jobs(unb64url(name), self._clock.now())
             else:
                 await tx.retry_collection(unb64url(name))
-        for event in self._waking():
-            event.set()
+        for bell in self._bells:
+            bell.ring()
         return True
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from sqlalchemy.exc import IntegrityError
 
+from services.leader.arrivals import Arrivals
 from services.leader.config import LeaderLimits
 from services.leader.records import StoredReport
 from services.leader.room import Room
 from services.leader.store import LeaderStore, LeaderTx
+from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
@@ -38,14 +40,20 @@ ENOUGH = 32
 """Number of requests that are stored together without waiting for more: twice as many would each cost little less, and
 senders that wait for their answers are not held up."""
 
-WAKE_SECONDS = 0.3
-"""Seconds from the first upload that the coordinator has not seen until it is woken: many uploads, one look."""
-
 
 class Leader:
-    """Stores uploads in groups. What was answered is durable. ``wake`` is set soon after."""
+    """Stores uploads in groups. What was answered is durable. ``arrivals`` counts it; ``forming`` rings
+    when there may be jobs to form."""
 
-    def __init__(self, store: LeaderStore, parties: Parties, deps: Deps, limits: LeaderLimits) -> None:
+    def __init__(
+        self,
+        store: LeaderStore,
+        parties: Parties,
+        deps: Deps,
+        limits: LeaderLimits,
+        arrivals: Arrivals,
+        forming: Bell,
+    ) -> None:
         self._store = store
         self._parties = parties
         self._deps = deps
@@ -53,8 +61,8 @@ class Leader:
             self._flush, limits.group_size, limits.group_delay, deps.clock, ENOUGH
         )
         self._room = Room(store, parties, deps.clock, limits)
-        self._waking: asyncio.TimerHandle | None = None
-        self.wake = asyncio.Event()
+        self._arrivals = arrivals
+        self._forming = forming
 
     async def upload(
         self, requests: Sequence[tuple[Party, Sequence[UploadSlices]]]
@@ -86,13 +94,8 @@ class Leader:
             async with self._store.transaction() as tx:
                 await tx.numbered.make_room()
             verdicts = await self._store_groups(groups)
-        if self._waking is None and self._deps.background:
-            self._waking = asyncio.get_running_loop().call_later(WAKE_SECONDS, self._wake)
+        self._arrivals.stored(Counter(upload.task_id for group in groups for upload in group))
         return verdicts
-
-    def _wake(self) -> None:
-        self._waking = None
-        self.wake.set()
 
     async def _store_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
         """The fast path if all reports are new and their tasks active; otherwise the slow path."""
@@ -157,7 +160,7 @@ class Leader:
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             await tx.set_forwarded(party.task.task_id)
-        self.wake.set()
+        self._forming.ring()
 
     async def status(self, party: Party) -> dict[str, object]:
         """Counts of one task, and what is stuck; nothing about any single report. ``coordinator``: whether this very
@@ -200,8 +203,7 @@ class Leader:
     async def close(self) -> None:
         """Write what is still gathered."""
         await self._committer.close()
-        if self._waking is not None:
-            self._waking.cancel()
+        self._arrivals.close()
 
 
 def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[StoredReport]]:

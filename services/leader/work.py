@@ -18,6 +18,7 @@ from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
+from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
@@ -48,7 +49,7 @@ class LeaseLostError(Exception):
 
 
 class JobWork:
-    """Prepares, sends and commits jobs."""
+    """Prepares, sends and commits jobs. ``collecting`` rings when a batch may be complete."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class JobWork:
         deps: Deps,
         limits: LeaderLimits,
         helper_token: ShownToken,
+        collecting: Bell,
         crypto: JobCrypto = OPENSSL,
     ) -> None:
         self._store = store
@@ -65,7 +67,7 @@ class JobWork:
         self._helper_token = helper_token
         self._states: OrderedDict[bytes, LeaderJob] = OrderedDict()
         self._log = get_logger("leader")
-        self.batch_filled = asyncio.Event()
+        self._collecting = collecting
 
     async def run(self, party: Party, job: JobRow) -> int:
         """Advance a job as far as possible; returns how many reports were processed. Raises ``PreparationError``,
@@ -293,7 +295,7 @@ class JobWork:
         self._states.pop(job.job_id, None)
         # after the commit: a waiter that is woken sooner sees the batch as it was, and waits again
         if filled:
-            self.batch_filled.set()
+            self._collecting.ring()
         return len(job.seqs)
 
     async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:

@@ -15,6 +15,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import make_task_kit
 from services.leader import schema
+from services.leader.arrivals import bells_of
 from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
     BatchState,
@@ -216,7 +217,9 @@ async def test_an_operator_has_jobs_and_collections_of_a_recipe_tried_again_but_
     leader: LeaderStore,
 ) -> None:
     woken = asyncio.Event()
-    retrying = LeaderJobs(leader, SimClock(NOW), lambda: [woken])
+    bells = bells_of(leader.signals)
+    bells.sending.answer = woken.set
+    retrying = LeaderJobs(leader, SimClock(NOW), bells)
     row = TaskRow(report(9) * 2, TaskState.OPTED_IN, b"", TASK)
     asking = CollectionRow(report(5), TASK, CollectionState.WAITING, b"wanted")
     async with leader.transaction() as tx:

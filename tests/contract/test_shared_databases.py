@@ -12,15 +12,18 @@ import sqlalchemy as sa
 from infra.backing.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
 from tacit.adapters.databases.sql import open_database
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.contract.sessions import PATIENCE, kill_sessions, until_waiting
 
 LEAVES = schema.COMMON.leaves
+SECONDS = 30.0
+"""Time limit for what takes a moment on a machine that has nothing else to do."""
 
 
-async def opened(url: str) -> Database:
-    return await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=True)
+async def opened(url: str, signals: Signals | None = None) -> Database:
+    return await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=True, signals=signals)
 
 
 @pytest.fixture
@@ -188,3 +191,71 @@ async def test_opening_says_on_one_line_what_is_wrong(url: str) -> None:
             await opened(broken)
         assert "\n" not in str(refused.value)
         assert "secret" not in str(refused.value)
+
+
+class Listener:
+    """One process that hears the signals of "news"."""
+
+    def __init__(self) -> None:
+        self.signals = Signals()
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.signals.on("news", self.heard.put_nowait)
+
+    async def next(self) -> str:
+        async with asyncio.timeout(SECONDS):
+            return await self.heard.get()
+
+
+@pytest.fixture
+async def listeners(url: str) -> AsyncIterator[list[tuple[Database, Listener]]]:
+    """Two processes that listen."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for _ in range(2):
+            listener = Listener()
+            database = await opened(url, listener.signals)
+            stack.push_async_callback(database.close)
+            found.append((database, listener))
+        yield found
+
+
+async def test_signal_reaches_the_other_processes_and_not_its_sender(
+    listeners: list[tuple[Database, Listener]],
+) -> None:
+    (_, first), (_, second) = listeners
+    longest = "'; -- \u00e4" + "x" * (LONGEST_TEXT - 8)
+    for text in ("", "one two", longest):
+        first.signals.send("news", text)
+        assert await second.next() == text
+    second.signals.send("news", "back")
+    assert await first.next() == "back"
+    second.signals.send("other", "to nobody")
+    second.signals.send("news", "last")
+    assert await first.next() == "last"
+    assert first.heard.empty()
+    assert second.heard.empty()
+    with pytest.raises(ValueError, match="at most"):
+        first.signals.send("news", "x" * (LONGEST_TEXT + 1))
+
+
+async def test_bell_rings_in_every_process(listeners: list[tuple[Database, Listener]]) -> None:
+    (_, first), (_, second) = listeners
+    rung = [asyncio.Event(), asyncio.Event()]
+    bells = [Bell(listener.signals, "work") for listener in (first, second)]
+    for bell, event in zip(bells, rung, strict=True):
+        bell.answer = event.set
+    bells[0].ring()
+    assert rung[0].is_set()
+    async with asyncio.timeout(SECONDS):
+        await rung[1].wait()
+
+
+async def test_process_whose_connection_broke_looks_since_it_may_have_missed_something(
+    listeners: list[tuple[Database, Listener]], url: str
+) -> None:
+    (_, first), (database, second) = listeners
+    await kill_sessions(url)
+    await database.leads()
+    assert await second.next() == ""
+    first.signals.send("news", "its sender lost its connection too")
+    assert await second.next() == "its sender lost its connection too"

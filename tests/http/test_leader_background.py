@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair, party_of, serve
+from infra.lab.kit.aggregators import COLLECTOR_TOKEN, AggregatorPair, mount_serving, party_of, serve
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import FaultyTransport
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
+from services.leader import arrivals, collection
 from services.leader.app import STORE, UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
@@ -29,10 +30,12 @@ from tacit.ports import Delivery, HttpResponse, JobQueue
 from tacit.service.app import STEPS, Deps, unready
 from tacit.service.readiness import FAILURES
 from tacit.task import BatchClose
+from tests.kit.postgres import MakeDatabase
 
 ENTROPY = SeededEntropy(b"leader_background")
 UPLOAD_TYPE = media_types.dap("upload-req")
 LONG = 3600.0
+SECOND = "http://127.0.0.1:8091"
 PATIENCE = 4
 """Waits of 30 s for what takes a second on a machine that has nothing else to do."""
 KIT = make_task_kit(min_batch_size=3, batch_close=BatchClose.AT_B)
@@ -93,6 +96,7 @@ async def running(
     deaf: str = "none:",
     queue: JobQueue | None = None,
     idle_seconds: float = 0.5,
+    database: str | None = None,
 ) -> AsyncIterator[AggregatorPair]:
     """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
 
@@ -110,7 +114,15 @@ async def running(
         )
 
     limits = {"min_job_size": 1, "job_size": 2, "idle_seconds": idle_seconds}
-    pair = AggregatorPair(kit, folder, leader, helper, storage="file", limits=limits)
+    pair = AggregatorPair(
+        kit,
+        folder,
+        leader,
+        helper,
+        storage="file",
+        limits=limits,
+        databases={} if database is None else {Role.LEADER: database},
+    )
     pair.network = DeafHelper(pair, deaf)
     async with pair:
         for other in others:
@@ -123,11 +135,11 @@ def body_of(kit: TaskKit, count: int, seed: int = 1) -> bytes:
     return UploadRequest(tuple(reports.valid(1) for _ in range(count))).encode()
 
 
-async def poll(pair: AggregatorPair, created: HttpResponse, wait: str) -> HttpResponse:
+async def poll(pair: AggregatorPair, created: HttpResponse, wait: str, *, base: str = "") -> HttpResponse:
     path = created.headers["location"]
     return await pair.inner.request(
         "GET",
-        pair.task.configuration.leader_aggregator_endpoint + path,
+        (base or pair.task.configuration.leader_aggregator_endpoint) + path,
         headers={"Authorization": f"Bearer {COLLECTOR_TOKEN}", "Prefer": wait},
     )
 
@@ -249,3 +261,38 @@ async def test_upload_from_the_same_process_is_answered_as_over_http(
         monkeypatch.setattr(pair.apps[Role.LEADER][STORE], "transaction", broken)
         answer = await upload(task_id, UPLOAD_TYPE, failing)
         assert (answer.status, json.loads(answer.body)["type"]) == (500, "urn:tacit:problem:internal")
+
+
+async def test_batch_is_released_as_soon_as_it_is_full_without_waiting_for_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "WAKE_SECONDS", LONG)
+    kit = kit_now()
+    async with running(tmp_path, kit, idle_seconds=LONG) as pair:
+        created = await pair.create_collection()
+        for count in (1, 2):
+            upload = (kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, count, seed=count))
+            (answer,) = await pair.apps[Role.LEADER][UPLOAD]([upload])
+            assert answer.status == 200
+        assert pair.opened(await poll(pair, created, "wait=30")).values == (0, 3, 0, 0)
+
+
+async def test_processes_of_one_leader_hear_of_each_others_uploads_jobs_and_results_at_once(
+    tmp_path: Path, make_postgres_url: MakeDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "WAKE_SECONDS", LONG)
+    monkeypatch.setattr(collection, "LOOK_SECONDS", LONG)
+    kit = kit_now()
+    async with running(tmp_path, kit, idle_seconds=LONG, database=make_postgres_url(LeaderStore)) as pair:
+        first = pair.apps[Role.LEADER]
+        settings = pair.settings[Role.LEADER]
+        settings = {**settings, "log": {**settings["log"], "poll_seconds": LONG}}
+        second = create_app(LeaderConfig.model_validate(settings), Deps(SystemClock(), ENTROPY, pair.network))
+        await mount_serving(pair.inner, SECOND, second, party_of(kit, Role.LEADER))
+        assert await first[STORE].leads()
+        assert not await second[STORE].leads()
+        created = await pair.create_collection()
+        waiting = asyncio.create_task(poll(pair, created, "wait=30", base=SECOND))
+        (answer,) = await second[UPLOAD]([(kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))])
+        assert answer.status == 200
+        assert pair.opened(await waiting).values == (0, 3, 0, 0)

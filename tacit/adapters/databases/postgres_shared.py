@@ -8,14 +8,15 @@ gets its turn.
 
 One process at a time ``leads``: it holds a session lock, which the server releases when that process dies. Two
 processes that both believe for a moment that they lead do no harm as long as each transaction reads again what it
-decides on. A second session lock gives each process the smallest free number, its ``shard``.
+decides on. A second session lock gives each process the smallest free number, its ``shard``. The session that holds
+these locks also carries ``signals`` (LISTEN and NOTIFY).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,29 +25,38 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from tacit.adapters.databases.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
 from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
+from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
-from tacit.errors import Fatal
+from tacit.errors import Fatal, Unavailable
 
 WRITE_LOCK = OWNER_LOCK + 1
 LEADER_LOCK = OWNER_LOCK + 2
 SHARD_LOCK = 0x7461
 """The first half of an advisory lock key whose second half is the shard."""
 SHARDS = 1024
+CHANNEL = "tacit_signals"
 
 _ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
 _SHARED = sa.text(f"SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})")
 _LEAD = sa.text(f"SELECT pg_try_advisory_lock({LEADER_LOCK})")
 _SHARD = sa.text(f"SELECT pg_try_advisory_lock({SHARD_LOCK}, :shard)")
 _SERVICE = sa.text("SELECT service FROM tacit_database")
+_NOTIFY = sa.text("SELECT pg_notify(:channel, line) FROM unnest(CAST(:lines AS text[])) AS line")
 _FIRST = sa.text("INSERT INTO tacit_database (service, holder) VALUES (:service, '') ON CONFLICT DO NOTHING")
 
 
 class SharedPostgresDatabase(PostgresReader):
     """An open PostgreSQL database with an up-to-date schema, shared with other processes of the same service."""
 
-    def __init__(self, engine: AsyncEngine, service: str, mark: Watermark | None = None) -> None:
+    def __init__(
+        self, engine: AsyncEngine, service: str, mark: Watermark | None = None, signals: Signals | None = None
+    ) -> None:
         super().__init__(engine, mark)
         self._service = service
+        self._signals = signals or Signals()
+        self._unsent: dict[str, None] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._listened = False
         self._session: AsyncConnection | None = None
         self._session_lock = asyncio.Lock()
         self._direct: AsyncConnection | None = None
@@ -55,14 +65,19 @@ class SharedPostgresDatabase(PostgresReader):
 
     @classmethod
     async def open_url(
-        cls, url: URL, metadata: sa.MetaData, migrations: str, mark: Watermark | None = None
+        cls,
+        url: URL,
+        metadata: sa.MetaData,
+        migrations: str,
+        mark: Watermark | None = None,
+        signals: Signals | None = None,
     ) -> SharedPostgresDatabase:
-        """Connect and migrate, one process after another.
+        """Connect and migrate, one process after another. ``signals``: what this process hears and sends.
 
         Raises ``UsageError`` with one line if asyncpg is absent, the server cannot be reached or refuses us, or the
         database belongs to another service.
         """
-        database = cls(make_engine(url), migrations, mark)
+        database = cls(make_engine(url), migrations, mark, signals)
         try:
             with for_a_person(url):
                 async with database.transaction() as connection:
@@ -158,11 +173,35 @@ class SharedPostgresDatabase(PostgresReader):
                 if (await session.execute(_SHARD, {"shard": shard})).scalar_one():
                     self.shard = shard
                     break
+            await (await driver_of(session)).add_listener(CHANNEL, self._heard)
         except BaseException:
             await discard(session)
             raise
         self._session = session
+        self._signals.carry(self._send)
+        if self._listened:
+            self._signals.missed()
+        self._listened = True
         return session
+
+    def _heard(self, driver: Any, sender: int, _channel: str, line: object) -> None:
+        """A signal arrived. PostgreSQL also returns our own."""
+        if sender != driver.get_server_pid():
+            self._signals.arrived(str(line))
+
+    def _send(self, line: str) -> None:
+        self._unsent[line] = None
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        """Send what waits, equal signals once. Without a connection it is lost, as signals may be."""
+        with suppress(Unavailable, sa.exc.SQLAlchemyError, OSError), typed():
+            while self._unsent:
+                async with self._session_lock:
+                    lines, self._unsent = list(self._unsent), {}
+                    session = await self._attached()
+                    await session.execute(_NOTIFY, {"channel": CHANNEL, "lines": lines})
 
     async def _detach(self) -> None:
         session, self._session, self.leading = self._session, None, False
@@ -171,6 +210,10 @@ class SharedPostgresDatabase(PostgresReader):
 
     async def close(self) -> None:
         """Release the locks and close every connection."""
+        self._signals.carry(None)
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
         await self._detach()
         await self._drop_direct()
         await self._dispose()

@@ -7,6 +7,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.sqlite import IN_MEMORY, Glance, SqliteDatabase
 from tacit.adapters.databases.sqlite_brief import BriefSqliteDatabase
 from tacit.adapters.databases.watermark import Watermark
@@ -23,10 +24,12 @@ async def open_database(
     shared: bool = False,
     mark: Watermark | None = None,
     brief: bool = False,
+    signals: Signals | None = None,
 ) -> Database:
     """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the package
     ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: detects a
-    database restored from the past. ``brief``: an SQLite file is open only during transactions.
+    database restored from the past. ``brief``: an SQLite file is open only during transactions. ``signals``: what this
+    process hears from the others of a shared database, and tells them.
 
     Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
     mark, and ``Fatal`` when it is not a database of this service.
@@ -40,8 +43,9 @@ async def open_database(
     from tacit.adapters.databases.postgres import PostgresDatabase
     from tacit.adapters.databases.postgres_shared import SharedPostgresDatabase
 
-    kind = SharedPostgresDatabase if shared else PostgresDatabase
-    return await kind.open_url(parsed, metadata, migrations, mark)
+    if shared:
+        return await SharedPostgresDatabase.open_url(parsed, metadata, migrations, mark, signals)
+    return await PostgresDatabase.open_url(parsed, metadata, migrations, mark)
 
 
 def glance_at(url: str) -> Database:

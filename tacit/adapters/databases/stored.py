@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.sql import open_database
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal
@@ -23,11 +24,17 @@ class DatabaseStore:
         self._mark = mark
         self._shared = shared
         self._opened: Database | None = None
+        self.signals = Signals()
 
     async def open(self) -> None:
         """Open and migrate. Raises what ``open_database`` raises."""
         self._opened = await open_database(
-            self._url, self._metadata, self._migrations, shared=self._shared, mark=self._mark
+            self._url,
+            self._metadata,
+            self._migrations,
+            shared=self._shared,
+            mark=self._mark,
+            signals=self.signals,
         )
 
     async def close(self) -> None:

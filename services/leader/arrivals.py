@@ -1,0 +1,122 @@
+"""When the coordinator looks for reports that make a job: as soon as enough of one task have been stored, and otherwise
+soon after the first, so that many uploads cost one look.
+
+Every process counts the reports that it stores. Those that do not coordinate tell the one that does, in signals between
+the processes of a database. Counts only decide when to look: what is there, the coordinator reads in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from services.leader.store import LeaderStore
+from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
+from tacit.codec import b64url, unb64url
+from tacit.errors import DecodeError
+
+TOPIC = "stored"
+
+WAKE_SECONDS = 0.3
+"""Seconds from the first report that the coordinator has not seen until it looks."""
+
+TELL_SECONDS = 0.05
+"""Seconds for which a process gathers its counts before it tells the coordinator."""
+
+
+class Bells(NamedTuple):
+    """What rings when there may be work: jobs to form, jobs to send to Helpers, batches to collect."""
+
+    forming: Bell
+    sending: Bell
+    collecting: Bell
+
+
+def bells_of(signals: Signals) -> Bells:
+    """The bells of one Leader process."""
+    return Bells(Bell(signals, "forming"), Bell(signals, "sending"), Bell(signals, "collecting"))
+
+
+class Arrivals:
+    """Counts stored reports, and lets ``forming`` ring in this process when the coordinator should look. Without
+    ``background`` (tests that take every step themselves) it does nothing."""
+
+    def __init__(self, store: LeaderStore, forming: Bell, *, background: bool) -> None:
+        self._store = store
+        self._forming = forming
+        self._background = background
+        self._new: Counter[bytes] = Counter()
+        self._lacking: dict[bytes, int] = {}
+        self._untold: Counter[bytes] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        store.signals.on(TOPIC, self._heard)
+
+    def stored(self, counts: Mapping[bytes, int]) -> None:
+        """This process has committed ``counts`` reports, by task."""
+        if not self._background:
+            return
+        if self._store.coordinates:
+            self._count(counts)
+        else:
+            self._untold.update(counts)
+            self._within(TELL_SECONDS)
+
+    def begin(self, task_ids: Collection[bytes]) -> None:
+        """The coordinator looks now at these tasks, and will see everything that was counted so far."""
+        self._new.clear()
+        self._lacking = {task_id: self._lacking.get(task_id, 0) for task_id in task_ids}
+
+    def lacks(self, task_id: bytes, count: int | None, *, at_most: int = 0) -> None:
+        """The coordinator has read that ``count`` more reports of a task make a full job, or 0 if more reports alone
+        make none. ``None``: it has not read so much; unless it has before, ``at_most`` do."""
+        self._lacking[task_id] = (self._lacking.get(task_id) or at_most) if count is None else count
+        self._check(task_id)
+
+    def close(self) -> None:
+        """Stop."""
+        self._background = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _count(self, counts: Mapping[bytes, int]) -> None:
+        self._new.update(counts)
+        self._within(WAKE_SECONDS)
+        for task_id in counts:
+            self._check(task_id)
+
+    def _check(self, task_id: bytes) -> None:
+        if 0 < self._lacking.get(task_id, 0) <= self._new[task_id]:
+            self._forming.answer()
+
+    def _within(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._over)
+
+    def _over(self) -> None:
+        self._timer = None
+        if self._store.coordinates:
+            self._forming.answer()
+            return
+        text = " ".join(f"{b64url(task_id)}:{count}" for task_id, count in self._untold.items())
+        self._untold.clear()
+        self._store.signals.send(TOPIC, text if len(text) <= LONGEST_TEXT else "")
+
+    def _heard(self, text: str) -> None:
+        """Another process has stored reports. Without counts, or with ones that cannot be read: look now."""
+        if not self._background or not self._store.coordinates:
+            return
+        try:
+            counts = _read(text)
+        except (ValueError, DecodeError):
+            counts = {}
+        if counts:
+            self._count(counts)
+        else:
+            self._forming.answer()
+
+
+def _read(text: str) -> dict[bytes, int]:
+    pairs = (pair.partition(":") for pair in text.split())
+    return {unb64url(task_id): int(count) for task_id, _, count in pairs}
