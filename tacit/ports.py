@@ -96,44 +96,8 @@ class OwnedTransport(Transport, Protocol):
         ...
 
 
-MAX_JOB_ID = 64
-"""Most bytes of an id in a queue."""
 MAX_ANNOUNCEMENT = 64
 """Most bytes of an announcement."""
-
-
-class Delivery(NamedTuple):
-    """One id from a queue; ``receipt`` is the opaque argument for ``JobQueue.done``."""
-
-    id: bytes
-    receipt: object
-
-
-class JobQueue(Protocol):
-    """Wake-ups with an id between the processes of one organisation, delivered at least once and possibly twice.
-
-    A queue only speeds things up: the database decides which jobs are due, and who works on one. So a queue may lose,
-    repeat and reorder ids, and none of its methods raises when a server is unreachable: there is then nothing to take,
-    and its users query the database now and then anyway.
-    """
-
-    async def put(self, ids: Sequence[bytes]) -> None:
-        """Offer ``ids`` (each at most ``MAX_JOB_ID`` bytes, else ``ValueError``), after the commit that created
-        them."""
-        ...
-
-    async def take(self, seconds: float) -> Delivery | None:
-        """The next id; None when none came. Waits at most ``seconds``, perhaps less. An id that is taken but not
-        ``done`` may be delivered again, to any process."""
-        ...
-
-    async def done(self, receipt: object) -> None:
-        """Mark the delivery with this receipt as finished: it need not be repeated."""
-        ...
-
-    async def close(self) -> None:
-        """Release the queue's resources; nothing is taken any more."""
-        ...
 
 
 class Announcement(NamedTuple):

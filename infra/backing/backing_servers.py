@@ -1,7 +1,7 @@
 """Redis and an MQTT broker for a local stack: the stack's own, or an operator's.
 
-Redis carries the Leader's job queue and the gateway's replay window, each with its own user and key prefix; on an
-operator's server both use the given URL, with a prefix for this stack. The broker carries announcements: the recipe
+Redis carries the gateway's replay window, with a user of its own; on an operator's server it uses the given URL, with a
+prefix for this stack. The broker carries announcements: the recipe
 server publishes, everybody else listens anonymously. Either can be added at any start; the stack then keeps it.
 """
 
@@ -36,7 +36,7 @@ from tacit.service.secret_files import read_secret, write_secret
 
 REDIS, BROKER = "redis", "mosquitto"
 REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"
-REDIS_SERVICES = {"leader": "queue", "gateway": "replay_window"}
+REDIS_SERVICES = {"gateway": "replay_window"}
 PUBLISHER = "recipe_server"
 BROKER_OPERATOR = "broker.example"
 SECURE_PORT, PLAIN_PORT = 8883, 1883

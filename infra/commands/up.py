@@ -91,7 +91,7 @@ Backends = Annotated[
     typer.Option(
         "--with",
         metavar="NAMES",
-        help="Run own servers: postgres (databases), redis (queue, replay window), mosquitto (announcements).",
+        help="Run own servers: postgres (databases), redis (replay window), mosquitto (announcements).",
     ),
 ]
 PostgresUrl = Annotated[

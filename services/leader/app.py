@@ -19,7 +19,7 @@ from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import UPLOAD, Uploads
 from services.leader.work import JobWork
-from services.leader.workers import Deliveries, Workers
+from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
@@ -31,10 +31,8 @@ from tacit.aggregator.seat import AggregatorSeat
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
-from tacit.ports import JobQueue
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_driver, add_listener, add_store, make_app
-from tacit.service.backends import make_queue
+from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.limits import ByteBudget
 from tacit.service.live_tokens import Accepted, ShownToken
@@ -63,7 +61,7 @@ __all__ = [
 @dataclass(frozen=True)
 class Parts:
     """The parts of a Leader process, apart from the source of its tasks. ``senders``: who may upload; ``None`` for a
-    process that takes no uploads. ``queue`` wakes workers; ``None`` for a process without workers."""
+    process that takes no uploads. ``works``: whether it works on jobs and collections."""
 
     name: str
     store: LeaderStore
@@ -71,7 +69,7 @@ class Parts:
     hpke_keys: Sequence[HpkeKey] = field(repr=False)
     helper_token: ShownToken = field(repr=False)
     senders: Senders | None
-    queue: JobQueue | None
+    works: bool
     limits: LeaderLimits
     crypto: JobCrypto = OPENSSL
     prefix: str = ""
@@ -80,19 +78,14 @@ class Parts:
     version: DapVersion = DAP_18
 
 
-def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = None) -> web.Application:
-    """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. ``queue`` wakes workers: by
-    default the queue that ``config`` names, or one of this process alone, in which case other processes find new jobs
-    when they next look. Raises ``UsageError`` for secrets that are missing or malformed."""
+def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
+    """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for
+    secrets that are missing or malformed."""
     if config.retention < config.limits.collection_grace:
         raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
     tokens = {**credentials.tokens, **gateway_tokens(config.gateway_tokens), **_shuffler_tokens(config)}
     callers = Callers(NAME, config.listen, tokens)
-    if "worker" not in config.roles:
-        queue = None
-    elif queue is None:
-        queue = make_queue(config.queue, NAME, deps.clock, deps.entropy, insecure=config.insecure_http)
     parts = Parts(
         name=NAME,
         store=LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
@@ -100,7 +93,7 @@ def create_app(config: LeaderConfig, deps: Deps, *, queue: JobQueue | None = Non
         hpke_keys=credentials.hpke_keys,
         helper_token=ShownToken(config.peer_file, read_peer_tokens),
         senders=senders_of(config, callers, deps) if "upload" in config.roles else None,
-        queue=queue,
+        works="worker" in config.roles,
         limits=config.limits,
         crypto=config.job_crypto(),
         prefix=config.prefix,
@@ -153,13 +146,12 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     handlers = _handlers(parts, deps, leader, collections, bells, app)
     app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
-    if parts.queue is not None:
+    if parts.works:
         work = JobWork(store, deps, parts.limits, parts.helper_token, bells.collecting, parts.crypto)
-        coordinator = Coordinator(store, parties, deps, parts.limits, parts.queue, bells.sending, arrivals)
+        coordinator = Coordinator(store, parties, deps, parts.limits, bells.sending, arrivals)
         workers = Workers(store, parties, deps, parts.limits, work)
-        _close_at_the_end(app, workers, parts.queue)
+        _close_at_the_end(app, workers)
         idle = parts.limits.idle_seconds
-        add_listener(app, Deliveries(parts.queue, workers, idle), idle, "hearing of new jobs")
         bells.forming.answer = add_driver(app, coordinator, idle, "forming jobs").set
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         bells.sending.answer = workers.hasten
@@ -201,12 +193,11 @@ def _handlers(
     )
 
 
-def _close_at_the_end(app: web.Application, workers: Workers, queue: JobQueue) -> None:
-    """Close the queue and give the jobs back when the app ends."""
+def _close_at_the_end(app: web.Application, workers: Workers) -> None:
+    """Give the jobs back when the app ends."""
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        await queue.close()
         await workers.close()
 
     app.cleanup_ctx.append(closing)

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.pauses import LONGEST_PAUSE, Backoff
-from tacit.service.backends import RedisConfig
 from tacit.service.config import ConfigPath, Frozen
 
 
@@ -67,9 +66,6 @@ class LeaderConfig(AggregatorConfig):
     roles: tuple[Literal["upload", "worker"], ...] = Field(default=("upload", "worker"), min_length=1)
     """What this process does: take uploads (``upload``), work on aggregation jobs and collections (``worker``), or
     both."""
-    queue: RedisConfig | None = None
-    """The queue that wakes the workers of every process at once; without it each process wakes only its own workers,
-    and the others find new jobs when they next look."""
 
     gateway_tokens: tuple[ConfigPath, ...] = ()
     """0600 files with bearer tokens, one of each gateway that may upload: ``listen.client_names`` calls them "gateway",

@@ -20,7 +20,6 @@ from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.work import shuffled
 from tacit.errors import ReportError
 from tacit.messages import BatchMode, Role
-from tacit.ports import JobQueue
 from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, share_size
 from tacit.service.app import Deps
@@ -56,7 +55,6 @@ class Coordinator:
         parties: Parties,
         deps: Deps,
         limits: LeaderLimits,
-        queue: JobQueue,
         sending: Bell,
         arrivals: Arrivals,
     ) -> None:
@@ -64,7 +62,6 @@ class Coordinator:
         self._parties = parties
         self._deps = deps
         self._limits = limits
-        self._queue = queue
         self._sending = sending
         self._arrivals = arrivals
         self._lock = asyncio.Lock()
@@ -88,10 +85,9 @@ class Coordinator:
             for party in ready:
                 job_ids += await self._carve(party)
             await self._sweep(lacks_room)
-        # after the commits: a worker that is woken sooner does not find the job. If a crash keeps a job from the queue,
-        # workers find it in the database at their next look
+        # after the commits: a worker that is woken sooner does not find the job. Without it (a crash), workers find the
+        # job in the database at their next look
         if job_ids:
-            await self._queue.put(job_ids)
             self._sending.ring()
         return len(job_ids)
 

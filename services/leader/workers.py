@@ -1,8 +1,9 @@
 """The workers of one Leader process: they take due jobs under leases, and work on several at a time.
 
-The database says which jobs are due; the queue only wakes workers. A job is taken for ``lease_seconds`` and kept by
-renewal. The leases of a process that dies run out, and another process takes the jobs over. Jobs that wait for one
-Helper never take all places, so a slow or dead Helper holds up only its own tasks.
+The database says which jobs are due; the coordinator, in whichever process, wakes all workers when it has formed some.
+A job is taken for ``lease_seconds`` and kept by renewal. The leases of a process that dies run out, and another process
+takes the jobs over. Jobs that wait for one Helper never take all places, so a slow or dead Helper holds up only its own
+tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from services.leader.work import JobWork, LeaseLostError, PreparationError
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.errors import Abort, Fatal, UsageError
-from tacit.ports import JobQueue
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
 from tacit.service.log import get_logger
@@ -181,20 +181,3 @@ class Workers:
 
 def _helper_of(party: Party) -> str:
     return party.task.configuration.helper_aggregator_endpoint
-
-
-class Deliveries:
-    """The driver that hastens ``workers`` at every delivery of the queue."""
-
-    def __init__(self, queue: JobQueue, workers: Workers, idle_seconds: float) -> None:
-        self._queue = queue
-        self._workers = workers
-        self._idle_seconds = idle_seconds
-
-    async def step(self) -> int:
-        """Wait for one delivery, for ``idle_seconds`` at most. Always returns 1: the next step may follow at once."""
-        delivery = await self._queue.take(self._idle_seconds)
-        if delivery is not None:
-            self._workers.hasten()
-            await self._queue.done(delivery.receipt)
-        return 1

@@ -31,7 +31,7 @@ async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
     """Check every server that a configuration names; ``configs`` are the services' files by name."""
     checks = [
         _checked(configs, "postgres", ("database_file",), _database),
-        _checked(configs, "redis", ("queue", "replay_window"), _redis),
+        _checked(configs, "redis", ("replay_window",), _redis),
         _checked(configs, "mosquitto", ("announcer",), _broker),
     ]
     return [found for found in await asyncio.gather(*checks) if found is not None]

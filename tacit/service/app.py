@@ -127,12 +127,6 @@ def add_driver(app: web.Application, driver: Driver, idle_seconds: float, doing:
     return _run_beside(app, driver, idle_seconds, doing or type(driver).__name__)
 
 
-def add_listener(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> None:
-    """Run ``driver``, whose every step waits for up to ``idle_seconds`` by itself, while the app runs, supervised as by
-    ``add_driver``. At the end its step is cancelled. With ``Deps.background`` false nothing listens."""
-    _run_beside(app, driver, idle_seconds, doing, stop_seconds=0.0)
-
-
 def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
     """Let the health checks report why ``store`` (None while it is not open) cannot write, and probe it while the app
     runs. Register it after what opens it. With ``Deps.background`` false it is only listed in ``app[PROBES]``."""
@@ -143,10 +137,8 @@ def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
 
 
-def _run_beside(
-    app: web.Application, driver: Driver, idle_seconds: float, doing: str, stop_seconds: float = DRIVER_STOP_SECONDS
-) -> asyncio.Event:
-    """Run ``driver`` while the app runs; at the end its step may go on for ``stop_seconds``."""
+def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
+    """Run ``driver`` while the app runs; at the end its step may go on for ``DRIVER_STOP_SECONDS``."""
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
     deps = app[DEPS]
@@ -160,9 +152,9 @@ def _run_beside(
         task = asyncio.create_task(run_driver(driver, deps.clock, deps.entropy, idle_seconds, wake, stop, told, again))
         yield
         stop.set()
-        _, pending = await asyncio.wait([task], timeout=stop_seconds)
+        _, pending = await asyncio.wait([task], timeout=DRIVER_STOP_SECONDS)
         task.cancel()
-        if pending and stop_seconds:
+        if pending:
             get_logger(_app[SERVICE_NAME]).warning("driver_cancelled", driver=type(driver).__name__)
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -1,4 +1,4 @@
-"""The servers that a service uses beside its database: Redis for queues and windows, a broker for announcements.
+"""The servers that a service uses beside its database: Redis for replay windows, a broker for announcements.
 
 Without any of them everything works within the process, which then imports no client for them. A server's address with
 its password is in a secret file; plain connections leave the machine only with ``insecure_http`` (P7).
@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from tacit.adapters.messaging.memory import MemoryJobQueue
 from tacit.adapters.messaging.outage import TellOutage
 from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.network.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
-from tacit.ports import Announcer, Clock, Entropy, JobQueue
+from tacit.ports import Announcer, Clock, Entropy
 from tacit.service.config import ConfigPath, Frozen
 from tacit.service.log import get_logger
 from tacit.service.secret_files import files_beside, read_secret
@@ -31,13 +30,13 @@ class RedisConfig(Frozen):
 
     redis: ConfigPath
     """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust
-    (``tacit.adapters.messaging.redis_streams.connect``), by default the system's authorities."""
+    (``tacit.adapters.messaging.redis_client.connect``), by default the system's authorities."""
     prefix: str = Field(default="tacit", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     """Prefix of every key, so that several stacks may share a server."""
 
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises a ``UsageError`` that does not quote it."""
-        from tacit.adapters.messaging.redis_streams import TLS_OPTIONS
+        from tacit.adapters.messaging.redis_client import TLS_OPTIONS
 
         url = _checked_url(self.redis, ("rediss", "unix"), ("redis",), _REDIS_FORM, insecure=insecure)
         return files_beside(self.redis, url, TLS_OPTIONS)
@@ -54,17 +53,6 @@ class AnnouncerConfig(Frozen):
     def url(self, *, insecure: bool) -> str:
         """The URL. Raises a ``UsageError`` that does not quote it."""
         return _checked_url(self.mqtt, ("mqtts",), ("mqtt",), _MQTT_FORM, insecure=insecure)
-
-
-def make_queue(config: RedisConfig | None, name: str, clock: Clock, entropy: Entropy, *, insecure: bool) -> JobQueue:
-    """The job queue of service ``name``: within the process, or on Redis. Raises ``UsageError``."""
-    if config is None:
-        return MemoryJobQueue(clock)
-    from tacit.adapters.messaging.redis_streams import RedisJobQueue
-
-    url = config.url(insecure=insecure)
-    report = outage_report(name, "job queue")
-    return RedisJobQueue(url, name, clock, entropy, prefix=config.prefix, report=report)
 
 
 def make_announcer(

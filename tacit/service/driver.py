@@ -12,8 +12,6 @@ driver              who may do it         at a time                    an item t
 ==================  ====================  ===========================  ==============================================
 Leader's workers    the lease's holder    ``concurrent_jobs``, half    due later; split if it kills workers; ended
                                           of them for one Helper       after the grace, or by an invalid answer
-Leader's            every process         one                          the step fails; workers look for jobs anyway
-deliveries
 Leader's jobs       the leading process   one task                     the step fails
 Leader's            the leading process   one                          due later; ended by a final refusal
 collections

@@ -14,8 +14,8 @@ import pytest
 from infra.backing.redis import RedisServer
 from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.store import MARGIN, RedisReplayWindow, ReplayStore
+from tacit.adapters.messaging.redis_client import connect
 from tacit.adapters.messaging.redis_replay import RedisSeen
-from tacit.adapters.messaging.redis_streams import connect
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, Unavailable, UsageError
 from tests.conftest import REDIS_USER

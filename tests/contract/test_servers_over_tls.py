@@ -17,7 +17,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Announcement
 from tacit.service.announcements import LOG
-from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer, make_queue
+from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
 from tacit.service.secret_files import read_secret, write_secret
 from tests.certificates import Authority
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
@@ -56,19 +56,12 @@ def url_file(folder: Path, url: str) -> RedisConfig:
     return RedisConfig(redis=folder / "redis.url")
 
 
-async def test_queue_over_tls(redis: str, authority: Authority, tmp_path: Path) -> None:
-    async def taken(query: str) -> bytes | None:
-        config = url_file(tmp_path, redis + query)
-        queue = make_queue(config, "leader", SystemClock(), OsEntropy(), insecure=False)
-        await queue.put([b"over tls"])
-        delivery = await queue.take(0.01)
-        await queue.close()
-        return None if delivery is None else delivery.id
-
-    assert await taken("") is None
-    assert await taken(f"?ssl_ca_certs={authority.certificate}") == b"over tls"
+async def test_a_window_on_redis_over_tls(redis: str, authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "beside.pem").write_bytes(authority.certificate.read_bytes())
-    assert await taken("?ssl_ca_certs=beside.pem") is not None, "files are taken from the folder of the URL's"
+    for trusted in (authority.certificate, "beside.pem"):  # a name alone is that of a file in the folder of the URL's
+        seen = RedisSeen(url_file(tmp_path, f"{redis}?ssl_ca_certs={trusted}").url(insecure=False), "test")
+        await seen.open()
+        await seen.close()
 
 
 async def test_a_window_on_redis_is_refused_in_one_line_unless_it_is_the_right_server(

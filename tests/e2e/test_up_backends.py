@@ -32,7 +32,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.stacks.workers import further_parts, known_parts
 from infra.views.stack_view import SERVICE_NAMES
-from tacit.adapters.messaging.redis_streams import connect
+from tacit.adapters.messaging.redis_client import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.service.secret_files import read_secret, write_secret
@@ -73,33 +73,31 @@ def provided(layout: Layout, *names: str, **files: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("make_redis", "make_mosquitto")
 def test_own_servers_start_with_the_stack_and_stop_with_it(layout: Layout) -> None:
     with provided(layout, "redis", "mosquitto"):
-        queue, window = (secret_of(layout, name, REDIS_FILE) for name in ("leader", "gateway"))
+        window = secret_of(layout, "gateway", REDIS_FILE)
         told = [secret_of(layout, name, BROKER_FILE) for name in ("recipe_server", "leader", "helper", "collector")]
-        assert member(layout, "leader", "queue") == {"redis": REDIS_FILE, "prefix": "tacit"}
         assert member(layout, "gateway", "replay_window") == {"redis": REDIS_FILE, "prefix": "tacit"}
-        assert urlsplit(queue).username != urlsplit(window).username
         assert "@" in told[0]
         assert len(set(told[1:])) == 1
         assert "@" not in told[1]
-        assert accepts(queue)
+        assert accepts(window)
         assert accepts(told[0])
-    assert not accepts(queue)
+    assert not accepts(window)
     assert not accepts(told[0])
     with provided(layout):
-        assert accepts(queue)
+        assert accepts(window)
         assert accepts(told[0])
-    secrets = [str(urlsplit(url).password) for url in (queue, window, told[0])]
+    secrets = [str(urlsplit(url).password) for url in (window, told[0])]
     readable = [path for path in layout.state_dir.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
     assert not [path for path in readable for secret in secrets if secret.encode() in path.read_bytes()]
 
 
 @pytest.mark.usefixtures("make_redis")
-async def test_leader_and_gateway_cannot_touch_each_others_keys(tmp_path: Path) -> None:
+async def test_gateway_can_touch_its_own_keys_only(tmp_path: Path) -> None:
     layout = create_layout(tmp_path / "stack", StackOptions(), OsEntropy(), SystemClock().now())
     with provided(layout, "redis"):
-        client = connect(secret_of(layout, "leader", REDIS_FILE))
-        assert await client.set("tacit:leader:mine", b"1")
-        for refused in (client.get("tacit:gateway:seen:x"), client.flushall(), client.config_get("*")):
+        client = connect(secret_of(layout, "gateway", REDIS_FILE))
+        assert await client.set("tacit:gateway:mine", b"1")
+        for refused in (client.get("tacit:leader:other"), client.flushall(), client.config_get("*")):
             with pytest.raises(Exception, match=r"(?i)no permissions"):
                 await refused
         await client.aclose()
@@ -127,7 +125,7 @@ def test_operators_redis_that_does_not_answer_changes_nothing(layout: Layout, tm
     write_secret(tmp_path / "redis", b"redis://u:secret@127.0.0.1:1/0")
     with pytest.raises(UsageError, match="does not answer"), provided(layout, "redis", redis=tmp_path / "redis"):
         pass
-    assert member(layout, "leader", "queue") is None
+    assert member(layout, "gateway", "replay_window") is None
 
 
 def test_names_may_be_listed_or_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +204,7 @@ def test_whole_stack_runs_on_its_own_servers_with_further_processes(reachable: P
         assert document["helper worker-2"]["url"] == document["helper"]["url"]
         assert document["helper worker-2"]["pid"] != document["helper"]["pid"]
         layout = load_layout(folder / "stack")
-        urls = [secret_of(layout, "leader", REDIS_FILE), secret_of(layout, "recipe_server", BROKER_FILE)]
+        urls = [secret_of(layout, "gateway", REDIS_FILE), secret_of(layout, "recipe_server", BROKER_FILE)]
         assert all(map(accepts, urls))
         assert (layout.configs["leader"].parent / "worker-1.log").exists()
         os.kill(document["helper"]["pid"], signal.SIGKILL)

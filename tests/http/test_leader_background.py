@@ -22,13 +22,11 @@ from services.leader.app import STORE, UPLOAD, create_app
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit import media_types
-from tacit.adapters.messaging.memory import MemoryJobQueue
 from tacit.adapters.system import SystemClock
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest
-from tacit.ports import Delivery, HttpResponse, JobQueue
-from tacit.service.app import STEPS, Deps, unready
-from tacit.service.readiness import FAILURES
+from tacit.ports import HttpResponse
+from tacit.service.app import Deps
 from tacit.task import BatchClose
 from tests.kit.postgres import MakeDatabase
 
@@ -67,34 +65,12 @@ class DeafHelper(FaultyTransport):
         return await super().request(method, url, headers=headers, body=body)
 
 
-class BrokenQueue(MemoryJobQueue):
-    """A queue whose deliveries fail as no queue should, until it is mended."""
-
-    def __init__(self) -> None:
-        super().__init__(SystemClock())
-        self.broken = True
-        self._asked = asyncio.Event()
-
-    async def next_take(self) -> None:
-        """Until it is asked, once, for a delivery."""
-        async with asyncio.timeout(30 * PATIENCE):
-            await self._asked.wait()
-        self._asked.clear()
-
-    async def take(self, seconds: float) -> Delivery | None:
-        self._asked.set()
-        if self.broken:
-            raise TypeError("an answer that nobody expected")
-        return await super().take(seconds)
-
-
 @asynccontextmanager
 async def running(
     folder: Path,
     kit: TaskKit,
     *others: TaskKit,
     deaf: str = "none:",
-    queue: JobQueue | None = None,
     idle_seconds: float = 0.5,
     database: str | None = None,
 ) -> AsyncIterator[AggregatorPair]:
@@ -105,7 +81,6 @@ async def running(
         return create_app(
             LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": LONG}}),
             background,
-            queue=queue,
         )
 
     def helper(settings: Mapping[str, Any], deps: Deps) -> Any:
@@ -181,27 +156,6 @@ async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: P
         assert pair.opened(found).values == (0, 3, 0, 0)
         async with app[STORE].read() as tx:
             assert await tx.leased_jobs(stuck.task.task_id, SystemClock().now()) > 0
-
-
-async def test_deliveries_that_fail_are_reported_and_wake_the_workers_again_once_they_succeed(tmp_path: Path) -> None:
-    kit, queue, doing = kit_now(), BrokenQueue(), "hearing of new jobs"
-    async with running(tmp_path, kit, queue=queue, idle_seconds=LONG) as pair:
-        app = pair.apps[Role.LEADER]
-        await queue.next_take()
-        for _ in range(FAILURES - 1):
-            assert unready(app) == []
-            app[STEPS].retry(doing)
-            await queue.next_take()
-        assert unready(app) == [f"{doing} fails: TypeError"]
-        queue.broken = False
-        app[STEPS].retry(doing)
-        await queue.next_take()
-        created = await pair.create_collection()
-        (answer,) = await app[UPLOAD]([(kit.task.task_id_text, UPLOAD_TYPE, body_of(kit, 3))])
-        assert answer.status == 200
-        found = await poll(pair, created, "wait=30")
-        assert pair.opened(found).values == (0, 3, 0, 0), "the workers heard of the jobs long before their next look"
-        assert unready(app) == []
 
 
 async def test_jobs_in_hand_are_given_back_at_the_end(tmp_path: Path) -> None:

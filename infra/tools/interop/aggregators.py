@@ -15,7 +15,6 @@ from services.leader import app as leader
 from services.leader.config import LeaderLimits
 from services.leader.senders import Senders
 from services.leader.store import LeaderStore
-from tacit.adapters.messaging.memory import MemoryJobQueue
 from tacit.aggregator.keys import HpkeKey, generate_hpke_key
 from tacit.aggregator.parties import PARTIES
 from tacit.aggregator.records import TaskRow, TaskState
@@ -47,7 +46,7 @@ def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> we
         hpke_keys=(key,),
         helper_token=NO_TOKEN,
         senders=Senders((), SourceBudget(UPLOAD_BYTES_PER_MINUTE, deps.clock, deps.entropy)),
-        queue=MemoryJobQueue(deps.clock),
+        works=True,
         limits=LIMITS,
         version=version,
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from redis.exceptions import RedisError
 
 from tacit.adapters.databases.durability import Durability
-from tacit.adapters.messaging.redis_streams import connect
+from tacit.adapters.messaging.redis_client import connect
 from tacit.adapters.network.tls import tls_reason
 from tacit.errors import Unavailable, UsageError
 
