@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.utils import formatdate
+from functools import lru_cache, partial
 
 from aiohttp import web
 
@@ -10,8 +11,11 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
-from tacit.service.app import DEPS, UNAVAILABLE, read_body, refuse_expect
+from tacit.service.app import DEPS, UNAVAILABLE
+from tacit.service.hot import add_hot_route
+from tacit.service.lean import Asking, HotRoute, Respond
 from tacit.service.limits import come_back
+from tacit.service.problems import Answer
 
 RELAY = web.AppKey("relay", Relay)
 KEY_SETS_MAX_AGE = 600
@@ -20,20 +24,20 @@ NOT_YET = "The relay has no key sets yet."
 
 def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | None) -> None:
     """Mount the relay's resources; other methods get 405, ``Expect`` gets 417."""
+    clock = app[DEPS].clock
 
-    async def post_message(request: web.Request) -> web.Response:
+    def admit(head: Asking) -> Respond:
+        return partial(post_message, head.remote or "")
+
+    async def post_message(client: str, message: bytes) -> Answer:
         """Forward one encapsulated request, and return the gateway's answer with this relay's time, by which devices
         date their requests."""
-        if request.query_string:
-            raise web.HTTPNotFound
-        message = await read_body(request, relay.config.max_request, OHTTP_REQ)
         with relay.budget.reserve(len(message) + relay.config.max_response):
-            answer = await relay.forward(message, request.remote or "")
-        date = formatdate(int(request.app[DEPS].clock.now()), usegmt=True)
-        headers = {"Content-Type": answer.content_type, "Date": date}
+            answer = await relay.forward(message, client)
+        headers = {"Content-Type": answer.content_type, "Date": _date(int(clock.now()))}
         if answer.retry_after is not None:
             headers["Retry-After"] = str(answer.retry_after)
-        return web.Response(status=answer.status, body=answer.body, headers=headers)
+        return Answer(answer.body, headers, answer.status)
 
     async def get_key_sets(request: web.Request) -> web.Response:
         """The gateway's key sets as the log shows them: the same bytes for every caller."""
@@ -47,4 +51,9 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
 
     app[RELAY] = relay
     app.router.add_get("/key-sets", get_key_sets)
-    app.router.add_post("/", post_message, expect_handler=refuse_expect)
+    add_hot_route(app, HotRoute("/", OHTTP_REQ, relay.config.max_request, admit))
+
+
+@lru_cache(maxsize=2)
+def _date(now: int) -> str:
+    return formatdate(now, usegmt=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiohttp import web
 
 from services.gateway.service import Gateway
 from tacit import ohttp
 from tacit.frames import decode_requests, encode_answers
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
-from tacit.service.app import read_body, refuse_expect
-from tacit.service.callers import CALLERS
+from tacit.service.callers import CALLERS, Callers
+from tacit.service.hot import add_hot_route
+from tacit.service.lean import Asking, HotRoute, Respond
+from tacit.service.problems import Answer
 
 GATEWAY = web.AppKey("gateway", Gateway)
 
@@ -17,7 +21,7 @@ _KEYS_MAX_AGE = 3600
 
 
 class Handlers:
-    """Check the caller, the size and the media type; then call the gateway."""
+    """Call the gateway for callers that are its relay."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -25,32 +29,40 @@ class Handlers:
     def add_routes(self, app: web.Application) -> None:
         """Mount the gateway's resources."""
         app[GATEWAY] = self._gateway
-        app.router.add_post("/gateway", self.post_message, expect_handler=refuse_expect)
-        app.router.add_post("/gateway/frames", self.post_frame, expect_handler=refuse_expect)
+        config = self._gateway.config
+        for path, media_type, limit, respond in (
+            ("/gateway", OHTTP_REQ, config.max_request, self.post_message),
+            ("/gateway/frames", OHTTP_REQ_FRAME, config.max_frame, self.post_frame),
+        ):
+            add_hot_route(app, HotRoute(path, media_type, limit, _for_relays(app[CALLERS], respond)))
         app.router.add_get("/ohttp-keys", self.get_keys)
 
-    async def post_message(self, request: web.Request) -> web.Response:
+    async def post_message(self, message: bytes) -> Answer:
         """Answer one encapsulated request of an authenticated relay."""
-        request.app[CALLERS].require(request, "relay")
-        message = await read_body(request, self._gateway.config.max_request, OHTTP_REQ)
         with self._gateway.budget.reserve(len(message) + ohttp.SIZE_CLASSES[-1]):
             sealed = await self._gateway.answer(message)
-        return web.Response(body=sealed, headers={"Content-Type": OHTTP_RES})
+        return Answer(sealed, {"Content-Type": OHTTP_RES})
 
-    async def post_frame(self, request: web.Request) -> web.Response:
+    async def post_frame(self, frame: bytes) -> Answer:
         """Answer every message of a frame (``tacit.frames``) of an authenticated relay."""
-        request.app[CALLERS].require(request, "relay")
         config, budget = self._gateway.config, self._gateway.budget
-        frame = await read_body(request, config.max_frame, OHTTP_REQ_FRAME)
         with budget.reserve(len(frame)):
             bound = config.max_frame_messages
             messages = decode_requests(frame, max_messages=bound, max_message=config.max_request)
             with budget.reserve(len(messages) * ohttp.SIZE_CLASSES[-1]):
                 answers = await self._gateway.answer_frame(messages)
-        return web.Response(body=encode_answers(answers), headers={"Content-Type": OHTTP_RES_FRAME})
+        return Answer(encode_answers(answers), {"Content-Type": OHTTP_RES_FRAME})
 
     async def get_keys(self, _request: web.Request) -> web.Response:
         """The active and the previous key configuration (RFC 9458 section 3), the same bytes for everyone."""
         configs = self._gateway.ring.configs()
         headers = {"Content-Type": OHTTP_KEYS, "Cache-Control": f"public, max-age={_KEYS_MAX_AGE}"}
         return web.Response(body=ohttp.encode_key_configs(configs), headers=headers)
+
+
+def _for_relays(callers: Callers, respond: Respond) -> Callable[[Asking], Respond]:
+    def admit(head: Asking) -> Respond:
+        callers.require(head, "relay")
+        return respond
+
+    return admit

@@ -29,7 +29,7 @@ from tacit.service.app import Deps, own_fault
 from tacit.service.counters import TrafficCounters
 from tacit.service.group_commit import GroupCommitter
 from tacit.service.limits import ByteBudget
-from tacit.service.problems import problem_response
+from tacit.service.problems import problem_answer
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"
@@ -266,16 +266,14 @@ def _as_bhttp(response: HttpResponse) -> bhttp.Response:
 
 def _answer(abort: Abort) -> FramedAnswer:
     """An answer in clear, outside the encapsulation."""
-    body = problem_response(abort).body
-    return FramedAnswer(abort.status, PROBLEM_JSON, body if isinstance(body, bytes) else b"")
+    return FramedAnswer(abort.status, PROBLEM_JSON, problem_answer(abort).body)
 
 
 def _problem(abort: Abort) -> bhttp.Response:
-    response = problem_response(abort)
+    answer = problem_answer(abort)
     kept = tuple((name.lower(), abort.headers[name]) for name in ("Date", "Retry-After") if name in abort.headers)
-    fields = (("content-type", response.headers["Content-Type"]), *kept)
-    body = response.body if isinstance(response.body, bytes) else b""
-    return bhttp.Response(abort.status, fields, body)
+    fields = (("content-type", answer.headers["Content-Type"]), *kept)
+    return bhttp.Response(abort.status, fields, answer.body)
 
 
 def _wrong_key(error: Exception) -> Abort:

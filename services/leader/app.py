@@ -34,6 +34,7 @@ from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, gateway_tokens, tokens_of
+from tacit.service.hot import add_hot_route
 from tacit.service.limits import ByteBudget
 from tacit.service.live_tokens import Accepted, ShownToken
 from tacit.service.operated import OPERATED
@@ -175,11 +176,12 @@ def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> No
 def _handlers(
     parts: Parts, deps: Deps, leader: Leader, collections: Collections, bells: Bells, app: web.Application
 ) -> Handlers:
-    uploads, store = None, app[STORE]
+    store = app[STORE]
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
         app[UPLOAD] = uploads.call
+        add_hot_route(app, uploads.route(parts.prefix, parts.senders))
     return Handlers(
         leader,
         collections,
@@ -187,8 +189,6 @@ def _handlers(
         app[PARTIES],
         parts.hpke_keys,
         max_body=parts.max_body,
-        uploads=uploads,
-        senders=parts.senders,
         bells=bells,
     )
 

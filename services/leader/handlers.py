@@ -9,9 +9,7 @@ from aiohttp import web
 from services.leader.arrivals import Bells
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
-from services.leader.senders import Senders
 from services.leader.service import Leader
-from services.leader.uploads import Uploads
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import (
     hpke_config_response,
@@ -31,8 +29,7 @@ MAX_WAIT = 30
 
 
 class Handlers:
-    """Decode, check credentials, call the service, encode. ``senders`` says who may upload; without ``uploads`` the
-    process takes no uploads."""
+    """Decode, check credentials, call the service, encode. ``services.leader.uploads`` takes the uploads."""
 
     def __init__(
         self,
@@ -43,8 +40,6 @@ class Handlers:
         hpke_keys: Sequence[HpkeKey],
         *,
         max_body: int,
-        uploads: Uploads | None,
-        senders: Senders | None,
         bells: Bells,
     ) -> None:
         self._leader = leader
@@ -53,17 +48,13 @@ class Handlers:
         self._parties = parties
         self._hpke_keys = hpke_keys
         self._max_body = max_body
-        self._uploads = uploads
-        self._senders = senders
         self._bells = bells
 
     def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
-        """Every resource below ``prefix``, as ``version`` creates them."""
+        """Every resource below ``prefix`` except for uploads, as ``version`` creates them."""
         task = prefix + "/tasks/{task_id}"
         job = task + "/collection_jobs/{resource_id}"
-        uploads = [] if self._uploads is None else [web.post(task + "/reports", self.upload)]
         return [
-            *uploads,
             web.get(prefix + "/hpke_config", self.hpke_config),
             web.put(job, self.put_collection)
             if version.creates_by_put
@@ -78,19 +69,6 @@ class Handlers:
     async def hpke_config(self, _request: web.Request) -> web.Response:
         """GET /hpke_config: the HPKE configuration to which devices encrypt."""
         return hpke_config_response(self._hpke_keys)
-
-    async def upload(self, request: web.Request) -> web.Response:
-        """POST /tasks/{task-id}/reports."""
-        if self._uploads is None or self._senders is None:
-            raise web.HTTPNotFound
-        sender = self._senders.check(request)
-        body = await read_message(request, "upload-req", self._max_body)
-        self._senders.charge(sender, len(body))
-        upload = (request.match_info["task_id"], request.headers.get("Content-Type"), body)
-        (found,) = await self._uploads.take([upload], sender)
-        if isinstance(found, Exception):
-            raise found
-        return web.Response(status=200) if found is None else message("upload-errors", found.encode())
 
     async def create_collection(self, request: web.Request) -> web.Response:
         """POST /tasks/{task-id}/collection_jobs."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aiohttp import web
-
 from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Deps
-from tacit.service.callers import CALLERS, Callers, gateway_roles
+from tacit.service.callers import Callers, gateway_roles
 from tacit.service.connection import source_of_request
+from tacit.service.lean import Asking
 from tacit.service.limits import SourceBudget
 from tacit.task import Task
 
@@ -36,17 +35,18 @@ GATEWAY = Sender()
 
 
 class Senders:
-    """``known``: the roles of gateways and shuffler among the service's ``Callers``; ``budget``: what others may
+    """``known``: the roles of gateways and shuffler among ``callers``; ``budget``: what others may
     upload, ``None`` for nothing."""
 
-    def __init__(self, known: tuple[str, ...], budget: SourceBudget | None) -> None:
+    def __init__(self, callers: Callers, known: tuple[str, ...], budget: SourceBudget | None) -> None:
+        self._callers = callers
         self._known = known
         self._budget = budget
 
-    def check(self, request: web.Request) -> Sender:
+    def check(self, request: Asking) -> Sender:
         """Who sends the request. Raises ``Abort`` (401)."""
         try:
-            role = request.app[CALLERS].require(request, *self._known)
+            role = self._callers.require(request, *self._known)
         except Abort:
             if self._budget is None:
                 raise
@@ -82,4 +82,4 @@ def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
         )
     open_to_all = config.open_uploads
     budget = None if open_to_all is None else SourceBudget(open_to_all.bytes_per_minute, deps.clock, deps.entropy)
-    return Senders(known, budget)
+    return Senders(callers, known, budget)

@@ -4,11 +4,12 @@ the same process."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from aiohttp import web
 
-from services.leader.senders import GATEWAY, Sender, require_sender
+from services.leader.senders import GATEWAY, Sender, Senders, require_sender
 from services.leader.service import Leader
 from tacit import media_types
 from tacit.aggregator.http import decode, known_task_id
@@ -19,8 +20,9 @@ from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps, own_fault
+from tacit.service.lean import Asking, HotRoute, Respond
 from tacit.service.limits import ByteBudget
-from tacit.service.problems import problem_response
+from tacit.service.problems import Answer, problem_answer
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
 """Called with (task id as in the URL, Content-Type, body) of several uploads; returns the answers in the same order,
@@ -42,6 +44,25 @@ class Uploads:
         self._deps = deps
         self._max_body = max_body
         self._budget = budget
+
+    def route(self, prefix: str, senders: Senders) -> HotRoute:
+        """The HTTP resource below ``prefix``, for whom ``senders`` knows."""
+
+        def admit(head: Asking) -> Respond:
+            return partial(self._upload, senders, senders.check(head), head.match_info["task_id"])
+
+        def explain(abort: Abort, named: Mapping[str, str]) -> None:
+            abort.task_id = abort.task_id or known_task_id(named["task_id"])
+
+        path = prefix + "/tasks/{task_id}/reports"
+        return HotRoute(path, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
+
+    async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
+        senders.charge(sender, len(body))
+        (found,) = await self.take([(task_id, _MEDIA_TYPE, body)], sender)
+        if isinstance(found, Exception):
+            raise found
+        return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
         """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
@@ -94,10 +115,10 @@ class Uploads:
             error = own_fault("leader", self._deps, error)
         named = error.task_id
         error.task_id = named or known_task_id(task_id)
-        answer = problem_response(error)
+        answer = problem_answer(error)
         error.task_id = named  # the error object may belong to several requests
-        content = answer.body if isinstance(answer.body, bytes) else b""
-        return HttpResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, content)
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return HttpResponse(answer.status, headers, answer.body)
 
     def _check(self, content_type: str | None, body: bytes) -> None:
         if len(body) > self._max_body:

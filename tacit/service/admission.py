@@ -39,7 +39,7 @@ from tacit.service.ranks import Ranks
 
 IPV6_PREFIX = 64
 LINGER_SECONDS = 5.0
-"""Seconds from a 408 until the connection is cut."""
+"""Seconds until a connection is cut whose request was answered before it was whole."""
 LOOKS = 16
 """Number of sources with equally many connections among which one with an idle connection is preferred."""
 
@@ -212,11 +212,12 @@ class Admission:
         self._end_turn(visit)
         self._give_turns(now)
 
-    def answered(self, visit: Visit, now: float) -> None:
-        """Record that the connection's request was answered."""
+    def answered(self, visit: Visit, now: float, *, linger: bool = False) -> None:
+        """Record that the connection's request was answered; ``linger``: before it was whole, so that the connection is
+        only kept until its sender has seen the answer."""
         if visit.gone:
             return
-        visit.fresh, visit.cut_at = False, math.inf
+        visit.fresh, visit.cut_at = False, now + LINGER_SECONDS if linger else math.inf
         self._hold(visit, -visit.held)
         self._enter(visit, Phase.IDLE, now)
         self._end_turn(visit)

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tacit import __version__, media_types
+from tacit import __version__
 from tacit.adapters.databases.durability import DISK_ERRORS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.tls import troubles
@@ -26,11 +26,12 @@ from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.callers import CALLERS, Callers
 from tacit.service.connection import connection_of
 from tacit.service.driver import Driver, run_driver
+from tacit.service.lean import expectation_failed, require_media_type
 from tacit.service.limits import busy, come_back
 from tacit.service.log import REQUEST, RequestId, get_logger, hear_tls
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
-from tacit.service.problems import phrase_of, problem_response
+from tacit.service.problems import problem_response, status_abort, too_large, too_slow
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
 DRIVER_STOP_SECONDS = 20.0
@@ -72,6 +73,8 @@ the health checks."""
 PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
 STEPS = web.AppKey("steps", Steps)
 METRICS = web.AppKey("metrics", Metrics)
+COUNT: web.AppKey[Callable[[str, int, float], None]] = web.AppKey("count")
+"""Counts an answer: the template of its route, its status, and the loop's time at which the request was read."""
 STOPPING = web.AppKey("stopping", asyncio.Event)
 """Set before the service stops: readiness then reports it while requests are still answered."""
 
@@ -92,7 +95,7 @@ def make_app(
     """
     hear_tls()
     metrics = Metrics(deps.clock, deps.entropy)
-    app = web.Application(client_max_size=max_body, middlewares=[_problems(answered, metrics), *middlewares])
+    app = web.Application(client_max_size=max_body, middlewares=[_problems, *middlewares])
     app[SERVICE_NAME] = name
     app[DEPS] = deps
     app[DRIVERS] = []
@@ -106,6 +109,7 @@ def make_app(
     app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
     app[METRICS] = metrics
+    app[COUNT] = _counting(answered, metrics)
     _add_own_metrics(app)
     if callers is not None:
         app[CALLERS] = callers
@@ -172,14 +176,14 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     if media_type is not None:
         require_media_type(request, media_type)
     if request.content_length is not None and request.content_length > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     stream = request.content
     if (
         stream.is_eof() and stream.exception() is None
     ):  # it arrived with the head, as most bodies do: nothing to wait for
         whole = stream.read_nowait()
         if len(whole) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return whole
     parts: list[bytes] = []
     size = 0
@@ -187,20 +191,13 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
         async for part in stream.iter_any():
             size += len(part)
             if size > limit:
-                raise _too_large(limit)
+                raise too_large(limit)
             parts.append(part)
     except TimeoutError as error:  # raised by ``Connection``, which counts the arriving bytes
-        raise _status_abort(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time") from error
+        raise too_slow() from error
     except (OSError, web.RequestPayloadError) as error:
-        raise _status_abort(HTTPStatus.BAD_REQUEST, "the body arrived incomplete") from error
+        raise status_abort(HTTPStatus.BAD_REQUEST, "the body arrived incomplete") from error
     return b"".join(parts)
-
-
-def require_media_type(request: web.Request, media_type: str) -> None:
-    """Raise ``Abort`` (415) unless the request has one Content-Type, which says ``media_type``, and no coding."""
-    found = request.headers.getall("Content-Type", ())
-    if len(found) != 1 or not media_types.is_a(found[0], media_type) or "Content-Encoding" in request.headers:
-        raise _status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
 
 async def refuse_expect(request: web.Request) -> web.StreamResponse:
@@ -209,36 +206,37 @@ async def refuse_expect(request: web.Request) -> web.StreamResponse:
 
     Pass it to ``app.router.add_post(path, handler, expect_handler=refuse_expect)``.
     """
-    abort = _status_abort(HTTPStatus.EXPECTATION_FAILED, "no expectation is supported here")
-    response = problem_response(abort)
+    response = problem_response(expectation_failed())
     response.force_close()
     return response
 
 
-def _problems(answered: Callable[[int], None] | None, metrics: Metrics) -> Middleware:
-    """The middleware that turns errors into answers, and counts answers."""
+def _counting(answered: Callable[[int], None] | None, metrics: Metrics) -> Callable[[str, int, float], None]:
+    def count(route: str, status: int, began: float) -> None:
+        metrics.answered(route, status, asyncio.get_running_loop().time() - began)
+        if answered is not None:
+            answered(status)
 
-    @web.middleware
-    async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-        loop = asyncio.get_running_loop()
-        began, named = loop.time(), REQUEST.set(RequestId())
-        try:
-            response = await _in_time(request, handler)
-        except web.HTTPException as error:
-            if error.status < HTTPStatus.BAD_REQUEST:
-                raise
-            response = problem_response(_status_abort(error.status, "", _kept_headers(error)))
-        except Exception as error:  # the only place where an error becomes an answer
-            response = problem_response(abort_of(request, error))
-        finally:
-            REQUEST.reset(named)
-        if request.path not in _HEALTH_PATHS:
-            metrics.answered(_route(request), response.status, loop.time() - began)
-            if answered is not None:
-                answered(response.status)
-        return response
+    return count
 
-    return problems
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turns errors into answers, and counts answers."""
+    began, named = asyncio.get_running_loop().time(), REQUEST.set(RequestId())
+    try:
+        response = await _in_time(request, handler)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        response = problem_response(status_abort(error.status, "", _kept_headers(error)))
+    except Exception as error:  # the only place where an error becomes an answer
+        response = problem_response(abort_of(request.app, error))
+    finally:
+        REQUEST.reset(named)
+    if request.path not in _HEALTH_PATHS:
+        request.app[COUNT](_route(request), response.status, began)
+    return response
 
 
 def _route(request: web.Request) -> str:
@@ -255,17 +253,17 @@ async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse
     return await handler(request)
 
 
-def abort_of(request: web.Request, error: Exception) -> Abort:
-    """The problem that the sender of ``request`` is told about an error."""
+def abort_of(app: web.Application, error: Exception) -> Abort:
+    """The problem that the sender of a request is told about an error."""
     if isinstance(error, Abort):
         return error
     if isinstance(error, Refusal):
         return refused(error)
     if isinstance(error, DecodeError | CryptoError):
-        return _status_abort(HTTPStatus.BAD_REQUEST, str(error))
+        return status_abort(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, TransportError):
-        return _status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
-    return own_fault(request.app[SERVICE_NAME], request.app[DEPS], error)
+        return status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
+    return own_fault(app[SERVICE_NAME], app[DEPS], error)
 
 
 def refused(refusal: Refusal) -> Abort:
@@ -297,14 +295,6 @@ def _where(error: Exception) -> list[str]:
         places.append(f"{'/'.join(code.co_filename.split('/')[-2:])}:{traceback.tb_lineno}")
         traceback = traceback.tb_next
     return places[-6:]
-
-
-def _status_abort(status: int, detail: str, headers: dict[str, str] | None = None) -> Abort:
-    return Abort("about:blank", detail, status=int(status), title=phrase_of(status), headers=headers)
-
-
-def _too_large(limit: int) -> Abort:
-    return _status_abort(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have at most {limit} bytes")
 
 
 def _kept_headers(error: web.HTTPException) -> dict[str, str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from aiohttp import web
-
 from tacit.errors import Abort
 from tacit.service.connection import vouch
+from tacit.service.lean import Asking
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 
@@ -33,7 +32,7 @@ def unauthorized() -> Abort:
     )
 
 
-def require_bearer(request: web.Request, *digests: bytes) -> int:
+def require_bearer(request: Asking, *digests: bytes) -> int:
     """The position in ``digests`` of the token that the request carries. Raises ``Abort`` (401), the same for every
     cause."""
     values = request.headers.getall("Authorization", [])

@@ -22,6 +22,7 @@ from tacit.errors import UsageError
 from tacit.service.auth import require_bearer, unauthorized
 from tacit.service.config import Listen
 from tacit.service.connection import vouch
+from tacit.service.lean import Asking
 from tacit.service.live_tokens import Accepted, AcceptedTokens
 from tacit.service.log import get_logger
 
@@ -74,7 +75,7 @@ class Callers:
         found = self._roles.get(role)
         return found is not None and (found.tokens is not None or bool(found.names))
 
-    def require(self, request: web.Request, *roles: str) -> str:
+    def require(self, request: Asking, *roles: str) -> str:
         """The role, among ``roles``, of the request's sender. Raises ``Abort`` (401), the same for every cause."""
         asked = {role: self._roles[role] for role in roles if self.guards(role)}
         shown = certificate_names(request)
@@ -126,7 +127,7 @@ def gateway_tokens(tokens: Sequence[Path]) -> dict[str, Accepted | None]:
     return dict.fromkeys(roles) | tokens_of(dict(zip(roles, tokens, strict=False)))
 
 
-def certificate_names(request: web.Request) -> frozenset[str]:
+def certificate_names(request: Asking) -> frozenset[str]:
     """The DNS and URI names of the client's certificate, which the handshake has verified against ``client_ca``; empty
     without one. DNS names are in lower case; a wildcard is compared like any other name."""
     transport = request.transport

@@ -1,5 +1,8 @@
 """One connection of a service's HTTP server: aiohttp's protocol, read under the control of ``Admission``.
 
+Requests to hot routes (``tacit.service.lean``) are read and answered here. The first other request makes the connection
+aiohttp's until it ends, because only then is it certain that both see the same requests in the same bytes.
+
 Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their sender.
 """
 
@@ -12,11 +15,13 @@ from http import HTTPStatus
 from typing import cast
 
 from aiohttp import StreamReader, web
+from aiohttp.helpers import rfc822_formatted_time
 
 from tacit.errors import Abort
 from tacit.service.admission import Admission, Visit, source_of
+from tacit.service.lean import Asking, Reader, Serving, encode_answer
 from tacit.service.log import get_logger
-from tacit.service.problems import problem_response
+from tacit.service.problems import Answer, problem_response, too_slow
 
 SWEEP_SECONDS = 1.0
 PROXY_LINE = 107
@@ -27,7 +32,19 @@ class Connection(web.RequestHandler):
     """aiohttp's protocol for one connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
     for its turn and only gets the answer to come back."""
 
-    __slots__ = ("_admission", "_answered", "_body", "_held", "_line", "_raw", "_visit", "late")
+    __slots__ = (
+        "_admission",
+        "_answered",
+        "_answering",
+        "_body",
+        "_held",
+        "_line",
+        "_raw",
+        "_reader",
+        "_serving",
+        "_visit",
+        "late",
+    )
 
     def __init__(
         self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
@@ -40,6 +57,9 @@ class Connection(web.RequestHandler):
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
+        self._serving: Serving | None = server.serving
+        self._reader = None if self._serving is None else Reader(self._serving.routes, self)
+        self._answering: asyncio.Task[None] | None = None
         self.late = False
 
     def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
@@ -60,6 +80,9 @@ class Connection(web.RequestHandler):
             return
         self._raw = None
         super().connection_made(transport)
+        if self._reader is not None:
+            self._reader.transport = transport
+            self.keep_alive(True)  # aiohttp's timer, which sees no hot request, gives way to that of ``Admission``
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
@@ -93,10 +116,19 @@ class Connection(web.RequestHandler):
 
     def _read(self, visit: Visit, data: bytes) -> None:
         self._parse(data)
-        headed = self._request_count > self._answered
-        self._admission.was_read(visit, self._loop.time(), headed=headed, complete=self._is_whole())
+        reader, whole = self._reader, self._is_whole()
+        headed = self._request_count > self._answered if reader is None else reader.headed
+        self._admission.was_read(visit, self._loop.time(), headed=headed, complete=whole)
+        if reader is not None and whole:
+            self._begin(reader)
 
     def _parse(self, data: bytes) -> None:
+        if self._reader is not None:
+            rest = self._reader.feed(data)
+            if rest is None:
+                self._give_leave(self._reader)
+                return
+            self._reader, data = None, rest
         before = self._request_count
         super().data_received(data)
         if self._request_count > before and self._messages:
@@ -105,7 +137,10 @@ class Connection(web.RequestHandler):
             self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
 
     def _is_whole(self) -> bool:
-        """Whether a whole unanswered request has arrived."""
+        """Whether a whole unanswered request has arrived, or as much as its answer takes."""
+        reader = self._reader
+        if reader is not None:
+            return reader.whole or reader.refusal is not None or (self.late and reader.headed)
         unanswered = self._request_count - self._answered
         return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
 
@@ -117,14 +152,67 @@ class Connection(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             self._answered += 1
-            self.late = False
-            visit, now = self._visit, self._loop.time()
-            if visit is not None and self.transport is None:
-                self._admission.depart(visit, now)
-            elif visit is not None:
-                self._admission.answered(visit, now)
-                if self._held:
-                    self._loop.call_soon(self._next)
+            self._end_turn()
+
+    def _end_turn(self, *, linger: bool = False) -> None:
+        self.late = False
+        visit, now = self._visit, self._loop.time()
+        if visit is not None and self.transport is None:
+            self._admission.depart(visit, now)
+        elif visit is not None:
+            self._admission.answered(visit, now, linger=linger)
+            if self._held:
+                self._loop.call_soon(self._next)
+
+    def _give_leave(self, reader: Reader) -> None:
+        """Send the interim answer for which a body waits."""
+        if reader.awaits_leave and not self._is_whole() and self.transport is not None:
+            reader.awaits_leave = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _begin(self, reader: Reader) -> None:
+        """Answer the hot request that was read; nothing more is read until then."""
+        self._request_in_progress = True
+        self._answering = self._loop.create_task(self._answer(reader))
+
+    async def _answer(self, reader: Reader) -> None:
+        linger = False
+        try:
+            if self._serving is not None:
+                linger = await self._send(reader, await self._serving.answer(reader, self.late))
+        finally:
+            self._request_in_progress = False
+            self._answering = None
+            if self._handler_waiter is not None and not self._handler_waiter.done():
+                self._handler_waiter.set_result(None)
+            self._end_turn(linger=linger)
+
+    async def _send(self, reader: Reader, answer: Answer) -> bool:
+        """Send ``answer``; returns whether the rest of an unread body is awaited, since its sender might otherwise not
+        see the answer (RFC 9112, section 9.6)."""
+        transport = self.transport
+        if transport is None:
+            return False
+        last = reader.last or not reader.whole or self._close or self._force_close
+        transport.write(encode_answer(answer, rfc822_formatted_time(), last=last))
+        if self._paused:
+            with contextlib.suppress(ConnectionError):
+                await self._drain_helper()
+        if not last:
+            reader.next()
+            return False
+        self._close = True
+        if reader.whole:
+            transport.close()
+        elif transport.can_write_eof():
+            transport.write_eof()
+        return not reader.whole
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
+        """aiohttp: finish what is in progress within ``timeout`` seconds, and close."""
+        await super().shutdown(timeout)
+        if self._answering is not None:
+            self._answering.cancel()
 
     def _next(self) -> None:
         """Read what arrived while the previous request was being answered."""
@@ -167,6 +255,11 @@ class Connection(web.RequestHandler):
 
     def too_slow(self) -> None:
         """Make reading the body fail, so that the answer is 408."""
+        if self._reader is not None and self._visit is not None and not self._request_in_progress:
+            self._reader.refusal = too_slow()
+            self._admission.was_read(self._visit, self._loop.time(), headed=True, complete=True)
+            self._begin(self._reader)
+            return
         if self._body is not None and not self._body.is_eof():
             self._body.set_exception(TimeoutError("the body arrives too slowly"))
 
@@ -223,10 +316,13 @@ class Connection(web.RequestHandler):
 class Server(web.Server):
     """Makes the connections of one listener."""
 
-    def __init__(self, plain: web.Server, admission: Admission, **options: object) -> None:
+    def __init__(
+        self, plain: web.Server, admission: Admission, serving: Serving | None = None, **options: object
+    ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(plain.request_handler, request_factory=plain.request_factory, loop=loop, **options)  # type: ignore[arg-type]
         self.admission = admission
+        self.serving = serving
         self._sweeping: asyncio.TimerHandle | None = None
 
     def __call__(self) -> web.RequestHandler:
@@ -242,21 +338,21 @@ class Server(web.Server):
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
 
-def vouch(request: web.Request) -> None:
+def vouch(request: Asking) -> None:
     """Record that the sender of the request proved who it is."""
     connection = connection_of(request)
     if connection is not None:
         connection.vouch()
 
 
-def source_of_request(request: web.Request) -> str:
+def source_of_request(request: Asking) -> str:
     """The source that a request came from (``tacit.service.admission``)."""
     connection = connection_of(request)
     source = None if connection is None else connection.source
     return source_of(request.remote or "") if source is None else source
 
 
-def connection_of(request: web.Request) -> Connection | None:
+def connection_of(request: Asking) -> Connection | None:
     """The connection of a request, where a service's server made it."""
     protocol = request.protocol
     return protocol if isinstance(protocol, Connection) else None

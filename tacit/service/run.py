@@ -27,6 +27,7 @@ from tacit.service.admission import Admission
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.config import Limits, Listen, ServiceConfig
 from tacit.service.connection import Server
+from tacit.service.hot import serving
 from tacit.service.listener import TlsSite, listening_sockets
 from tacit.service.log import quiet_http_logger
 from tacit.service.metric_names import PATH
@@ -112,7 +113,8 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         plain = await super()._make_server()
-        return Server(plain, Admission(self._limits, _connections(self._limits)), **self._kwargs)
+        admission = Admission(self._limits, _connections(self._limits))
+        return Server(plain, admission, serving(self.app), **self._kwargs)
 
 
 def _connections(limits: Limits) -> int:

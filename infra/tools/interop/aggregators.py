@@ -39,13 +39,14 @@ DRAFT_PORT = 8080
 def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> web.Application:
     """A Leader whose tasks come from ``add_task``."""
     key = generate_hpke_key(deps.entropy(1)[0], deps.entropy)
+    callers = TaskCallers("leader", credentials)
     parts = leader.Parts(
         name="interop-leader",
         store=LeaderStore(IN_MEMORY),
-        callers=TaskCallers("leader", credentials),
+        callers=callers,
         hpke_keys=(key,),
         helper_token=NO_TOKEN,
-        senders=Senders((), SourceBudget(UPLOAD_BYTES_PER_MINUTE, deps.clock, deps.entropy)),
+        senders=Senders(callers, (), SourceBudget(UPLOAD_BYTES_PER_MINUTE, deps.clock, deps.entropy)),
         works=True,
         limits=LIMITS,
         version=version,

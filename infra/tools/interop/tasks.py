@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from aiohttp import web
-
 from tacit import hpke
 from tacit.curve25519 import checked_public_key
 from tacit.errors import DapAbort, DapProblem, DecodeError, Refusal, ReportRejected
@@ -21,6 +19,7 @@ from tacit.service.auth import token_digest, unauthorized
 from tacit.service.callers import Callers
 from tacit.service.config import Listen
 from tacit.service.connection import vouch
+from tacit.service.lean import Asking
 from tacit.task import BatchClose, Task, interval_of, vdaf_of
 from tacit.tokens.slots import Slot
 from tacit.version import DapVersion
@@ -127,7 +126,7 @@ class TaskCallers(Callers):
         super().__init__(service, Listen(), {})
         self._credentials = credentials
 
-    def require(self, request: web.Request, *roles: str) -> str:
+    def require(self, request: Asking, *roles: str) -> str:
         """The role among ``roles`` whose token the caller shows. Raises ``DapAbort`` for an unknown task, and ``Abort``
         for a caller who shows none of these tokens."""
         digests = self._credentials.digests(request.match_info.get("task_id", ""))
@@ -141,9 +140,9 @@ class TaskCallers(Callers):
         raise unauthorized()
 
 
-def _presented(request: web.Request) -> str:
-    scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-    return bearer if scheme.lower() == "bearer" and bearer else request.headers.get(AUTH_HEADER, "")
+def _presented(request: Asking) -> str:
+    scheme, _, bearer = request.headers.getall("Authorization", [""])[0].partition(" ")
+    return bearer if scheme.lower() == "bearer" and bearer else request.headers.getall(AUTH_HEADER, [""])[0]
 
 
 class TaskTransport:

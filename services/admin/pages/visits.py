@@ -128,7 +128,7 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         except web.HTTPException:
             raise
         except Exception as error:
-            abort = field_problem(error) if isinstance(error, UsageError) else abort_of(request, error)
+            abort = field_problem(error) if isinstance(error, UsageError) else abort_of(request.app, error)
             if abort.status == 401 and not page.part:
                 home = page.home.format(**request.match_info) if page.home else request.path_qs
                 raise web.HTTPSeeOther(f"{SIGN_IN}?next={quote(home, safe='')}") from error
