@@ -349,10 +349,12 @@ class Admission:
 
     def _hold(self, visit: Visit, size: int) -> None:
         """Record that the connection holds ``size`` more bytes."""
+        source = visit.source
         visit.held += size
-        visit.source.held += size
+        source.held += size
         self._held += size
-        self._rank(visit.source)
+        if not source.known and source.held.bit_length() != (source.held - size).bit_length():
+            self._heavy.put(source, source.held.bit_length())
 
     def _source(self, key: str | None) -> Source:
         return self._sources.setdefault(key, Source(known=key is None))

@@ -174,7 +174,8 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     Content-Length before anything is read), 408 when the body does not arrive in time (``tacit.service.admission``).
     """
     if media_type is not None:
-        require_media_type(request, media_type)
+        found = request.headers.getall("Content-Type", ())
+        require_media_type(found, media_type, coded="Content-Encoding" in request.headers)
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     stream = request.content

@@ -104,12 +104,11 @@ class HotRoutes:
 class _Fields:
     __slots__ = ("_fields",)
 
-    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, fields: Mapping[bytes, list[str]]) -> None:
         self._fields = fields
 
     def getall(self, key: str, default: list[str], /) -> list[str]:
-        name = key.lower().encode()
-        return [value.decode("utf-8", "surrogateescape") for one, value in self._fields if one == name] or default
+        return self._fields.get(key.lower().encode(), default)
 
 
 class Head:
@@ -153,7 +152,8 @@ class Reader:
         self.headed = self.whole = self.last = self.awaits_leave = False
         self._begun = b""
         self._named: Mapping[str, str] = {}
-        self._fields: list[tuple[bytes, bytes]] = []
+        self._fields: dict[bytes, list[str]] = {}
+        self._count = 0
         self._parts: list[bytes] = []
         self._received = self._head = self._size = 0
 
@@ -210,7 +210,9 @@ class Reader:
         if self.headed:
             return
         self._head += len(name) + len(value)
-        self._fields.append((name.lower(), value.strip(b" \t")))
+        self._count += 1
+        text = value.strip(b" \t").decode("utf-8", "surrogateescape")
+        self._fields.setdefault(name.lower(), []).append(text)
         if len(name) > MOST_FIELD or len(value) > MOST_FIELD or self._head > MOST_HEAD:
             self._break()
 
@@ -219,10 +221,10 @@ class Reader:
         if self.headed or self.route is None:
             return
         self.headed = True
-        names = [name for name, _ in self._fields]
-        codings = [value.lower() for name, value in self._fields if name == b"transfer-encoding"]
-        single = names.count(b"host") == 1 and names.count(b"content-type") <= 1
-        sound = single and codings in ([], [b"chunked"]) and len(names) <= MOST_FIELDS
+        fields = self._fields
+        single = len(fields.get(b"host", ())) == 1 and len(fields.get(b"content-type", ())) <= 1
+        coding = fields.get(b"transfer-encoding")
+        sound = single and (coding is None or coding[0].lower() == "chunked") and self._count <= MOST_FIELDS
         if not sound or self._parser.should_upgrade():  # the parser would take the body for another protocol's
             self._break()
         if self.refusal is not None:
@@ -233,15 +235,15 @@ class Reader:
             self.refusal = error
 
     def _admit(self, route: HotRoute) -> None:
-        head = Head(_Fields(self._fields), self._named, self._protocol, self.transport)
-        if expected := head.headers.getall("Expect", []):
+        fields = self._fields
+        if expected := fields.get(b"expect"):
             if not route.continues or [one.lower() for one in expected] != ["100-continue"]:
                 self.last = True
                 raise expectation_failed()
             self.awaits_leave = True
-        self.respond = route.admit(head)
-        require_media_type(head, route.media_type)
-        if int((head.headers.getall("Content-Length", []) or ["0"])[0]) > route.limit:
+        self.respond = route.admit(Head(_Fields(fields), self._named, self._protocol, self.transport))
+        require_media_type(fields.get(b"content-type", []), route.media_type, coded=b"content-encoding" in fields)
+        if b"content-length" in fields and int(fields[b"content-length"][0]) > route.limit:
             raise too_large(route.limit)
 
     def on_body(self, part: bytes) -> None:
@@ -271,10 +273,10 @@ class Serving:
     answer: Callable[[Reader, bool], Awaitable[Answer]] = field(repr=False)
 
 
-def require_media_type(head: Asking, media_type: str) -> None:
-    """Raise ``Abort`` (415) unless the request has one Content-Type, which says ``media_type``, and no coding."""
-    found = head.headers.getall("Content-Type", [])
-    if len(found) != 1 or not media_types.is_a(found[0], media_type) or head.headers.getall("Content-Encoding", []):
+def require_media_type(found: Sequence[str], media_type: str, *, coded: bool) -> None:
+    """Raise ``Abort`` (415) unless a request whose Content-Type fields are ``found`` has one, which says
+    ``media_type``, and no content coding."""
+    if len(found) != 1 or coded or not media_types.is_a(found[0], media_type):
         raise status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
 
