@@ -174,6 +174,7 @@ class Admission:
         visit.gone = True
         del visit.source.phases[visit.phase][visit]
         self._hold(visit, -visit.held)
+        self._rank(visit.source)
         self._count -= 1
         self._end_turn(visit)
         self._forget_empty(visit.key)
