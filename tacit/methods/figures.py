@@ -58,6 +58,12 @@ def interval(estimate: float, stderr: float) -> tuple[float, float]:
     return estimate - NORMAL_95 * stderr, estimate + NORMAL_95 * stderr
 
 
+def interval_of(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[float, float]:
+    """The two ends of the 95 % interval of a result's answer; from 0 on for a 0 that may be a small count."""
+    low, high = interval(row["estimate"], row["stderr"])
+    return (max(0.0, low) if "zeros" in document and not row["estimate"] else low), high
+
+
 def has_population(document: Mapping[str, Any]) -> bool:
     """Whether every row has an interval for all devices that were asked."""
     found = rows(document)
