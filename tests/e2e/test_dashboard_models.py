@@ -4,6 +4,7 @@ scripts."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import AsyncIterator
@@ -14,7 +15,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from infra.lab.kit.mixed import MixedKit
+from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW
+from infra.lab.kit.shuffled import ShuffledKit
 from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.charts import MOST_DRAWN
 from services.admin.pages.survey_fields import FIELDS
@@ -33,6 +37,14 @@ WIDE, NARROW = 1280, 390
 MANY = 150
 
 
+LOCAL = AnalyzerKit().single_parties()
+PARTIES = {
+    "secure-aggregation": MixedKit().parties().model_dump(mode="json"),
+    "shuffled": ShuffledKit().shuffled_parties().model_dump(mode="json"),
+    "local": {**LOCAL, "analyzer": {name: one for name, one in LOCAL["analyzer"].items() if name != "state_key"}},
+}
+
+
 class BesideCollector(Site):
     """A site with a collector beside it."""
 
@@ -45,6 +57,7 @@ class BesideCollector(Site):
 async def site(tmp_path: Path) -> AsyncIterator[BesideCollector]:
     stage, collector = Stage(tmp_path), CollectorStub()
     await stage.prepare()
+    (tmp_path / "parties.json").write_text(json.dumps(PARTIES))
     await beside(stage, collector)
     running = BesideCollector(stage, collector)
     await running.start()
