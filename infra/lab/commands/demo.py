@@ -33,7 +33,7 @@ GOES_WITH = {
     **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
-    **dict.fromkeys(("model", "through"), (MAIN,)),
+    "through": (MAIN,),
 }
 """What each flag says something about."""
 AS_CATEGORY = "category"
@@ -118,13 +118,17 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
+    if heavy_hitters and model is not None:
+        raise typer.BadParameter("give either --model or --heavy-hitters")
     if through not in ("gateway", "shuffler"):
         raise typer.BadParameter("--through is gateway or shuffler")
     asked = HITTERS if heavy_hitters else model or MAIN
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
-    given |= {"missing": None if missing == AS_CATEGORY else missing, "model": model if heavy_hitters else None}
-    given |= {"through": None if through == "gateway" else through}
+    given |= {
+        "missing": None if missing == AS_CATEGORY else missing,
+        "through": None if through == "gateway" else through,
+    }
     _check_flags(asked, given)
     if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, json_output=json_output)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.admin.pages.rendering import figure
-from tacit.methods.figures import form_of, interval_of, with_margin
+from tacit.methods.figures import form_of, interval_of, places_drawn, with_margin
 from tacit.methods.result import by_label
 from tacit.methods.result import rows as rows_of
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
-MOST_DRAWN = 40
-"""How many answers of a release are drawn, the largest ones; its table has all."""
 MULTIPLES = 12
 """The most answers that are shown over time."""
 WIDTH = 640
@@ -104,10 +102,10 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 
 
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The drawing of a released result: each answer with its 95 % interval on one axis; of more than ``MOST_DRAWN``
-    the largest, and ``of`` says of how many."""
+    """The drawing of a released result: each answer with its 95 % interval on one axis; of many the largest,
+    and ``of`` says of how many."""
     found = rows_of(document)
-    drawn = found if len(found) <= MOST_DRAWN else sorted(found, key=_falling)[:MOST_DRAWN]
+    drawn = [found[at] for at in places_drawn(document)]
     rows = [(bucket, *interval_of(bucket, document)) for bucket in drawn]
     low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
@@ -185,10 +183,6 @@ def _ends(first: float, last: float) -> tuple[str, str]:
     """The labels at the ends of a time axis: days, and also the time of day if the axis is short."""
     digits = 10 if last - first > 3 * 86400 else 16
     return when(first)[:digits], when(last)[:digits]
-
-
-def _falling(row: Mapping[str, Any]) -> float:
-    return -float(row["estimate"])
 
 
 def burning(found: BurnDown) -> dict[str, Any]:
