@@ -59,9 +59,11 @@ def shape_of(
     return shape
 
 
-def on_free_slots(recipe: Recipe, shape: Shape, layout: Layout) -> Recipe:
+def on_free_slots(recipe: Recipe, shape: Shape, layout: Layout | None) -> Recipe:
     """``recipe``, or where its slot or one of another round is taken, as it is once published itself, with other slots
     that are free in the stack's log. While the stack is down, no slot counts as taken. Raises ``UsageError``."""
+    if layout is None:
+        return recipe
     try:
         live = asyncio.run(_log_of(layout))
     except TransportError:

@@ -91,12 +91,9 @@ def new(
     from tacit.rules import series_table as series_rules
 
     recipe = read_recipe(read_file(source), str(source))
-    layout = stack_if_any(state_dir)
+    layout, refusals = stack_if_any(state_dir), []
     shape = shape_of(recipe, layout, (rounds, donation_slots), window, pause, slots_per_epoch)
-    if layout is not None:
-        recipe = on_free_slots(recipe, shape, layout)
-    series = propose_series(recipe, shape, min_batch_size=min_batch_size)
-    refusals = []
+    series = propose_series(on_free_slots(recipe, shape, layout), shape, min_batch_size=min_batch_size)
     if layout is not None:
         refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
     tell_refusals(refusals)

@@ -118,8 +118,6 @@ def demo(
 
     Example: tacit demo --input visits.csv --column visits --buckets 0,1,2,4
     """
-    if heavy_hitters and model is not None:
-        raise typer.BadParameter("give either --model or --heavy-hitters")
     if through not in ("gateway", "shuffler"):
         raise typer.BadParameter("--through is gateway or shuffler")
     asked = HITTERS if heavy_hitters else model or MAIN
@@ -127,6 +125,7 @@ def demo(
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
     given |= {
         "missing": None if missing == AS_CATEGORY else missing,
+        "model": model if heavy_hitters else None,
         "through": None if through == "gateway" else through,
     }
     _check_flags(asked, given)
@@ -147,6 +146,8 @@ def demo(
 def _check_flags(asked: str, given: Mapping[str, object]) -> None:
     """Raise ``BadParameter`` for an unknown model, and for a flag that says nothing about what is ``asked``."""
     models = (LOCAL, SHUFFLED, *WATCHED)
+    if given["model"] is not None:
+        raise typer.BadParameter("give either --model or --heavy-hitters")
     if asked not in (MAIN, HITTERS, *models):
         raise typer.BadParameter(f"--model takes {', '.join(models)}; without it the demo uses the main model")
     for name, value in given.items():
