@@ -44,8 +44,6 @@ NOT_GIVEN = {
     "tacit staging down": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging images --base docker.io/library/python:3.11-slim": "fetches a base: tests/e2e/"
     "test_containers.py builds on one that is here",
-    "tacit series publish training.json --state-dir .tacit": "its slots are taken: an example before it publishes the "
-    "recipe that it is made from: tests/scripts/test_cli_recipe.py",
     "tacit admin people invite carol --out carol.invitation": "asks a provider: tests/http/test_admin_openid.py",
     "tacit admin people consent 5f0e3c2b1a09f8e7d6c5b4a3": "needs a waiting change: tests/http/test_admin_consent.py",
     "tacit admin people refuse 5f0e3c2b1a09f8e7d6c5b4a3": "needs a waiting change: tests/http/test_admin_consent.py",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from infra.stacks.command_options import STATE_DIR, layout_of
+from infra.stacks.api import verified_log
+from infra.stacks.command_options import STATE_DIR, layout_of, policy_of
 from infra.stacks.layout import Layout
 from tacit.errors import DecodeError, UsageError
-from tacit.operations.series_drafting import require_inside
+from tacit.logview.live import LiveLog
+from tacit.operations import series_drafting
+from tacit.ports import TransportError
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
@@ -48,16 +52,28 @@ def shape_of(
     seconds = window or recipe.interval.duration
     if layout is None:
         return Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or 1, pause)
-    epoch_seconds, first = layout.options.epoch_seconds, recipe.token.slot
+    epoch_seconds = layout.options.epoch_seconds
     usual = max(1, min(rounds, (epoch_seconds + pause) // (seconds + pause), MAX_PER_EPOCH))
     shape = Shape(rounds, slots, recipe.interval.start, seconds, per_epoch or usual, pause)
-    if first + shape.per_epoch > layout.options.slots_per_epoch:
-        raise UsageError(
-            f"{shape.per_epoch} slots per epoch from slot {first} on are more than the issuer's "
-            f"{layout.options.slots_per_epoch}; take a longer --window, or a recipe with a lower --slot"
-        )
-    require_inside(shape, recipe.token.epoch, epoch_seconds)
+    series_drafting.require_inside(shape, recipe.token.epoch, epoch_seconds)
     return shape
+
+
+def on_free_slots(recipe: Recipe, shape: Shape, layout: Layout | None) -> Recipe:
+    """``recipe``, or where its slot or one of another round is taken, as it is once published itself, with other slots
+    that are free in the stack's log. While the stack is down, no slot counts as taken. Raises ``UsageError``."""
+    if layout is None:
+        return recipe
+    try:
+        live = asyncio.run(_log_of(layout))
+    except TransportError:
+        live = LiveLog()
+    return series_drafting.on_free_slots(recipe, shape, live, layout.options.slots_per_epoch)
+
+
+async def _log_of(layout: Layout) -> LiveLog:
+    async with layout.transport() as transport:
+        return await verified_log(transport, layout, policy_of(layout.policy_path))
 
 
 def _counts(recipe: Recipe, rounds: int | None, slots: int | None) -> tuple[int, int | None]:

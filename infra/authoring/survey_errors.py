@@ -67,6 +67,8 @@ class Said:
             kinds.append("occurrences")
         elif self._is_numeric:
             kinds += STATISTICS[self.flags["statistic"]].encoders
+        elif self._counts_numbers and not kinds:
+            kinds.append("number")
         if len(kinds) > 1:
             raise typer.BadParameter(_SEVERAL)
         filed = body.get(ENCODER) or {}
@@ -86,6 +88,11 @@ class Said:
         stated = STATISTICS.get(self.flags.get("statistic", "histogram"))
         return stated is not None and not stated.counts_devices
 
+    @property
+    def _counts_numbers(self) -> bool:
+        """Whether whole numbers of a range are counted, each as an answer of its own."""
+        return self.flags.get("statistic") == "histogram" and bool({"low", "high"} & self.flags.keys())
+
     def words(self, error: FieldError) -> str:
         """Return the error in terms of the flags that were given, or of the file."""
         flag = self._flag_of(error.field)
@@ -104,6 +111,8 @@ class Said:
     def _group(self, field: str) -> str:
         if field == ENCODER:
             flag = next((name for name in (*KINDS, *sorted(WATCHING)) if name in self.flags), None)
+            if flag is None and self._counts_numbers:
+                return "--low and --high"
             return _spelled(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
         return _GROUPS.get(field, field)
 

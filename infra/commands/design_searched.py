@@ -151,4 +151,4 @@ def draw(ways: list[SearchedWay], survey: Survey, path: Path) -> None:
     try:
         canvas.savefig(path, dpi=130)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: cannot be written; give --plot another path") from error

@@ -78,12 +78,12 @@ def new(
 ) -> None:
     """Make a series of a recipe: its rate is spread over the slots, and B, noise and the total claim follow.
 
-    The series as a whole has the recipe's delta. A search for frequent texts (--prefixes) has a round for each level
-    and as many donation slots. Example:
+    The series as a whole has the recipe's delta, and slots of its own if the recipe's is taken. A search for frequent
+    texts (--prefixes) has a round for each level and as many donation slots. Example:
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
     from infra.authoring.recipe_writing import tell_refusals
-    from infra.authoring.series_form import shape_of, stack_if_any
+    from infra.authoring.series_form import on_free_slots, shape_of, stack_if_any
     from infra.stacks.api import read_recipe
     from infra.views.series_view import series_document, show_series
     from tacit.operations.drafting import refusals_document
@@ -91,10 +91,9 @@ def new(
     from tacit.rules import series_table as series_rules
 
     recipe = read_recipe(read_file(source), str(source))
-    layout = stack_if_any(state_dir)
+    layout, refusals = stack_if_any(state_dir), []
     shape = shape_of(recipe, layout, (rounds, donation_slots), window, pause, slots_per_epoch)
-    series = propose_series(recipe, shape, min_batch_size=min_batch_size)
-    refusals = []
+    series = propose_series(on_free_slots(recipe, shape, layout), shape, min_batch_size=min_batch_size)
     if layout is not None:
         refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
     tell_refusals(refusals)

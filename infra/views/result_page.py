@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.views.page_style import STYLE
 from infra.views.result_view import HEADINGS, columns, facts, price_caption, price_rows
-from tacit.methods.figures import has_population, interval
+from tacit.methods.figures import has_population, interval_of
 from tacit.methods.result import rows
 from tacit.operations.results import in_order
 from tacit.recipe.cautions import cautions
@@ -54,7 +54,7 @@ def _result(document: Mapping[str, Any]) -> str:
 
 def _answers(document: Mapping[str, Any]) -> str:
     answers, (headings, numbers) = rows(document), columns(document)
-    ends = [end for bucket in answers for end in (*_interval(bucket), *_whole(bucket))]
+    ends = [end for bucket in answers for end in (*interval_of(bucket, document), *_whole(bucket))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
 
     def row(bucket: Mapping[str, Any], texts: Sequence[str]) -> str:
@@ -62,7 +62,8 @@ def _answers(document: Mapping[str, Any]) -> str:
             f'<td class="n" data-name="{_text(heading)}">{_text(text)}</td>'
             for heading, text in zip(headings, texts, strict=True)
         )
-        return f"<tr><td><b>{_text(bucket['label'])}</b></td><td>{_bar(bucket, low, high)}</td>{cells}</tr>"
+        bar = _bar(bucket, interval_of(bucket, document), (low, high))
+        return f"<tr><td><b>{_text(bucket['label'])}</b></td><td>{bar}</td>{cells}</tr>"
 
     drawn = "estimate, 95 % interval" + (", and (pale) that of all asked" if has_population(document) else "")
     heads = "".join(f'<th class="n">{_text(heading)}</th>' for heading in headings)
@@ -73,18 +74,15 @@ def _answers(document: Mapping[str, Any]) -> str:
     )
 
 
-def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
-    return interval(bucket["estimate"], bucket["stderr"])
-
-
 def _whole(bucket: Mapping[str, Any]) -> tuple[float, ...]:
     """The interval for all devices that were asked, if there is one."""
     return (bucket["population_low"], bucket["population_high"]) if "population_low" in bucket else ()
 
 
-def _bar(bucket: Mapping[str, Any], low: float, high: float) -> str:
-    """A bar from 0 to the estimate, with its interval as a line and that for all asked as a pale band, on a scale from
-    ``low`` to ``high``."""
+def _bar(bucket: Mapping[str, Any], interval: tuple[float, float], scale: tuple[float, float]) -> str:
+    """A bar from 0 to the estimate, with its interval as a line and that for all asked as a pale band, on this
+    scale."""
+    low, high = scale
     width = (high - low) or 1.0
 
     def piece(tag: str, begin: float, end: float) -> str:
@@ -93,7 +91,7 @@ def _bar(bucket: Mapping[str, Any], low: float, high: float) -> str:
 
     whole = _whole(bucket)
     pale = piece("s", *whole) if whole else ""
-    return f'<div class="bar">{pale}{piece("i", 0.0, bucket["estimate"])}{piece("u", *_interval(bucket))}</div>'
+    return f'<div class="bar">{pale}{piece("i", 0.0, bucket["estimate"])}{piece("u", *interval)}</div>'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -13,7 +13,16 @@ from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
 from infra.views.response_lines import exact_text, response_lines
 from infra.views.terminal import plain_table, span
-from tacit.methods.figures import MARGIN, form_of, margin, number, population_texts, rest_words, share_texts
+from tacit.methods.figures import (
+    MARGIN,
+    form_of,
+    margin,
+    number,
+    places_drawn,
+    population_texts,
+    rest_words,
+    share_texts,
+)
 from tacit.methods.result import rows
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
@@ -25,9 +34,9 @@ HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this b
 def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result as two panels: answers and privacy cost."""
     headings, texts = columns(document)
+    found, places = rows(document), places_drawn(document)
     answers = [
-        AnswerRow(one["label"], one["estimate"], one["stderr"], tuple(numbers))
-        for one, numbers in zip(rows(document), texts, strict=True)
+        AnswerRow(found[at]["label"], found[at]["estimate"], found[at]["stderr"], tuple(texts[at])) for at in places
     ]
     if "ranked" in document and not answers:
         answers = [AnswerRow("none stands out", 0.0, 0.0, ("",) * len(headings))]
@@ -35,6 +44,9 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
     warned = [Text(f"warning: {remark}", style="bold yellow") for remark in cautions(document)]
+    if len(places) < len(found):
+        more = f"the {len(places)} largest of {len(found):,} answers; --format csv and --html have all"
+        lines.insert(0, Text(more, style="dim"))
     console.print(Panel(Group(table, *warned, *lines), title=title, title_align="left"))
     console.print(Panel(_price(document), title="[bold]What it costs in privacy", title_align="left"))
 

@@ -117,10 +117,13 @@ def _counted(needs: Requirements, method: type[Method], rate: float, batch: int)
 def shuffled_counts(
     needs: Requirements, made: ShuffledCounts, design: SampleDesign, batch: int, contributions: int, inner: float
 ) -> Alternative:
-    """The way to count behind a shuffler that ``made`` is."""
-    error = made.expected_error(needs.holders, needs.population, design)
+    """The way to count behind a shuffler that ``made`` is. Its error is at least that of an answer that is not cut to
+    0, even where an even spread leaves all of them to be cut."""
+    (shown,) = made.expected_stderrs([needs.holders], needs.population, design)
+    error = max(shown, made.expected_error(needs.holders, needs.population, design))
     allowed = (
         batch >= needs.min_batch_size
+        and made.messages <= needs.max_messages
         and inner <= needs.max_with_relay
         and made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, 1.0, batch)
     )

@@ -24,8 +24,8 @@ class Requirements:
     ``norm`` bounds a vector's length. The rest is policy: ``max_epsilon0`` caps the local epsilon of one report,
     ``allow_unbounded_local`` allows reports without a local guarantee, ``min_batch_size`` is the least batch;
     ``max_epsilon_half`` caps the claim at B/2 (0: twice epsilon, at least 2), ``max_with_relay`` and
-    ``max_half_with_relay`` cap both claims without sampling (P17). ``model``: that of the recipe; ways of other models
-    are for comparison.
+    ``max_half_with_relay`` cap both claims without sampling (P17), ``max_messages`` what a device sends behind a
+    shuffler. ``model``: that of the recipe; ways of other models are for comparison.
     """
 
     population: int
@@ -43,6 +43,7 @@ class Requirements:
     max_epsilon_half: float = 0.0
     max_with_relay: float = math.inf
     max_half_with_relay: float = math.inf
+    max_messages: float = math.inf
     model: str = SecureAggregation.name
 
     def __post_init__(self) -> None:

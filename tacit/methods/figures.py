@@ -4,7 +4,7 @@ leaves of them, and with the same margin everywhere: 1.96 standard errors, which
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ NORMAL_95: Final = 1.96
 MARGIN: Final = "± 1.96 s.e."
 """Column heading of the 95 % margins."""
 MOST_PLACES: Final = 6
+MOST_DRAWN: Final = 40
+"""How many answers of a result are shown to a person at once, the largest ones; tables and files have all."""
 
 
 def form_of_errors(stderrs: Iterable[float]) -> str:
@@ -56,6 +58,22 @@ def delta_form(value: float | str) -> str:
 def interval(estimate: float, stderr: float) -> tuple[float, float]:
     """The two ends of the 95 % interval."""
     return estimate - NORMAL_95 * stderr, estimate + NORMAL_95 * stderr
+
+
+def interval_of(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[float, float]:
+    """The two ends of the 95 % interval of a result's answer; from 0 on for a 0 that may be a small count."""
+    low, high = interval(row["estimate"], row["stderr"])
+    return (max(0.0, low) if "zeros" in document and not row["estimate"] else low), high
+
+
+def places_drawn(document: Mapping[str, Any]) -> Sequence[int]:
+    """The places in ``rows`` of the answers that are shown at once: all in their order, or of more than ``MOST_DRAWN``
+    the largest, in falling order."""
+    found = rows(document)
+    places = range(len(found))
+    if len(found) <= MOST_DRAWN:
+        return places
+    return sorted(places, key=lambda at: -float(found[at]["estimate"]))[:MOST_DRAWN]
 
 
 def has_population(document: Mapping[str, Any]) -> bool:

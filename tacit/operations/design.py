@@ -71,6 +71,7 @@ def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[
         "max_epsilon_half": float(policy.max_epsilon_half_batch),
         "max_with_relay": float(policy.max_epsilon_aggregator_with_relay or "inf"),
         "max_half_with_relay": float(policy.max_epsilon_half_batch_with_relay or "inf"),
+        "max_messages": policy.max_messages,
     }
 
 

@@ -178,7 +178,7 @@ def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: P
     directory = live.directory(issuer, epoch)
     if directory is None:
         raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
-    return _with(recipe, epoch * epoch_seconds, epoch, free_slot(directory, live, reserved))
+    return at_place(recipe, epoch * epoch_seconds, epoch, free_slot(directory, live, reserved))
 
 
 def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Recipe:
@@ -188,10 +188,11 @@ def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Re
     directory = live.directory(token.issuer, token.epoch)
     if directory is None or recipe.series is not None or token.slot not in _taken(directory, live):
         return recipe
-    return _with(recipe, recipe.interval.start, token.epoch, free_slot(directory, live, reserved))
+    return at_place(recipe, recipe.interval.start, token.epoch, free_slot(directory, live, reserved))
 
 
-def _with(recipe: Recipe, start: int, epoch: int, slot: int) -> Recipe:
+def at_place(recipe: Recipe, start: int, epoch: int, slot: int) -> Recipe:
+    """``recipe`` from POSIX second ``start`` on, with the tokens of this epoch and slot."""
     body = recipe.body()
     interval, token = {**body["interval"], "start": start}, {**body["token"], "epoch": epoch, "slot": slot}
     return Recipe.from_body({**body, "interval": interval, "token": token})

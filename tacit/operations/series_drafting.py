@@ -7,11 +7,11 @@ from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
 from tacit.moments import moment
-from tacit.operations.drafting import Drafted, Reserved, placed
+from tacit.operations.drafting import Drafted, Reserved, at_place, placed
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Recipe, TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.series_builder import Shape, propose_series
 from tacit.recipe.survey import Survey
@@ -48,31 +48,55 @@ def drafted_series(
     if not isinstance(spec, Prefixes):
         raise UsageError("only a search for frequent texts is asked in rounds")
     rounds = len(spec.levels)
-    per_epoch = _per_epoch(recipe, live, rounds, epoch_seconds)
-    shape = Shape(rounds, rounds, recipe.interval.start, window, per_epoch, epoch_seconds // per_epoch - window)
+    per_epoch, period = _rhythm(recipe, live, rounds, epoch_seconds)
+    shape = Shape(rounds, rounds, recipe.interval.start, window, per_epoch, period - window)
     require_inside(shape, recipe.token.epoch, epoch_seconds)
     series = propose_series(recipe, shape, min_batch_size=survey.min_batch_size)
     refusals = series_rules.check(series, policy, now)
     return Drafted(series.round(0, series.window(0)), tuple(refusals), series)
 
 
-def _per_epoch(recipe: Recipe, live: LiveLog, rounds: int, epoch_seconds: int) -> int:
-    """The most rounds in an epoch that leave each its pause, begin at a whole minute, and have a free slot each from
-    the recipe's on."""
+def _rhythm(recipe: Recipe, live: LiveLog, rounds: int, epoch_seconds: int) -> tuple[int, int]:
+    """The most rounds in an epoch that leave each its pause, begin whole minutes apart, are over with the epoch, and
+    have a free slot each from the recipe's on, with the seconds from one to the next. If all rounds fit into what is
+    left of the first epoch, they share that out."""
     token, window = recipe.token, recipe.interval.duration
     directory = live.directory(token.issuer, token.epoch)
     slots = 0 if directory is None else len(directory.keys)
-    taken = {
-        one.recipe.token.slot
-        for one in live.recipes
-        if (one.recipe.token.issuer, one.recipe.token.epoch) == (token.issuer, token.epoch)
-    }
+    late = recipe.interval.start - token.epoch * epoch_seconds
     for several in range(min(rounds, slots - token.slot), 1, -1):
-        period, rest = divmod(epoch_seconds, several)
-        free = taken.isdisjoint(range(token.slot, token.slot + several))
-        if free and not rest and period % PRECISION_SECONDS == 0 and period >= (1 + LEAST_PAUSE) * window:
-            return several
-    return 1
+        period = (
+            (epoch_seconds - (late if several == rounds else 0)) // several // PRECISION_SECONDS * PRECISION_SECONDS
+        )
+        fits = late + (several - 1) * period + window <= epoch_seconds
+        repeats = several == rounds or several * period == epoch_seconds
+        if fits and repeats and period >= (1 + LEAST_PAUSE) * window and _are_free(token, several, rounds, live):
+            return several, period
+    return 1, epoch_seconds
+
+
+def on_free_slots(recipe: Recipe, shape: Shape, live: LiveLog, slots: int) -> Recipe:
+    """``recipe`` with a slot from which on every round of ``shape`` has a free one of the ``slots`` of its epoch: its
+    own if it is one, otherwise the first. Raises ``UsageError`` if there is none."""
+    token, last = recipe.token, slots - shape.per_epoch
+    for slot in (token.slot, *range(last + 1)):
+        if slot <= last and _are_free(token.model_copy(update={"slot": slot}), shape.per_epoch, shape.rounds, live):
+            return recipe if slot == token.slot else at_place(recipe, recipe.interval.start, token.epoch, slot)
+    raise UsageError(
+        f"the issuer has {slots} slots in an epoch, and no {shape.per_epoch} in a row are free in every epoch of the "
+        "series; take a smaller --slots-per-epoch, or a recipe of a later epoch"
+    )
+
+
+def _are_free(first: TokenSlot, per_epoch: int, rounds: int, live: LiveLog) -> bool:
+    """Whether no recipe of the log, and no series there, has a slot of one of ``rounds``, of which the first has
+    ``first``."""
+    held = [item.recipe.token for item in live.recipes]
+    places = (divmod(index, per_epoch) for index in range(rounds))
+    tokens = (
+        first.model_copy(update={"epoch": first.epoch + epoch, "slot": first.slot + slot}) for epoch, slot in places
+    )
+    return not any(one in held or any(item.series.assigns(one) for item in live.series) for one in tokens)
 
 
 def require_inside(shape: Shape, epoch: int, epoch_seconds: int) -> None:

@@ -61,9 +61,10 @@ def _counted(question: Question, spec: Occurrences) -> str:
 
 def coarse_words(recipe: Recipe) -> str | None:
     """A warning where a range has so few steps that rounding may matter more than noise, with a finer unit and its
-    cost; None elsewhere. Only the analyst can know whether values lie between the steps."""
+    cost; None elsewhere, as where each step is an answer. Only the analyst can know whether values lie between the
+    steps."""
     spec = recipe.question.encoder
-    if not isinstance(spec, Range) or spec.maximum >= FEW_STEPS:
+    if not isinstance(spec, Range) or spec.maximum >= FEW_STEPS or recipe.question.statistic == "histogram":
         return None
     unit, between = in_words(spec.step), in_words(spec.least + Fraction(3, 10) * spec.step)
     steps = "1 step" if spec.maximum == 1 else f"{spec.maximum} steps"

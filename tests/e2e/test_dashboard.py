@@ -42,10 +42,12 @@ expect.set_options(timeout=PATIENCE)
 
 
 class Site:
-    """An admin service that listens on loopback, beside the stage's log and on the stage's database."""
+    """An admin service that listens on loopback, beside the stage's log and on the stage's database; ``changes`` of its
+    configuration."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, **changes: object) -> None:
         self.stage = stage
+        self.changes = changes
         self.port = 0
         self._runner: web.AppRunner | None = None
         self._starts = 100
@@ -53,7 +55,7 @@ class Site:
     async def start(self) -> None:
         self._starts += 1
         deps = Deps(self.stage.clock, SeededEntropy(self._starts), self.stage.network, background=False)
-        self._runner = web.AppRunner(create_app(self.stage.config(), deps), shutdown_timeout=0.1)
+        self._runner = web.AppRunner(create_app(self.stage.config(**self.changes), deps), shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()

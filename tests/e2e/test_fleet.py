@@ -24,7 +24,6 @@ from client_agent.journal import State
 from infra.lab.devices import faulty_transports, sender
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.faults import FATE, WORDS, Fault, parse_faults
-from infra.lab.devices.journal import last_states, read_journal
 from infra.lab.devices.population import parse_population
 from infra.lab.devices.prepared import PreparedHeader, PreparedWriter, Totals
 from infra.lab.devices.profile import Profile
@@ -50,6 +49,7 @@ from tacit.recipe.response import biased_by_missing
 from tacit.recipe.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
+from tests.kit.fleet_journal import last_states, read_journal
 
 EPOCH_SECONDS = 7200
 DEVICES = 300

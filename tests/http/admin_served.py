@@ -15,6 +15,7 @@ from aiohttp import web
 
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
+from services.admin.core.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
@@ -23,6 +24,7 @@ from tacit.service.run import started
 from tacit.service.secret_files import write_secret
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_searches import search
 from tests.http.admin_stage import KIT, LOG_URL, ROLES, Stage, key_of
 
 START_SECONDS, STOP_SECONDS = 60, 30
@@ -56,8 +58,12 @@ async def fill(stage: Stage) -> dict[str, list[str]]:
     _, page = await stage.call("GET", "/v1/people", role="administrator", status=200)
     viewer = next(one["id"] for one in page["people"] if one["role"] == "viewer")
     _, key = await stage.call("POST", f"/v1/people/{viewer}/keys", {}, role="administrator", status=201)
+    series = search()
+    assert (await stage.post_leaf(KIT.series_leaf(series))).status == 201
+    await stage.clock.advance(BESIDE_SECONDS)
     return {
         "questions": questions,
+        "series": [series.hash_text],
         "people": [viewer],
         "recipes": [published["hash"]],
         "collections": [asked["id"]],

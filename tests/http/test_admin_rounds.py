@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,13 @@ import pytest
 
 from services.admin.core.followed_log import BESIDE_SECONDS
 from tacit.operations.prefix_rounds import Asked, next_round, progress
-from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.derive import labels
-from tacit.recipe.encoder_specs import PrefixSearch
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_searches import search
 from tests.http.admin_stage import KIT, Stage, prepared
 from tests.http.test_admin_pages import Html, signed_in
-
-PAUSE = 600
 
 
 @pytest.fixture
@@ -37,16 +32,6 @@ async def stage(tmp_path: Path, collector: CollectorStub) -> AsyncIterator[Stage
     async with prepared(tmp_path) as running:
         await running.start(**await beside(running, collector))
         yield running
-
-
-def search() -> Series:
-    """Two rounds of texts of two symbols."""
-    encoder = asked_prefixes(
-        PrefixSearch(kind="prefixes", length=2, alphabet="<ab", levels=(2, 4), candidates=12), "no value"
-    )
-    question = Question(text="Which text?", metric="text", encoder=encoder, statistic="histogram")
-    recipe = KIT.recipe(name="texts", question=question, population=20_000, rate=Decimal(1), randomizer="krr")
-    return propose_series(recipe, Shape(2, 2, recipe.interval.start, 1_200, per_epoch=4, pause_seconds=PAUSE))
 
 
 def released(recipe: Recipe, large: str = '"<') -> dict[str, Any]:

@@ -49,7 +49,7 @@ def person_for(name: str) -> str:
         return "approver"
     return (
         "analyst"
-        if name in {"question.create", "question.edit", "question.delete", "question.submit"}
+        if name in {"question.create", "question.edit", "question.delete", "question.submit", "round.create"}
         else "administrator"
     )
 

@@ -462,6 +462,4 @@ def test_a_series_and_its_rounds_go_into_the_log_and_are_charged_once(
     assert (ledger["training"]["charged"], ledger["training-0"]["charged"]) == (True, False)
     assert ledger["training-0"]["state"] == "covered"
     assert stack("series", "new", "--from", source, "--rounds", "9", "--window", "5") == 1
-    # which of the two is said depends on the slot that was free
-    (said,) = complaint(capsys)[-1:]
-    assert "is not inside epoch" in said or "are more than the issuer's" in said
+    assert "is not inside epoch" in complaint(capsys)[-1]

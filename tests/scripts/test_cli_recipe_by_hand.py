@@ -9,6 +9,7 @@ import pytest
 
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
+from infra.lab.kit.shuffled import ShuffledKit
 from tacit.adapters.system import SystemClock
 from tests.scripts.test_cli_recipe import complaint
 
@@ -207,3 +208,31 @@ def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
 ) -> None:
     assert run(made_by_hand(tmp_path, *words)) == code
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--low", "1", "--high", "10"], ""),
+        (["--low", "10", "--high", "1"], "--low: must be below high"),
+        (["--high", "10"], "--low and --high: needs --low too"),
+        (["--low", "1", "--high", "10", "--buckets", "1,2"], "--low: does not belong to --buckets"),
+        (["--low", "0.5", "--high", "10"], "--unit: must divide high - low"),
+    ],
+)
+def test_a_histogram_of_whole_numbers_behind_a_shuffler_is_made_from_flags(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parties, out = tmp_path / "parties.json", tmp_path / "ports.json"
+    parties.write_text(json.dumps(ShuffledKit().shuffled_parties().model_dump(mode="json")))
+    start = int(SystemClock().now()) // 3600 * 3600 + 3600
+    flags = ["--start", str(start), "--duration", "1800", "--epoch", "5", "--slot", "0", "--out", str(out)]
+    question = ["--name", "ports", "--metric", "port", "--population", "2000", "--rate", "1", "--model", "shuffled"]
+    given = ["recipe", "new", *question, "--statistic", "histogram", *words, "--parties", str(parties), *flags]
+    assert run(given) == (2 if told else 0)
+    if told:
+        assert told in " ".join(complaint(capsys))
+        return
+    made = json.loads(out.read_text())["question"]
+    assert (made["statistic"], made["encoder"]["kind"]) == ("histogram", "number")
+    assert "coarse" not in capsys.readouterr().err

@@ -138,7 +138,7 @@ def test_what_is_not_said_is_usual() -> None:
         ({"statistic": "count"}, "--statistic goes with --model pan-private or --model pan-private-single"),
         ({"steps": 3}, "--steps goes with --model pan-private or --model pan-private-single"),
         ({"model": "local", "missing": "ignore"}, "--missing goes with the main model or --model shuffled"),
-        ({"model": "local", "heavy_hitters": True}, "--model goes with the main model"),
+        ({"model": "local", "heavy_hitters": True}, "give either --model or --heavy-hitters"),
         ({"heavy_hitters": True, "engine": "tree"}, "--engine goes with --model local"),
         ({"heavy_hitters": True, "column": "word"}, "--column goes with --input"),
         ({"epsilon": "1"}, "--epsilon goes with --heavy-hitters or --model local"),

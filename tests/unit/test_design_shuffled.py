@@ -147,3 +147,25 @@ def test_a_survey_of_another_model_is_compared_with_the_ways_of_its_own(model: s
     assert ways.used.form == model
     assert {one.randomizer for one in ways.found if one.available} == names
     assert ways.used.batch_size == 16_000
+
+
+def test_a_way_with_more_messages_than_the_policy_allows_is_not_proposed() -> None:
+    asked = Survey.from_body(
+        {
+            "name": "ports", "metric": "port", "model": "shuffled", "statistic": "histogram", "population": 20_000,
+            "rate": "1", "encoder": {"kind": "number", "low": 1, "high": 60_000},
+        }
+    )  # fmt: skip
+    strict, lax = KIT.policy, KIT.policy.model_copy(update={"max_messages": 60_001})
+    few, many = ({one.randomizer: one.allowed for one in ways_of(asked, policy).found} for policy in (strict, lax))
+    assert (few["zsum"], few["flipped"]) == (False, True)
+    assert (many["zsum"], many["flipped"]) == (True, True)
+
+
+def test_the_error_that_is_shown_is_that_of_an_answer_that_is_not_cut() -> None:
+    few, many = (
+        next(one for one in alternatives(Requirements(20_000, cells, 1.0, 1e-6, model="shuffled"))
+             if (one.randomizer, one.rate) == ("zsum", 1.0))
+        for cells in (8, 4_000)
+    )  # fmt: skip
+    assert many.stderr == pytest.approx(few.stderr, rel=0.02), "not that of zeros alone, which is near 5 devices"

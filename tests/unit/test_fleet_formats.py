@@ -18,7 +18,7 @@ from infra.lab.devices import prepared as codec
 from infra.lab.devices.additions import NUMBER
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import Fault
-from infra.lab.devices.journal import LINE, FleetJournal, Header, last_states, read_journal
+from infra.lab.devices.journal import LINE, FleetJournal, Header
 from infra.lab.devices.prepared import (
     HEADER_SIZE,
     PreparedHeader,
@@ -31,6 +31,7 @@ from infra.lab.devices.prepared import (
     read_totals,
 )
 from tacit.errors import DecodeError, UsageError
+from tests.kit.fleet_journal import decode_header, last_states, read_journal
 
 HASH = bytes(range(32))
 CELLS = st.sets(st.integers(0, 0xFFFF), max_size=20).map(lambda cells: tuple(sorted(cells)))
@@ -149,7 +150,7 @@ def test_a_prepared_file_is_its_owners_and_never_replaces_another(tmp_path: Path
     )
 )
 def test_journal_headers_survive(header: Header) -> None:
-    assert Header.decode(header.encode()) == header
+    assert decode_header(header.encode()) == header
 
 
 def journal_of(folder: Path) -> Path:

@@ -7,11 +7,12 @@ import os
 import signal
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from infra.lab.devices.pool import deaf_to_interrupts
+from infra.lab.devices.pool import deaf_to_interrupts, end_with_parent
 
 INTERRUPT = 1 << (signal.SIGINT - 1)
 
@@ -37,3 +38,32 @@ def test_a_worker_is_not_interrupted_at_any_moment_of_its_start() -> None:
         process.terminate()
         process.join()
     assert process.exitcode == -signal.SIGTERM
+
+
+def starting_another(told: Connection) -> None:
+    """Start a process that ends with this one, tell its id, and wait."""
+    child = multiprocessing.get_context("spawn").Process(target=waiting, args=(told,))
+    child.start()
+    child.join()
+
+
+def waiting(told: Connection) -> None:
+    end_with_parent()
+    told.send(os.getpid())
+    time.sleep(600)
+
+
+@pytest.mark.slow
+def test_a_worker_ends_with_the_process_that_started_it_even_if_that_is_killed() -> None:
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe(duplex=False)
+    parent = context.Process(target=starting_another, args=(theirs,))
+    parent.start()
+    theirs.close()
+    worker = mine.recv()
+    assert Path(f"/proc/{worker}").exists()
+    parent.kill()
+    parent.join()
+    with pytest.raises(EOFError):  # which waits until the worker, which holds the other end, is gone
+        mine.recv()
+    parent.close()

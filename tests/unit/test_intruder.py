@@ -9,14 +9,13 @@ import pytest
 
 from client_agent.panprivate.watch import Plan, Schedule
 from infra.lab.intruder.attackers import ATTACKERS, LogisticRegression
-from infra.lab.intruder.game import play
-from infra.lab.intruder.leaks import LEAKS
 from infra.lab.intruder.traces import TWICE, Keeper, Moment, Trace, devices, notes_reads
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero, Occurrences
 from tacit.panprivate.stored import OneServer, StoredState, TwoServers
 from tacit.panprivate.two_servers import SharedNonZero, Sharing
+from tests.kit.leaks import LEAKS, play
 
 SEED = SeededEntropy(b"intruder")
 PUBLIC, OTHER = (PrivateKey.generate(SEED).public_key() for _ in range(2))

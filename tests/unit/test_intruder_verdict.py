@@ -7,13 +7,12 @@ import pytest
 from scipy.stats import beta, binom
 
 from client_agent.panprivate.watch import Plan, Schedule
-from infra.lab.intruder.game import play
-from infra.lab.intruder.leaks import LEAKS
 from infra.lab.intruder.verdict import FALSE_ALARM, Advantage, chance_of, highest_rate, judged_together
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero
 from tacit.panprivate.stored import OneServer
+from tests.kit.leaks import LEAKS, play
 
 SEED = SeededEntropy(b"verdict")
 PLAN = Plan(bytes(32), OneServer(NonZero(PrivateKey.generate(SEED).public_key())), Schedule(1_000_000, 60, 3))

@@ -12,7 +12,7 @@ from infra.views.result_page import result_page
 from infra.views.result_view import price_rows, sampling_lines, show_result
 from services.admin.pages.rendering import rendered
 from services.admin.pages.views.published import release_row
-from tacit.methods.figures import number
+from tacit.methods.figures import interval_of, number
 from tacit.operations.results import in_order
 from tacit.recipe.cautions import cautions
 
@@ -207,3 +207,21 @@ def test_the_page_of_a_release_has_the_shares_and_the_intervals_for_all_asked_as
         assert f'data-name="{heading}">{cell}</td>' in page
     without = rendered("release.html", release=release_row(DOCUMENT))
     assert "Of all asked" not in without
+
+
+def test_of_many_answers_a_terminal_shows_the_largest_and_says_where_all_are() -> None:
+    buckets = [{"label": f"port {at}", "count": at, "estimate": float(at), "stderr": 7.0} for at in range(150)]
+    text = shown({**DOCUMENT, "buckets": buckets})
+    assert "the 40 largest of 150 answers; --format csv and --html have all" in text
+    assert text.count("port ") == 40
+    assert text.index("port 149") < text.index("port 110")
+    assert "port 109" not in text
+    assert result_page([{**DOCUMENT, "buckets": buckets}]).count("<b>port ") == 150
+
+
+def test_the_interval_of_a_count_that_was_cut_begins_at_zero() -> None:
+    zeros = {"below": 67.0, "probability": 0.95, "false_positive_rate": 0.0}
+    found = {**DOCUMENT, "buckets": [{"label": "rare", "count": 0, "estimate": 0.0, "stderr": 36.0}]}
+    row = found["buckets"][0]
+    assert interval_of(row, {**found, "zeros": zeros}) == pytest.approx((0.0, 70.56))
+    assert interval_of(row, found) == pytest.approx((-70.56, 70.56))

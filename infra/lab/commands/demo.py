@@ -33,7 +33,7 @@ GOES_WITH = {
     **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
-    **dict.fromkeys(("model", "through"), (MAIN,)),
+    "through": (MAIN,),
 }
 """What each flag says something about."""
 AS_CATEGORY = "category"
@@ -123,8 +123,11 @@ def demo(
     asked = HITTERS if heavy_hitters else model or MAIN
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
-    given |= {"missing": None if missing == AS_CATEGORY else missing, "model": model if heavy_hitters else None}
-    given |= {"through": None if through == "gateway" else through}
+    given |= {
+        "missing": None if missing == AS_CATEGORY else missing,
+        "model": model if heavy_hitters else None,
+        "through": None if through == "gateway" else through,
+    }
     _check_flags(asked, given)
     if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
@@ -143,6 +146,8 @@ def demo(
 def _check_flags(asked: str, given: Mapping[str, object]) -> None:
     """Raise ``BadParameter`` for an unknown model, and for a flag that says nothing about what is ``asked``."""
     models = (LOCAL, SHUFFLED, *WATCHED)
+    if given["model"] is not None:
+        raise typer.BadParameter("give either --model or --heavy-hitters")
     if asked not in (MAIN, HITTERS, *models):
         raise typer.BadParameter(f"--model takes {', '.join(models)}; without it the demo uses the main model")
     for name, value in given.items():

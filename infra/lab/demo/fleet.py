@@ -119,14 +119,16 @@ class Fleet:
 
         await _all(one(number) for number in self._due_now(only))
 
-    async def is_behind(self, end: float) -> bool:
-        """Whether a device tried to fetch a token or to send a report in vain, and tries again before ``end`` (POSIX
-        seconds)."""
+    async def is_behind(self, begin: float, end: float) -> bool:
+        """Whether a device tried to fetch a token or to send a report in vain, and tries again from ``begin`` on,
+        before ``end`` (POSIX seconds). What an earlier round left behind is not tried again."""
         for device in self.devices:
             entries, prefetches = await device.store.entries(), await device.store.prefetches()
-            if any(entry.state is State.SCHEDULED and entry.attempts and entry.send_at < end for entry in entries):
+            if any(
+                entry.state is State.SCHEDULED and entry.attempts and begin <= entry.send_at < end for entry in entries
+            ):
                 return True
-            if any(one.attempts and not one.token and one.due_at < end for one in prefetches):
+            if any(one.attempts and not one.token and begin <= one.due_at < end for one in prefetches):
                 return True
         return False
 

@@ -159,7 +159,7 @@ class Staging:
     async def _wait_for(self, fleet: Fleet, moment: float, end: float) -> None:
         """Before one of the last moments: give parties that were too busy for a device some time of this machine's."""
         left = [end - seconds for seconds in RETRY_SECONDS]
-        if moment in left[1:] and await fleet.is_behind(end):
+        if moment in left[1:] and await fleet.is_behind(left[0], end):
             await self._patience.pause(left.index(moment))
 
     async def _settle(self, *names: str) -> None:

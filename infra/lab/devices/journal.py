@@ -20,19 +20,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from client_agent.journal import ENTRY_STATES, State
-from tacit.errors import DecodeError, UsageError
+from client_agent.journal import State
+from tacit.errors import UsageError
 
 MAGIC = b"TACITFJ1"
-_HEADER = struct.Struct("<8s32sdQQQ")
+HEADER = struct.Struct("<8s32sdQQQ")
 LINE = np.dtype([("device", "<u4"), ("state", "u1"), ("attempts", "u1"), ("spare", "<u2"), ("at", "<f8")])
 """``at``: seconds since the journal was begun; ``attempts`` is at most 255."""
 STATES = (State.REFUSED, State.INELIGIBLE, State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
 """A line's ``state`` is the place in this tuple; places never change their meaning."""
 CODES = {state: code for code, state in enumerate(STATES)}
-LINES_PER_DEVICE = 64
-"""Most lines per device that a reader accepts: a device makes one decision and few tries."""
-_FINAL = frozenset(CODES[state] for state in State if ENTRY_STATES.is_final(state))
 
 
 @dataclass(frozen=True)
@@ -46,19 +43,7 @@ class Header:
 
     def encode(self) -> bytes:
         """Encode the header (72 bytes)."""
-        return _HEADER.pack(MAGIC, self.recipe_hash, self.began, self.first, self.devices, LINE.itemsize)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Header:
-        """Strict inverse of ``encode``. Raises ``DecodeError``."""
-        if len(data) != _HEADER.size:
-            raise DecodeError("the fleet journal is cut off in its header")
-        magic, recipe_hash, began, first, devices, size = _HEADER.unpack(data)
-        if magic != MAGIC or size != LINE.itemsize:
-            raise DecodeError("not a fleet journal of this version")
-        if not 0 <= began < float("inf") or first + devices > 1 << 32:
-            raise DecodeError("the fleet journal's header is out of range")
-        return cls(recipe_hash, began, first, devices)
+        return HEADER.pack(MAGIC, self.recipe_hash, self.began, self.first, self.devices, LINE.itemsize)
 
 
 class FleetJournal:
@@ -98,33 +83,3 @@ class FleetJournal:
         rows = [(device, CODES[state], min(attempts, 255), 0, at) for device, state, attempts in changes]
         if rows:
             self._file.write(np.array(rows, dtype=LINE).tobytes())
-
-
-def read_journal(path: Path) -> tuple[Header, NDArray[np.void]]:
-    """Read header and lines (dtype ``LINE``). Raises ``UsageError`` for a file that cannot be read and ``DecodeError``
-    for one that is too long, cut off, or has a device or a state out of range."""
-    try:
-        with path.open("rb") as file:
-            header = Header.decode(file.read(_HEADER.size))
-            size = os.fstat(file.fileno()).st_size - _HEADER.size
-            if size > header.devices * LINES_PER_DEVICE * LINE.itemsize or size % LINE.itemsize:
-                raise DecodeError("the fleet journal is cut off or too long")
-            data = file.read(size)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    lines = np.frombuffer(data, dtype=LINE)
-    devices = lines["device"].astype(np.uint64)
-    strange = (lines["state"] >= len(STATES)) | (devices < header.first) | (devices >= header.first + header.devices)
-    if strange.any() or lines["spare"].any():
-        raise DecodeError("a line of the fleet journal is out of range")
-    return header, lines
-
-
-def last_states(lines: NDArray[np.void]) -> dict[State, int]:
-    """Count devices by their last state. Raises ``DecodeError`` if a device has a line after its final one."""
-    final = lines["device"][np.isin(lines["state"], list(_FINAL))]
-    devices, last = np.unique(lines["device"][::-1], return_index=True)
-    states = lines["state"][::-1][last]
-    if np.unique(final).size != final.size or not np.isin(states[np.isin(devices, final)], list(_FINAL)).all():
-        raise DecodeError("a device of the fleet journal goes on after its end")
-    return {state: int((states == code).sum()) for state, code in CODES.items() if (states == code).any()}

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,17 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def end_with_parent() -> None:
+    """Run in a worker process: end as soon as the process that started it has ended, however that came."""
+
+    def watch(parent: int) -> None:
+        wait([parent])
+        os._exit(1)
+
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=watch, args=(parent.sentinel,), name="parent", daemon=True).start()
+
+
 def _gather(connections: Sequence[Connection], look: Look, until: float) -> list[ShardResult]:
     progress = {connection: Snapshot() for connection in connections}
     results: dict[Connection, ShardResult] = {}
@@ -118,6 +130,7 @@ def _gather(connections: Sequence[Connection], look: Look, until: float) -> list
 
 def _work(plan: ShardPlan, connection: Connection) -> None:
     """Run in a worker process: send the progress, then the result or the error."""
+    end_with_parent()
     with connection, contextlib.suppress(BrokenPipeError):
         connection.send(_result(plan, connection.send))
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from client_agent.panprivate.watch import Plan
 from infra.lab.intruder.attackers import ATTACKERS, Attacker
-from infra.lab.intruder.traces import ONCE, Keeper, KeeperKind, Moments, Trace, devices
+from infra.lab.intruder.traces import Trace
 from infra.lab.intruder.verdict import Advantage, Verdict, judged_together
-from infra.lab.kit.entropy import SeededEntropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +28,6 @@ class GameResult:
     def verdict(self) -> Verdict:
         """Whether any attacker does better than chance."""
         return judged_together(self.attackers)
-
-
-def play(
-    plan: Plan,
-    learning: int,
-    guessing: int,
-    entropy: SeededEntropy,
-    kind: KeeperKind = Keeper,
-    attackers: Sequence[Attacker] = ATTACKERS,
-    moments: Moments = ONCE,
-) -> GameResult:
-    """Let attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones; all are observed at
-    ``moments``."""
-    return judged(list(devices(plan, learning + guessing, entropy, kind, moments)), learning, attackers)
 
 
 def judged(lives: Sequence[tuple[Trace, int]], learning: int, attackers: Sequence[Attacker] = ATTACKERS) -> GameResult:

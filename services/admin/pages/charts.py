@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.admin.pages.rendering import figure
-from tacit.methods.figures import form_of, interval, with_margin
+from tacit.methods.figures import form_of, interval_of, places_drawn, with_margin
 from tacit.methods.result import by_label
 from tacit.methods.result import rows as rows_of
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
-MOST_RANKED = 40
 MULTIPLES = 12
 """The most answers that are shown over time."""
 WIDTH = 640
@@ -103,14 +102,16 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 
 
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The drawing of a released result: each answer (of a ranking the first ``MOST_RANKED``) with its 95 % interval on
-    one axis."""
-    shown = rows_of(document)[: MOST_RANKED if "ranked" in document else None]
-    rows = [(bucket, *_interval(bucket)) for bucket in shown]
+    """The drawing of a released result: each answer with its 95 % interval on one axis; of many the largest,
+    and ``of`` says of how many."""
+    found = rows_of(document)
+    drawn = [found[at] for at in places_drawn(document)]
+    rows = [(bucket, *interval_of(bucket, document)) for bucket in drawn]
     low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
     return {
         "axis": axis,
+        "of": len(found) if len(drawn) < len(found) else None,
         "zero": axis.at(0.0),
         "height": ROW * len(rows) + 44,
         "rows": [
@@ -154,7 +155,7 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Small charts, one for each answer and all on the same axes, of its estimates with 95 % intervals over time."""
     times = [one["interval"]["start"] for one in documents]
     answers = [by_label(one) for one in documents]
-    ends = [end for found in answers for row in found.values() for end in _interval(row)]
+    ends = [end for one in documents for row in rows_of(one) for end in interval_of(row, one)]
     across = Axis(min(times), max(times), 52, 250)
     upward = Axis(min([0.0, *ends]), max([0.0, *ends]) or 1.0, 96, 8)
     return [
@@ -167,10 +168,10 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 {
                     "x": across.at(time),
                     "y": upward.at(found[label]["estimate"]),
-                    "y1": upward.at(_interval(found[label])[0]),
-                    "y2": upward.at(_interval(found[label])[1]),
+                    "y1": upward.at(interval_of(found[label], document)[0]),
+                    "y2": upward.at(interval_of(found[label], document)[1]),
                 }
-                for time, found in zip(times, answers, strict=True)
+                for time, found, document in zip(times, answers, documents, strict=True)
                 if label in found
             ],
         }
@@ -182,10 +183,6 @@ def _ends(first: float, last: float) -> tuple[str, str]:
     """The labels at the ends of a time axis: days, and also the time of day if the axis is short."""
     digits = 10 if last - first > 3 * 86400 else 16
     return when(first)[:digits], when(last)[:digits]
-
-
-def _interval(bucket: Mapping[str, Any]) -> tuple[float, float]:
-    return interval(bucket["estimate"], bucket["stderr"])
 
 
 def burning(found: BurnDown) -> dict[str, Any]:

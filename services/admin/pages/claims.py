@@ -23,11 +23,10 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
     for name, stated in claim.epsilon.root.items():
         one = None if form is None else form.adversary(name)
         who = name if one is None else one.words.format(n=recipe.privacy.n)
-        before = str(rows[-1]["who"]).partition(",")[0] if rows else ""
         bounded = stated != UNBOUNDED
         rows.append(
             {
-                "who": who.replace("...", before) if who.startswith("...") else who,
+                "who": continued(who, str(rows[-1]["who"]) if rows else ""),
                 "epsilon": stated if bounded else None,
                 "delta": "0" if one is not None and one.pure else str(claim.delta),
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
@@ -41,6 +40,11 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
     return rows
 
 
+def continued(who: str, before: str) -> str:
+    """An adversary in words; one that continues the adversary ``before`` it has its words in place of the dots."""
+    return who.replace("...", before.partition(",")[0]) if who.startswith("...") else who
+
+
 def _words(form: Form | None, name: str | None, n: int) -> str:
     """The adversary whose number applies instead, in words."""
     one = None if form is None or name is None else form.adversary(name)
@@ -51,6 +55,8 @@ def meaning(epsilon: float) -> str:
     """What an epsilon guarantees to one device, in words."""
     if not math.isfinite(epsilon):
         return "nothing is guaranteed against it"
+    if not epsilon:
+        return "what it sees is as likely with one answer of a device as with any other"
     factor = math.exp(min(epsilon, 700.0))
     if factor > 1000:
         return "hardly anything is guaranteed against it"

@@ -12,14 +12,17 @@ from services.admin.core.calls import Admin
 from services.admin.core.questions import Asked
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
+from services.admin.pages.rendering import plain
 from services.admin.pages.survey_fields import body_of
 from services.admin.pages.survey_labels import label_of, worded
 from tacit.accounting.alternatives import AGGREGATION, SAMPLED
 from tacit.accounting.requirements import Requirements
 from tacit.errors import Abort, FieldError, Refusal, UsageError
 from tacit.methods.figures import NORMAL_95, form_of_errors
+from tacit.models.local.form import Local
 from tacit.operations.checking import Checked
 from tacit.operations.design import requirements_of
+from tacit.recipe.encoder_specs import Domain
 from tacit.recipe.survey import Survey
 
 FACTORS: Final = tuple(map(Decimal, ("0.125", "0.25", "0.5", "1", "2", "4")))
@@ -39,6 +42,7 @@ class Preview:
     unknown: str = ""
     unchecked: str = ""
     comparison: dict[str, Any] | None = None
+    searches: list[dict[str, Any]] = field(default_factory=list)
     checked: Checked | None = None
     claims: list[dict[str, Any]] = field(default_factory=list)
 
@@ -64,7 +68,10 @@ async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
         found = replace(found, unknown="Fill in “Devices” to see the margin of every way to ask here")
     else:
         try:
-            found = replace(found, comparison=await _comparison(admin, who, survey))
+            if isinstance(survey.encoder, Domain):
+                found = replace(found, searches=await _searches(admin, who, survey))
+            else:
+                found = replace(found, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
             found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason)}")
         except UsageError as error:
@@ -117,6 +124,23 @@ async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
         "unmet": "; ".join(one["detail"] for one in here["refusals"]),
         "wanted": wanted,
     }
+
+
+async def _searches(admin: Admin, who: str, survey: Survey) -> list[dict[str, Any]]:
+    """The ways to find frequent texts as rows. Raises ``UsageError``."""
+    found = (await admin.planner.searched(who, survey))["alternatives"]
+    by_itself = survey.methods[0].NAME if survey.model == Local.name else None
+    method = survey.randomizer or by_itself
+    return [
+        {
+            "way": one,
+            "label": f"{plain(one['model'])}: {one['way']}",
+            "used": one["model"] == survey.model
+            and Decimal(one["asked"]) == survey.epsilon
+            and method in {None, one["randomizer"]},
+        }
+        for one in found
+    ]
 
 
 def _name(way: Mapping[str, Any]) -> Name:

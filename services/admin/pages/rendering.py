@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from services.admin.pages.assets import assets
 from services.admin.pages.survey_labels import CHOICES, label_of, of_entry, shown_at, worded
-from tacit.methods.figures import MARGIN, delta_form, form_of, interval, margin, with_margin
+from tacit.methods.figures import MARGIN, delta_form, form_of, interval_of, margin, with_margin
 from tacit.methods.figures import number as estimate
 from tacit.methods.result import by_label, rows
 from tacit.moments import when
@@ -45,6 +45,7 @@ def environment() -> Environment:
         "when": moment,
         "number": number,
         "figure": figure,
+        "percent": percent,
         "stated": stated,
         "left": left,
         "lasting": lasting,
@@ -111,6 +112,11 @@ def figure(value: float | str | None) -> str:
     return f"{found:,.0f}" if abs(found) >= 1000 else f"{found:.4g}"
 
 
+def percent(value: float) -> str:
+    """A share in percent with two significant digits, or whole from 99.5 on."""
+    return f"{value:.2g}" if abs(value) < 99.5 else f"{value:,.0f}"
+
+
 _RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -125,6 +131,8 @@ def stated(value: str, rounding: str = ROUND_CEILING) -> str:
         exact = Decimal(value)
     except InvalidOperation:
         return value
+    if not exact:
+        return "0"
     if not exact.is_finite() or exact < Decimal("0.001"):
         return value
     return f"{exact.quantize(Decimal('0.0001'), rounding).normalize():f}"
@@ -143,9 +151,9 @@ def plain(text: str) -> str:
     return text.replace("-", " ").replace("_", " ")
 
 
-def ends(bucket: Mapping[str, Any], form: str) -> str:
-    """The 95 % interval of an answer, as text."""
-    low, high = interval(bucket["estimate"], bucket["stderr"])
+def ends(bucket: Mapping[str, Any], document: Mapping[str, Any], form: str) -> str:
+    """The 95 % interval of an answer of a released result, as text."""
+    low, high = interval_of(bucket, document)
     return f"{estimate(low, form)} to {estimate(high, form)}"
 
 

@@ -12,6 +12,7 @@ from services.admin.core.calls import Admin
 from services.admin.core.releases import Release
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
+from services.admin.pages.claims import continued
 from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
@@ -88,7 +89,8 @@ def _price(privacy: Mapping[str, Any]) -> list[tuple[str, Any]]:
     for name, epsilon in privacy.get("by_adversary", {}).items():
         one = adversary(name)
         known = one is not None and ("n" in privacy or one.condition is None)
-        found.append((one.words.format(n=privacy.get("n")) if one is not None and known else plain(name), epsilon))
+        who = one.words.format(n=privacy.get("n")) if one is not None and known else plain(name)
+        found.append((continued(who, found[-1][0] if found else ""), epsilon))
     return found
 
 

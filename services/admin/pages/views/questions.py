@@ -28,6 +28,7 @@ from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
+from tacit.recipe.survey_table import SurveyField, Value
 from tacit.service.openapi import DEFAULT_LIMIT
 
 ROUNDS: Final = 50
@@ -267,13 +268,16 @@ def facts_of(asked: Asked) -> list[tuple[str, str]]:
     """What is asked as pairs of a label and a value, for readers: the members of a survey, or what a round asks."""
     if isinstance(asked, Recipe):
         return _facts_of_round(asked)
-    survey = asked
-    said = {path: value.replace("\n", ", ") for path, value in fields_of(survey).items() if value}
-    return [
-        (field.label, chosen(said[field.path]) if field.path in CHOICES_OF else said[field.path])
-        for field in FIELDS
-        if field.path in said
-    ]
+    said = {path: value.replace("\n", ", ") for path, value in fields_of(asked).items() if value}
+    strange = set() if asked.form.may_mix else {"through", "aggregator_flips"}
+    return [(field.label, _fact(field, said[field.path])) for field in FIELDS if field.path in said.keys() - strange]
+
+
+def _fact(field: SurveyField, said: str) -> str:
+    """The value of a field, for readers."""
+    if field.path in CHOICES_OF:
+        return chosen(said)
+    return when(int(said)) if field.value is Value.MOMENT else said
 
 
 def _facts_of_round(recipe: Recipe) -> list[tuple[str, str]]:

@@ -1,14 +1,18 @@
-"""State keepers with one mistake each. As the intruder finds these, finding nothing in the real one means something."""
+"""The game of an intruder with state keepers that have one mistake each. As the intruder finds these, finding nothing
+in the real one means something."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from client_agent.panprivate.slots import Content, Disk
 from client_agent.panprivate.watch import Plan
-from infra.lab.intruder.traces import Keeper, KeeperKind
+from infra.lab.intruder.attackers import ATTACKERS, Attacker
+from infra.lab.intruder.game import GameResult, judged
+from infra.lab.intruder.traces import ONCE, Keeper, KeeperKind, Moments, devices
 from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from tacit.ports import Entropy
 
 
@@ -113,6 +117,20 @@ LEAKS: Mapping[str, KeeperKind] = {
     "longer on event": Grows,
     "early return": ReturnsEarly,
 }
+
+
+def play(
+    plan: Plan,
+    learning: int,
+    guessing: int,
+    entropy: SeededEntropy,
+    kind: KeeperKind = Keeper,
+    attackers: Sequence[Attacker] = ATTACKERS,
+    moments: Moments = ONCE,
+) -> GameResult:
+    """Let attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones; all are observed at
+    ``moments``."""
+    return judged(list(devices(plan, learning + guessing, entropy, kind, moments)), learning, attackers)
 
 
 def _repeated(entropy: Entropy) -> Entropy:
