@@ -37,7 +37,7 @@ class Receipt(NamedTuple):
 class Onward(ABC):
     """``receiver``: the role of the server to which everything goes; ``media_type``: of the requests; ``url``: where
     they are sent; ``size``: bytes of a piece; ``pieces``: how many each device sends; ``nothing``: the requests that
-    say that nothing will come; ``looks``: where looks at the count are told, empty where they are not."""
+    say that nothing will come; ``looks``: where looks at the count are told."""
 
     receiver: ClassVar[str]
     media_type: ClassVar[str]
@@ -102,12 +102,12 @@ class ToLeader(Onward):
     url: str
     size: int
     pieces: int
-    looks: str = ""
+    looks: str
 
     @classmethod
     def of(cls, task: Task, size: int) -> ToLeader:
         """The reports of ``task``, of ``size`` bytes each."""
-        return cls(task.url(Role.LEADER, "reports"), size, 1)
+        return cls(task.url(Role.LEADER, "reports"), size, 1, task.url(Role.LEADER, "looks"))
 
     def pieces_like(self, messages: int) -> int:
         """How many reports have the bytes of so many messages, at least 1."""
