@@ -134,8 +134,8 @@ class Forwarding:
             elif not receipt.is_taken:
                 return sent
             async with self._store.transaction() as tx:
-                await tx.sent(task.task_id, left.index)
-                await tx.count_rejections(task.task_id, {REFUSED: refused} if refused else {})
+                if await tx.sent(task.task_id, left.index) and refused:
+                    await tx.count_rejections(task.task_id, {REFUSED: refused})
             sent += 1
         return sent
 

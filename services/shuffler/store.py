@@ -71,10 +71,10 @@ class ShufflerTx(OneServerTx, LooksTx):
         query = select(func.count()).where(OUTGOING.c.task_id == task_id)
         return int((await self.connection.execute(query)).scalar_one())
 
-    async def sent(self, task_id: bytes, index: int) -> None:
-        """Forget a chunk that the analyzer has."""
+    async def sent(self, task_id: bytes, index: int) -> bool:
+        """Forget a chunk that the receiver has; returns False where another process has done so."""
         where = (OUTGOING.c.task_id == task_id) & (OUTGOING.c.number == index)
-        await self.connection.execute(delete(OUTGOING).where(where))
+        return bool((await self.connection.execute(delete(OUTGOING).where(where))).rowcount)
 
 
 class ShufflerStore(SqlStore[ShufflerTx]):

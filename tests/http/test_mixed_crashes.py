@@ -3,6 +3,7 @@ report is counted exactly once, and a request is only ever repeated with the sam
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -152,3 +153,18 @@ async def test_an_answer_that_need_not_be_the_leaders_loses_nothing_and_is_shown
         page = await stage.status("shuffler")
         assert (page["requests_left"], page["not_forwarded"], page["rejected"]) == (0, None, 0)
         await check(stage, sent)
+
+
+async def test_what_two_processes_send_at_once_and_the_leader_refuses_is_counted_once(tmp_path: Path) -> None:
+    """Both read the same request before either has deleted it, as two processes on one database do."""
+    async with due(tmp_path) as (stage, sent):
+        assert (await stage.upload(b"", "messages-secret")).status == 200, "the leader takes nothing more"
+        stage.network.partition(URLS["leader"])
+        assert await stage.forwarding.step() == 0, "the order is fixed, and nothing has arrived"
+        stage.network.heal()
+        sent.clear()
+        await asyncio.gather(stage.forwarding.step(), stage.forwarding.step())
+        while await stage.forwarding.step():
+            pass
+        assert len(sent) > len(set(sent)) == REQUESTS
+        assert (await stage.status("shuffler"))["rejected_by_cause"] == {"refused-by-receiver": B}
