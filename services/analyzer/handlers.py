@@ -11,8 +11,8 @@ from services.analyzer.chunks import Chunks
 from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerTx
 from tacit import media_types
-from tacit.aggregator.filled import read_look
 from tacit.aggregator.filling import Fillings
+from tacit.aggregator.http import told_look
 from tacit.aggregator.one_server.handlers import ReportHandlers
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
@@ -23,9 +23,6 @@ from tacit.service.callers import CALLERS
 from tacit.service.limits import ByteBudget
 from tacit.service.store import Transactions
 from tacit.task.one_server import INVALID
-
-MOST_LOOK = 256
-"""The most bytes of a look."""
 
 
 class Handlers(ReportHandlers):
@@ -70,8 +67,7 @@ class Handlers(ReportHandlers):
     async def look(self, request: web.Request) -> web.Response:
         """POST /recipes/{recipe-hash}/looks: 201 once a look at the shuffler's count is recorded (the first one of its
         number)."""
-        request.app[CALLERS].require(request, "shuffler")
-        look = read_look(await read_body(request, min(self._max_body, MOST_LOOK), media_types.JSON))
+        look = await told_look(request, self._max_body)
         party = await self._party(request)
         if party.bundling is None:
             raise Refusal(INVALID, "this analyzer counts the reports of the recipe itself")

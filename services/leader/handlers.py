@@ -9,6 +9,7 @@ from aiohttp import web
 from services.leader.arrivals import Bells
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
+from services.leader.senders import BY_SHUFFLER, require_sender
 from services.leader.service import Leader
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import (
@@ -16,6 +17,7 @@ from tacit.aggregator.http import (
     message,
     read_message,
     resource_in_url,
+    told_look,
 )
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
@@ -61,6 +63,7 @@ class Handlers:
             else web.post(task + "/collection_jobs", self.create_collection),
             web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
+            web.post(task + "/looks", self.look),
             web.get(task + "/yield", self.filling),
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
             web.get(prefix + "/v1/recipes", self.recipes),
@@ -120,11 +123,21 @@ class Handlers:
         await self._collections.delete(party, resource_in_url(request))
         return web.Response(status=200)
 
+    async def look(self, request: web.Request) -> web.Response:
+        """POST /tasks/{task-id}/looks: 201 once a look at the shuffler's count is recorded (the first one of its
+        number)."""
+        look = await told_look(request, self._max_body)
+        party = await self._parties.demand(request.match_info["task_id"])
+        require_sender(BY_SHUFFLER, party.task)
+        await self._fillings.keep(party, look)
+        return web.Response(status=201)
+
     async def filling(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
-        return web.json_response((await self._fillings.of(party)).document())
+        filling = self._fillings.told if party.task.is_mixed else self._fillings.of
+        return web.json_response((await filling(party)).document())
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status: exact counts, only for the Leader's own operator."""

@@ -32,6 +32,7 @@ class Sender(NamedTuple):
 
 
 GATEWAY = Sender()
+BY_SHUFFLER = Sender(is_shuffler=True)
 
 
 class Senders:

@@ -56,7 +56,8 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
 
     open_with(app, store, uploads)
     budget = ByteBudget(config.max_in_flight, deps.entropy)
-    handlers = ReportHandlers(uploads, store, parties, gateways, budget, max_body=config.max_body)
+    handlers = Handlers(uploads, store, parties, gateways, budget, max_body=config.max_body)
+    handlers.forwarding = forwarding
     app.router.add_routes(handlers.routes(config.prefix))
     hpke_keys = LiveHpkeKeys(config.hpke_keys)
     identity = ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys)
@@ -68,6 +69,15 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     add_driver(app, forwarding, config.idle_seconds, "forwarding messages")
     add_driver(app, telling, config.idle_seconds, "telling how far recipes are filled")
     return app
+
+
+class Handlers(ReportHandlers):
+    """The resources of ``ReportHandlers``, whose status says what ``forwarding`` has left to send."""
+
+    forwarding: Forwarding
+
+    async def _status(self, party: AnalyzerParty) -> dict[str, object]:
+        return {**await super()._status(party), **await self.forwarding.waiting(party.task.task_id)}
 
 
 def _shown_tokens(config: ShufflerConfig) -> dict[str, ShownToken]:

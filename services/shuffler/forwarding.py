@@ -51,7 +51,15 @@ class Forwarding:
         self._tokens = tokens
         self._settled: set[bytes] = set()
         """Task ids of recipes of which nothing is left to send."""
+        self._why: dict[bytes, str] = {}
+        """Why the last request was not taken, by task id; none where it was."""
         self._log = get_logger("shuffler")
+
+    async def waiting(self, task_id: bytes) -> dict[str, object]:
+        """For the operator: how many requests of a recipe are left to send, and why the last one that this process sent
+        was not taken."""
+        async with self._store.read() as tx:
+            return {"requests_left": await tx.left(task_id), "not_forwarded": self._why.get(task_id)}
 
     async def step(self) -> int:
         """Permute the messages of every recipe that is due, and send what is left; returns how many requests the
@@ -120,23 +128,28 @@ class Forwarding:
             receipt = await self._exchange(task, onward, headers, left.body)
             if receipt.is_last:
                 self._settled.add(task.task_id)
-            if not receipt.is_taken:
+            refused = receipt.refused
+            if receipt.is_refused and left.body:  # the empty last one says no more than that it is the last
+                refused = len(left.body) // onward.size
+            elif not receipt.is_taken:
                 return sent
             async with self._store.transaction() as tx:
-                await tx.sent(task.task_id, left.index)
-                await tx.count_rejections(task.task_id, {REFUSED: receipt.refused} if receipt.refused else {})
+                if await tx.sent(task.task_id, left.index) and refused:
+                    await tx.count_rejections(task.task_id, {REFUSED: refused})
             sent += 1
         return sent
 
     async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
-        """Send one request; what is not taken now is sent again, and the log says why."""
+        """Send one request; what is not taken now is sent again, and log and status say why."""
         try:
             answer = await self._deps.transport.request("POST", onward.url, headers=headers, body=body)
         except TransportError as error:
             self._log.info("not_forwarded", recipe=task.task_id_text, why=str(error))
+            self._why[task.task_id] = f"the {onward.receiver} was not reached"
             return Receipt(False)
         receipt = onward.receipt(answer.status, answer.body)
+        self._why.pop(task.task_id, None)
         if not receipt.is_taken:
-            why = f"the {onward.receiver} answered {answer.status}"
+            why = self._why[task.task_id] = f"the {onward.receiver} answered {answer.status}"
             self._log.warning("not_forwarded", recipe=task.task_id_text, why=why)
         return receipt

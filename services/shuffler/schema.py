@@ -2,7 +2,7 @@
 
 ``kept`` holds the sealed messages of each device together until the interval is over; in one transaction they are
 permuted into ``outgoing`` and deleted. A row of ``outgoing`` is deleted once the analyzer has it. ``looks`` holds what
-the analyzer is told of the number of bundles before that.
+the receiver is told of the number of bundles before that.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.shuffler.records import Outgoing
@@ -66,10 +66,15 @@ class ShufflerTx(OneServerTx, LooksTx):
         row = (await self.connection.execute(query.order_by(OUTGOING.c.number).limit(1))).one_or_none()
         return None if row is None else Outgoing(row.number, row.body)
 
-    async def sent(self, task_id: bytes, index: int) -> None:
-        """Forget a chunk that the analyzer has."""
+    async def left(self, task_id: bytes) -> int:
+        """How many requests are left to send."""
+        query = select(func.count()).where(OUTGOING.c.task_id == task_id)
+        return int((await self.connection.execute(query)).scalar_one())
+
+    async def sent(self, task_id: bytes, index: int) -> bool:
+        """Forget a chunk that the receiver has; returns False where another process has done so."""
         where = (OUTGOING.c.task_id == task_id) & (OUTGOING.c.number == index)
-        await self.connection.execute(delete(OUTGOING).where(where))
+        return bool((await self.connection.execute(delete(OUTGOING).where(where))).rowcount)
 
 
 class ShufflerStore(SqlStore[ShufflerTx]):

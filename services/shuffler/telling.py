@@ -1,7 +1,7 @@
-"""Tells analyzers how far the recipes are filled whose bundles only the shuffler can count.
+"""Tells analyzers and leaders how far the recipes are filled whose bundles only the shuffler can count.
 
 It tells the looks of ``tacit.aggregator.filling``: at times that follow from the recipe, in tenths of B, with noise
-that is drawn here, once. A request has the same form for every count, and is repeated until the analyzer has it; so
+that is drawn here, once. A request has the same form for every count, and is repeated until the receiver has it; so
 neither its time nor its size tells anything that the look does not.
 """
 
@@ -40,16 +40,16 @@ class Telling:
         self._deps = deps
         self._tokens = tokens
         self._told: dict[bytes, int] = {}
-        """The number of the newest look that an analyzer has, by task id."""
+        """The number of the newest look that the receiver has, by task id."""
         self._log = get_logger("shuffler")
 
     async def step(self) -> int:
-        """Tell what is due; returns how many looks the analyzers took."""
+        """Tell what is due; returns how many looks the receivers took."""
         told, now = 0, self._deps.clock.now()
         for party in self._parties.active():
             task, before = party.task, self._told.get(party.task.task_id, 0)
             onward = party.onward
-            if onward is None or not onward.looks or before >= looks_due(task.start_seconds, task.end_seconds, now):
+            if onward is None or before >= looks_due(task.start_seconds, task.end_seconds, now):
                 continue
             try:
                 looks = (await self._fillings.of(party)).looks
@@ -63,7 +63,7 @@ class Telling:
         return told
 
     async def _tell(self, party: AnalyzerParty, onward: Onward, look: Look) -> bool:
-        """Tell one look; returns whether the analyzer has it."""
+        """Tell one look; returns whether the receiver has it."""
         headers = {**self._tokens[onward.receiver].headers(), "content-type": media_types.JSON}
         body = json.dumps(look_document(look)).encode()
         try:

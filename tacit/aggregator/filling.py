@@ -6,8 +6,9 @@ devices send at times that depend on nothing (P17b, P28). An exact live count st
 whether the device took part, which sampling was to hide. For a batch that never fills, which is refunded because
 nothing was released, it would reveal how many devices there were.
 
-Behind a shuffler only the shuffler can count. It draws the noise, and tells the analyzer each look when it is due
-(``services.shuffler.telling``); so nobody's asking decides when, and the analyzer never has the count itself.
+Behind a shuffler only the shuffler can count. It draws the noise, and tells each look when it is due to the
+analyzer or leader (``services.shuffler.telling``); so nobody's asking decides when, and a leader knows no count of its
+own before the flush.
 
 So a count is read ``LOOKS`` times, in equal parts of the time in which devices send. A look is recorded once, by
 whichever process is asked first, and never changes. It gives the count in tenths of B, with two-sided geometric noise

@@ -8,20 +8,32 @@ from typing import TypeVar
 from aiohttp import web
 
 from tacit import media_types
+from tacit.aggregator.filled import Look, read_look
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import unb64url
 from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
 from tacit.messages import JOB_ID_SIZE, TASK_ID_SIZE, HpkeConfigList
+from tacit.models.parties import SHUFFLER
 from tacit.service.app import Handler, read_body
+from tacit.service.callers import CALLERS
 
 Message = TypeVar("Message")
 
 HPKE_CONFIG_MAX_AGE = 86400
+MOST_LOOK = 256
+"""The most bytes of a look."""
 
 
 async def read_message(request: web.Request, name: str, limit: int) -> bytes:
     """The body of a request that carries the DAP message ``name``."""
     return await read_body(request, limit, media_types.dap(name))
+
+
+async def told_look(request: web.Request, limit: int) -> Look:
+    """The look that a shuffler tells in a request's body, of at most ``limit`` bytes. Raises ``Abort`` (401 for anybody
+    else, 413, 415) and ``DecodeError``."""
+    request.app[CALLERS].require(request, SHUFFLER)
+    return read_look(await read_body(request, min(limit, MOST_LOOK), media_types.JSON))
 
 
 @web.middleware

@@ -7,13 +7,15 @@ come.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import ClassVar, NamedTuple
 
 from tacit import media_types
-from tacit.errors import DecodeError, ReportError
+from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.messages import Role, UploadErrors
 from tacit.messages.chunk import MessageChunk
 from tacit.task.shuffled import Bundling, message_size
@@ -27,17 +29,19 @@ _REFUSED = 422
 
 class Receipt(NamedTuple):
     """What an answer says of a request. ``is_taken``: nothing is left to do for it; ``refused``: how many of its pieces
-    will never count; ``is_last``: nothing more will be taken of the recipe."""
+    will never count; ``is_last``: nothing more will be taken of the recipe; ``is_refused``: the receiver's own word
+    that these bytes never count, so that nothing is left to do for them, while other requests may still be taken."""
 
     is_taken: bool
     refused: int = 0
     is_last: bool = False
+    is_refused: bool = False
 
 
 class Onward(ABC):
     """``receiver``: the role of the server to which everything goes; ``media_type``: of the requests; ``url``: where
     they are sent; ``size``: bytes of a piece; ``pieces``: how many each device sends; ``nothing``: the requests that
-    say that nothing will come; ``looks``: where looks at the count are told, empty where they are not."""
+    say that nothing will come; ``looks``: where looks at the count are told."""
 
     receiver: ClassVar[str]
     media_type: ClassVar[str]
@@ -102,12 +106,12 @@ class ToLeader(Onward):
     url: str
     size: int
     pieces: int
-    looks: str = ""
+    looks: str
 
     @classmethod
     def of(cls, task: Task, size: int) -> ToLeader:
         """The reports of ``task``, of ``size`` bytes each."""
-        return cls(task.url(Role.LEADER, "reports"), size, 1)
+        return cls(task.url(Role.LEADER, "reports"), size, 1, task.url(Role.LEADER, "looks"))
 
     def pieces_like(self, messages: int) -> int:
         """How many reports have the bytes of so many messages, at least 1."""
@@ -118,11 +122,21 @@ class ToLeader(Onward):
         return [*parts, *self.nothing]
 
     def receipt(self, status: int, body: bytes) -> Receipt:
-        """The leader answers each report by itself; one that it refuses is not offered again."""
+        """The leader answers each report by itself; one that it refuses is not offered again, nor is a request that it
+        cannot read. Any other answer may be that of something in between, or of a leader that is set up wrongly: the
+        request is repeated."""
         if not 200 <= status < 300:
-            return Receipt(False)
+            return Receipt(False, is_refused=status == HTTPStatus.BAD_REQUEST and _is_unreadable(body))
         try:
             errors = [one.error for one in UploadErrors.decode(body).status]
         except DecodeError:
             return Receipt(False)
         return Receipt(RETRIED.isdisjoint(errors), len(errors))
+
+
+def _is_unreadable(body: bytes) -> bool:
+    """Whether a problem document says that the request could not be read."""
+    try:
+        return bool(json.loads(body)["type"] == DAP_ERROR_PREFIX + DapProblem.INVALID_MESSAGE)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return False

@@ -29,9 +29,10 @@ from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
-from services.shuffler.app import FORWARDING, create_app
+from services.shuffler.app import FORWARDING, TELLING, create_app
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
+from services.shuffler.telling import Telling
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, write_hpke_key, write_peer_file
 from tacit.aggregator.log_follower import FOLLOWER
@@ -39,6 +40,8 @@ from tacit.codec import b64url
 from tacit.messages import Role
 from tacit.models.devices import device_side
 from tacit.models.faces.device import Verdict
+from tacit.operations.results import CollectorAccess
+from tacit.operations.yields import Yield, read_yield
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
@@ -192,6 +195,10 @@ class MixedStage:
         return self.apps["shuffler"][FORWARDING]
 
     @property
+    def telling(self) -> Telling:
+        return self.apps["shuffler"][TELLING]
+
+    @property
     def task(self) -> str:
         """The DAP task's id as in URLs."""
         return b64url(task_id(self.recipe))
@@ -217,6 +224,18 @@ class MixedStage:
         headers = {"Content-Type": media_types.dap("upload-req"), "Authorization": f"Bearer {token}"}
         url = f"{URLS['leader']}/tasks/{self.task}/reports"
         return await self.network.request("POST", url, headers=headers, body=body)
+
+    async def tell(self, look: Any, token: str = TOKENS["messages"]) -> HttpResponse:
+        """A look at its count as a shuffler tells it."""
+        headers = {"Content-Type": media_types.JSON, "Authorization": f"Bearer {token}"}
+        url = f"{URLS['leader']}/tasks/{self.task}/looks"
+        return await self.network.request("POST", url, headers=headers, body=json.dumps(look).encode())
+
+    async def filled(self) -> Yield:
+        """The recipe's yield, as commands and dashboard read it from the collector."""
+        await {type(one).__name__: one for one in self.collector[DRIVERS]}["Recipes"].step()
+        access = CollectorAccess(COLLECTOR_URL, LOG, lambda: TOKENS["operator"])
+        return await read_yield(self.inner, access, self.recipe, self.clock.now())
 
     async def status(self, name: str) -> dict[str, Any]:
         """The recipe's counts as the operator of this server sees them."""

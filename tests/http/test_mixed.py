@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from infra.commands.yields import yield_lines
+from infra.lab.kit.recipes import URLS
 from services.leader.app import STORE as STORE_OF_LEADER
 from services.leader.app import UPLOAD
 from services.shuffler.app import STORE
 from tacit import media_types
+from tacit.aggregator.filling import look_at
 from tacit.errors import UsageError
 from tacit.messages import ReportMetadata, UploadRequest
 from tacit.models.faces.device import Fate
@@ -81,6 +84,47 @@ async def test_nobody_but_the_shuffler_uploads_to_the_leader(stage: MixedStage) 
     assert (await stage.upload(b"", TOKENS["reports"])).status == 403, "nor may a gateway end it"
     assert (await stage.status("leader"))["uploaded"] == 0
     assert (await stage.upload(body, TOKENS["messages"])).status == 200
+
+
+@pytest.mark.false_alarm(1e-4, "two-sided geometric noise of scale 5 below -42")
+async def test_how_far_a_recipe_is_filled_comes_from_the_shuffler_long_before_it_forwards(tmp_path: Path) -> None:
+    """A look at 52 of 50 reports tells 2 tenths of B or more unless two-sided geometric noise of scale 5 is below -42,
+    which has probability 1e-4. What is shown is what ``tacit recipe yield`` prints."""
+    async with mixed_stage(tmp_path, "file") as stage:
+        interval = stage.recipe.interval
+        await stage.fill(B + 2)
+        assert yield_lines(await stage.filled())[0] == "no count yet"
+        assert await stage.telling.step() == 0, "none is due"
+        stage.clock.jump(look_at(interval.start, interval.end, 1) - stage.clock.now())
+        assert (await stage.filled()).looks == (), "the leader makes none of the nothing that it has"
+        stage.network.partition(URLS["leader"])
+        assert await stage.telling.step() == 0
+        stage.network.heal()
+        assert [await stage.telling.step() for _ in range(2)] == [1, 0]
+        first = await stage.filled()
+        assert [(one.number, one.tenths >= 2) for one in first.looks] == [(1, True)]
+        assert yield_lines(first)[0].startswith(f"about {first.contributions} of B = {B} contributions")
+        await stage.start("shuffler")
+        await stage.start("leader")
+        assert await stage.telling.step() == 1, "told again, as it was"
+        assert (await stage.filled()).looks == first.looks
+        stage.clock.jump(look_at(interval.start, interval.end, 4) - stage.clock.now())
+        assert await stage.telling.step() == 1
+        assert [one.number for one in (await stage.filled()).looks] == [1, 4]
+        assert (await stage.status("leader"))["uploaded"] == 0
+
+
+async def test_the_leader_takes_a_look_only_from_the_shuffler_and_the_first_one_stays(stage: MixedStage) -> None:
+    look = {"number": 1, "at": stage.recipe.interval.start, "tenths": 3}
+    others = [(await stage.tell(look, TOKENS[name])).status for name in ("reports", "bundles", "collector", "operator")]
+    assert others == [401] * 4
+    wrong: Any
+    for wrong in ({**look, "tenths": 11}, {**look, "number": 6}, {**look, "more": 1}, {"number": 1}, [], None):
+        assert (await stage.tell(wrong)).status == 400
+    assert (await stage.tell({**look, "at": "9" * 300})).status == 413
+    for tenths in (3, 9):
+        assert (await stage.tell({**look, "tenths": tenths})).status == 201
+    assert [one.tenths for one in (await stage.filled()).looks] == [3]
 
 
 async def test_open_uploads_do_not_go_round_the_shuffler(tmp_path: Path) -> None:

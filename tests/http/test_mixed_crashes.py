@@ -3,15 +3,18 @@ report is counted exactly once, and a request is only ever repeated with the sam
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.lab.kit.network import LOSE_RESPONSE, matching
 from infra.lab.kit.recipes import URLS
 from services.shuffler.app import STORE
+from tacit.ports import HttpResponse
 from tests.http.mixed_stage import PER_REQUEST, B, MixedStage, mixed_stage
 from tests.http.test_mixed import watched
 from tests.http.test_shuffler_crashes import PowerCutError, cut
@@ -100,3 +103,68 @@ async def test_what_the_leader_refuses_is_counted_and_not_offered_again(tmp_path
         assert (await stage.status("shuffler"))["rejected_by_cause"] == {"refused-by-receiver": B}
         assert await stage.forwarding.step() == 0
         assert (await stage.collect())["state"] == "refused"
+
+
+def answering(stage: MixedStage, number: int, answer: HttpResponse) -> None:
+    """The ``number``-th upload to the leader from now on, and every later one of the same bytes, is answered with
+    ``answer`` and does not arrive."""
+    real, seen = stage.network.request, list[bytes]()
+
+    async def request(method: str, url: str, **rest: Any) -> Any:
+        if url.endswith(f"/tasks/{stage.task}/reports"):
+            if rest["body"] not in seen:
+                seen.append(rest["body"])
+            if seen.index(rest["body"]) == number:
+                return answer
+        return await real(method, url, **rest)
+
+    stage.network.request = request  # type: ignore[method-assign]
+
+
+async def test_a_request_that_the_leader_cannot_read_is_counted_and_holds_up_nothing(tmp_path: Path) -> None:
+    """The leader gets the other requests, with the bytes that they had before; none is put together anew."""
+    async with due(tmp_path) as (stage, sent):
+        async with stage.apps["shuffler"][STORE].read() as tx:
+            assert await tx.left(stage.devices.channel.task.task_id) == 0
+        problem = b'{"type": "urn:ietf:params:ppm:dap:error:invalidMessage"}'
+        answering(stage, 1, HttpResponse(400, {}, problem))
+        assert await stage.forwarding.step() == REQUESTS
+        page = await stage.status("shuffler")
+        assert page["rejected_by_cause"] == {"refused-by-receiver": PER_REQUEST}
+        assert (page["requests_left"], await stage.forwarding.step()) == (0, 0)
+        assert (len(sent), sent[-1]) == (REQUESTS - 1, b"")
+        await stage.work()
+        assert (await stage.status("leader"))["uploaded"] == B - PER_REQUEST
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 413, 503])
+async def test_an_answer_that_need_not_be_the_leaders_loses_nothing_and_is_shown_to_the_operator(
+    tmp_path: Path, status: int
+) -> None:
+    async with due(tmp_path) as (stage, sent):
+        real = stage.network.request
+        answering(stage, 1, HttpResponse(status, {}, b"<p>Come back later."))
+        assert [await stage.forwarding.step() for _ in range(3)] == [1, 0, 0]
+        page = await stage.status("shuffler")
+        assert page["requests_left"] == REQUESTS - 1
+        assert page["not_forwarded"] == f"the leader answered {status}"
+        stage.network.request = real  # type: ignore[method-assign]
+        assert await stage.forwarding.step() == REQUESTS - 1
+        page = await stage.status("shuffler")
+        assert (page["requests_left"], page["not_forwarded"], page["rejected"]) == (0, None, 0)
+        await check(stage, sent)
+
+
+async def test_what_two_processes_send_at_once_and_the_leader_refuses_is_counted_once(tmp_path: Path) -> None:
+    """Both read the same request before either has deleted it, as two processes on one database do."""
+    async with due(tmp_path) as (stage, sent):
+        assert (await stage.upload(b"", "messages-secret")).status == 200, "the leader takes nothing more"
+        stage.network.partition(URLS["leader"])
+        assert await stage.forwarding.step() == 0, "the order is fixed, and nothing has arrived"
+        stage.network.heal()
+        sent.clear()
+        await asyncio.gather(stage.forwarding.step(), stage.forwarding.step())
+        while await stage.forwarding.step():
+            pass
+        assert len(sent) > len(set(sent)) == REQUESTS
+        assert (await stage.status("shuffler"))["rejected_by_cause"] == {"refused-by-receiver": B}

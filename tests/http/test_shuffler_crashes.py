@@ -184,3 +184,25 @@ async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_po
         for _ in range(3):
             await asyncio.gather(found.stage.forwarding.step(), second[FORWARDING].step())
         await found.check()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("number", [0, 1, CHUNKS // 4])
+async def test_one_of_two_processes_dies_while_both_forward_and_the_other_goes_on(
+    tmp_path: Path, make_postgres_url: MakeDatabase, number: int, committed: bool
+) -> None:
+    """Once, before or after what it stored: while the order is fixed, or between two chunks."""
+    async with due(tmp_path, "memory", make_postgres_url(ShufflerStore)) as found:
+        stage = found.stage
+        second = await stage.start_shuffler(SECOND)
+        cut(second[STORE], number, committed=committed)
+        ended: list[Any] = []
+        for _ in range(3):
+            steps = (second[FORWARDING].step(), stage.forwarding.step())
+            ended += await asyncio.gather(*steps, return_exceptions=True)
+        assert {type(one) for one in ended} <= {int, PowerCutError}
+        restarted = await stage.start_shuffler(SECOND)
+        await asyncio.gather(stage.forwarding.step(), restarted[FORWARDING].step())
+        await found.check()
+        page = await stage.shuffler_status(found.devices.recipe)
+        assert (page["requests_left"], page["released"], page["rejected"]) == (0, 1, 0)
