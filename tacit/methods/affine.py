@@ -76,9 +76,9 @@ def seed_of(public: bytes) -> int:
     return int.from_bytes(public[:SEED_SIZE], "big")
 
 
-def level_of(public: bytes, levels: int) -> int:
-    """The level, from 0, of the report with these 16 public bytes: each has the same chance."""
-    return int.from_bytes(public[SEED_SIZE:PUBLIC_SIZE], "big") * levels >> 64
+def level_of(word: int, levels: int) -> int:
+    """The level, from 0, of the report whose last eight public bytes are ``word``: each has the same chance."""
+    return word * levels >> 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class AffineHashing(LocalMethod):
         if not 0 <= item < 1 << self.bits:
             raise ValueError(f"an item must have {self.bits} bits")
         public = entropy(PUBLIC_SIZE)
-        length = self.levels[level_of(public, len(self.levels))]
+        length = self.levels[level_of(int.from_bytes(public[SEED_SIZE:], "big"), len(self.levels))]
         value = hash_of(seed_of(public), item >> (self.bits - length), self.hash_bits)
         keep = bernoulli(self._keep, entropy)
         other = uniform_below(self.values - 1, entropy)

@@ -62,7 +62,7 @@ def test_the_search_of_its_own_reports_fits_a_recipe() -> None:
     assert isinstance(item, int)
     for _ in range(REPORTS):
         public, value = METHOD.randomise(item, entropy)
-        collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+        collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
     found = search(collected, MAX_TOP).document()
     best = result({**found, "levels": [list(level) for level in found["levels"]]})
     assert [one.text for one in best.items][:1] == ["word"]
@@ -146,7 +146,7 @@ def test_an_id_that_favours_many_items_at_once_is_found_quickly() -> None:
         public for public in drawn if len({hash_of(seed_of(public), item, METHOD.hash_bits) for item in items}) == 1
     ]
     assert suits
-    assert {level_of(public, len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
+    assert {level_of(int.from_bytes(public[8:], "big"), len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
 
 
 def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from_a_search() -> None:
@@ -158,7 +158,7 @@ def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from
     reports = [method.randomise(datum.randrange(5), entropy) for _ in range(devices)]
     seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
     for public, value in reports:
-        collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+        collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
     found = search(collected, MAX_TOP)
     known = np.zeros((len(found.items) + devices, devices * method.values))
     for row, item in enumerate(found.items):
