@@ -4,8 +4,8 @@ Theory. Items are strings of ``bits`` bits. Level i belongs to the prefixes of `
 (``tacit.methods.affine``); every device reports its item's prefix of one level, chosen by public randomness, with its
 whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
 supports of all their extensions at the next level, and so on (PEM of T. Wang, N. Li, S. Jha, "Locally Differentially
-Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). Splitting devices costs the error a
-factor of the square root of the number of levels; splitting epsilon would cost the number of levels.
+Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). With S levels, splitting devices costs
+the error a factor of the square root of (2S + 1) / 3; splitting epsilon would cost S.
 
 Because a transform counts 2^16 extensions as cheaply as a few, steps are wide: 16 bits each where the domain allows.
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tacit.dp.binomial import rarely_reached
-from tacit.methods.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of
+from tacit.methods.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
 from tacit.methods.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
 
@@ -135,7 +135,9 @@ def expected_threshold(randomizer: AffineHashing, reports: float, design: Sample
     """The threshold at ``FALSE_POSITIVE_RATE``, and the standard error of a rare item, as expected from this many
     reports and the usual number of candidates."""
     *_, before, last = (0, 0, *randomizer.levels)
-    level = Level(max(1, round(reports / len(randomizer.levels))), (KEEP if before else 1) << (last - before), 0)
+    level = Level(
+        max(1, round(reports * share_of_last(len(randomizer.levels)))), (KEEP if before else 1) << (last - before), 0
+    )
     found = Found((), (), (level,) * len(randomizer.levels))
     return threshold(found, randomizer, design, FALSE_POSITIVE_RATE), _empty_error(level, randomizer, design)
 

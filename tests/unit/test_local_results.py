@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Refusal
 from tacit.messages import Interval
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
 from tacit.methods.result import Ranked
 from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector
@@ -126,13 +126,13 @@ def test_whatever_an_analyzer_says_is_a_ranking_or_refused(path: tuple[Any, ...]
 
 def test_one_report_moves_an_estimate_by_no_more_than_the_levels_allow() -> None:
     """A device that chooses its id looks for a hash function and a level that suit it. It raises an item by at most
-    ``levels (1 - 1/g) / (p - 1/g)`` devices, and lowers none by more than a third of that."""
+    ``(1 - 1/g) / (p - 1/g)`` devices over the share of the last level, and lowers none by more than a third of that."""
     design, reports, share = design_of(HASHED), 400, 1 / METHOD.values
     before, without, more = (
         METHOD.estimate([supports], total, design).values[0]
         for supports, total in ((100, reports), (100, reports + 1), (101, reports + 1))
     )
-    most = len(METHOD.levels) * (1 - share) / METHOD.gain
+    most = (1 - share) / METHOD.gain / share_of_last(len(METHOD.levels))
     assert more - before == pytest.approx(most)
     assert before - without == pytest.approx(most * share / (1 - share))
 

@@ -113,7 +113,7 @@ def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
     planted = {123_456_789_012: 900, 987_654_321_098: 600, 5: 400}
     rest = [one * 7_919 % 2**40 for one in range(1_100)]
     items = [item for item, count in planted.items() for _ in range(count)] + rest
-    found = search(collected(method, items), 5)
+    found = search(collected(method, items, b"three levels"), 5)
     assert set(found.items[:3]) == set(planted)
     estimate = method.estimate(found.supports, found.levels[-1].reports, EVERYBODY)
     for item, value, stderr in zip(found.items[:3], estimate.values, estimate.stderrs, strict=False):
