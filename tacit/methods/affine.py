@@ -76,9 +76,15 @@ def seed_of(public: bytes) -> int:
     return int.from_bytes(public[:SEED_SIZE], "big")
 
 
-def level_of(public: bytes, levels: int) -> int:
-    """The level, from 0, of the report with these 16 public bytes: each has the same chance."""
-    return int.from_bytes(public[SEED_SIZE:PUBLIC_SIZE], "big") * levels >> 64
+def level_of(word: int, levels: int) -> int:
+    """The level, from 0, of the report whose last eight public bytes are ``word``. The last of S levels has 3 of 2S + 1
+    parts, each other one has 2: it has the most candidates, and gives the estimates."""
+    return min((word * (2 * levels + 1) >> 64) // 2, levels - 1)
+
+
+def share_of_last(levels: int) -> float:
+    """The share of the reports that are about whole items."""
+    return 3 / (2 * levels + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ class AffineHashing(LocalMethod):
         if not 0 <= item < 1 << self.bits:
             raise ValueError(f"an item must have {self.bits} bits")
         public = entropy(PUBLIC_SIZE)
-        length = self.levels[level_of(public, len(self.levels))]
+        length = self.levels[level_of(int.from_bytes(public[SEED_SIZE:], "big"), len(self.levels))]
         value = hash_of(seed_of(public), item >> (self.bits - length), self.hash_bits)
         keep = bernoulli(self._keep, entropy)
         other = uniform_below(self.values - 1, entropy)
@@ -177,16 +183,16 @@ class AffineHashing(LocalMethod):
         return share * (1 - share) / self.gain**2
 
     def _model(self, design: SampleDesign) -> CellModel:
-        """The supports of prefixes at one level: a device reports at that level with its share of the rate."""
+        """The supports of items at the last level: a device reports at that level with its share of the rate."""
         hit, share = float(self.output_probabilities()[0]), 1 / self.values
-        return CellModel(hit, share, SampleDesign(design.rate / len(self.levels)), dummy=share)
+        return CellModel(hit, share, SampleDesign(design.rate * share_of_last(len(self.levels))), dummy=share)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """Nothing, whatever the design: a dummy supports all items alike."""
         return (0.0,)
 
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts of prefixes of one level, from the numbers of that level's n reports that support each.
+        """Population counts of items, from the numbers of the last level's n reports that support each.
         ``ValueError`` for numbers outside 0 to n."""
         if n < 1 or any(not 0 <= count <= n for count in counts):
             raise ValueError("supports must lie between 0 and the number of reports")

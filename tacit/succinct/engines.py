@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from tacit.methods.affine import AffineHashing
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
 from tacit.methods.design import SampleDesign
 from tacit.methods.estimate import Estimate
 from tacit.methods.method import Method
@@ -24,6 +24,7 @@ from tacit.succinct.tree import (
     CONFIDENCE,
     FALSE_POSITIVE_RATE,
     MAX_TOP,
+    RECORD_SIZE,
     Collected,
     Found,
     expected_threshold,
@@ -67,9 +68,9 @@ class Engine(ABC, Generic[Searched]):
         """Bits of an item: log2 of the number of possible texts."""
 
     @abstractmethod
-    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
-        """What is found in reports, each its 16 public bytes and its value, as JSON. ``ValueError`` if that is
-        impossible."""
+    def search(self, records: Iterable[bytes]) -> dict[str, Any]:
+        """What is found in reports, as JSON: their records of 17 bytes (public bytes and value), several one after
+        another. ``ValueError`` if that is impossible."""
 
     @abstractmethod
     def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
@@ -95,11 +96,11 @@ class TreeEngine(Engine[AffineHashing]):
         """Bits of an item of the domain: those of the last level."""
         return self.method.bits
 
-    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
+    def search(self, records: Iterable[bytes]) -> dict[str, Any]:
         """The most frequent items, and the levels of the search (``tacit.succinct.tree.Found``)."""
         collected = Collected(self.method)
-        for public, value in reports:
-            collected.add(public, value)
+        for several in records:
+            collected.add(several)
         return search(collected, MAX_TOP).document()
 
     def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
@@ -149,10 +150,11 @@ class PaperEngine(Engine[PaperHistogram]):
         """Those of the code's message."""
         return self.method.bits
 
-    def search(self, reports: Iterable[tuple[bytes, int]]) -> dict[str, Any]:
+    def search(self, records: Iterable[bytes]) -> dict[str, Any]:
         """The items that any channel gives and the oracle puts above its bound, with the numbers of ``accepted``
         reports whose signs are ``agreeing`` with them."""
-        publics = [public for public, accepted in reports if accepted]
+        starts = ((several, at) for several in records for at in range(0, len(several), RECORD_SIZE))
+        publics = [several[at : at + PUBLIC_SIZE] for several, at in starts if several[at + PUBLIC_SIZE]]
         if not publics:
             raise ValueError("no report was accepted")
         histogram = self.method.histogram

@@ -42,12 +42,12 @@ class Reports:
     def __len__(self) -> int:
         return len(self.values)
 
-    def add(self, seed: int, value: int) -> None:
-        """Keep one report. ``ValueError`` for a value that does not fit."""
-        if not 0 <= value < 1 << self.hash_bits:
-            raise ValueError(f"a report must have {self.hash_bits} bits")
-        self.seeds.append(seed)
-        self.values.append(value)
+    def add(self, seeds: array[int], values: bytes) -> None:
+        """Keep reports. ``ValueError`` for a value that does not fit."""
+        if len(seeds) != len(values) or max(values, default=0) >> self.hash_bits:
+            raise ValueError(f"a report must have a seed and {self.hash_bits} bits")
+        self.seeds += seeds
+        self.values += values
 
     def parts(self) -> Iterator[Reports]:
         """The reports in as few parts as have a spectrum of their own; one of none if there are none."""
@@ -94,10 +94,11 @@ def _native(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bi
         *(seeds, values, many, reports.hash_bits), *(columns, prefix_bits, free_bits, lanes, spectrum)
     ) or library.succinct_finish(spectrum, free_bits, lanes, len(prefixes), many, reports.hash_bits, supports)
     if failed:
-        raise ValueError("the kernel refused the lengths")
-    rows = memoryview(supports).cast("B").cast("i")
-    size = 1 << free_bits
-    return [array("i", rows[at * size : (at + 1) * size]) for at in range(len(prefixes))]
+        raise ValueError("the kernel refused the lengths, or has no memory for them")
+    rows = [array("i") for _ in prefixes]
+    for row, at in zip(rows, range(0, ctypes.sizeof(supports), 4 << free_bits), strict=True):
+        row.frombytes(memoryview(supports).cast("B")[at : at + (4 << free_bits)])
+    return rows
 
 
 def _pure(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:

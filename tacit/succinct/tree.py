@@ -4,8 +4,8 @@ Theory. Items are strings of ``bits`` bits. Level i belongs to the prefixes of `
 (``tacit.methods.affine``); every device reports its item's prefix of one level, chosen by public randomness, with its
 whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
 supports of all their extensions at the next level, and so on (PEM of T. Wang, N. Li, S. Jha, "Locally Differentially
-Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). Splitting devices costs the error a
-factor of the square root of the number of levels; splitting epsilon would cost the number of levels.
+Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). With S levels, splitting devices costs
+the error a factor of the square root of (2S + 1) / 3; splitting epsilon would cost S.
 
 Because a transform counts 2^16 extensions as cheaply as a few, steps are wide: 16 bits each where the domain allows.
 
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tacit.dp.binomial import rarely_reached
-from tacit.methods.affine import AffineHashing, level_of, seed_of
+from tacit.methods.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
 from tacit.methods.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
 
@@ -35,6 +36,7 @@ FALSE_POSITIVE_RATE = 0.05
 """Largest probability with which a ranking has any answer that no device has."""
 CONFIDENCE = 0.95
 """Probability with which the bound on all other answers holds."""
+RECORD_SIZE = PUBLIC_SIZE + 1
 _ROUNDS = 60
 
 
@@ -48,9 +50,15 @@ class Collected:
     def __len__(self) -> int:
         return sum(map(len, self.levels))
 
-    def add(self, public: bytes, value: int) -> None:
-        """Keep one report with its 16 public bytes. ``ValueError`` for a value that no report can have."""
-        self.levels[level_of(public, len(self.levels))].add(seed_of(public), value)
+    def add(self, records: bytes) -> None:
+        """Keep reports, each its 16 public bytes and its value, one after another. ``ValueError`` for a value that no
+        report can have."""
+        seeds, values = _words(records, 0), records[PUBLIC_SIZE::RECORD_SIZE]
+        count = len(self.levels)
+        levels = [level_of(word, count) for word in _words(records, SEED_SIZE)]
+        for at, reports in enumerate(self.levels):
+            mine = [level == at for level in levels]
+            reports.add(array("Q", itertools.compress(seeds, mine)), bytes(itertools.compress(values, mine)))
 
 
 class Level(NamedTuple):
@@ -127,7 +135,9 @@ def expected_threshold(randomizer: AffineHashing, reports: float, design: Sample
     """The threshold at ``FALSE_POSITIVE_RATE``, and the standard error of a rare item, as expected from this many
     reports and the usual number of candidates."""
     *_, before, last = (0, 0, *randomizer.levels)
-    level = Level(max(1, round(reports / len(randomizer.levels))), (KEEP if before else 1) << (last - before), 0)
+    level = Level(
+        max(1, round(reports * share_of_last(len(randomizer.levels)))), (KEEP if before else 1) << (last - before), 0
+    )
     found = Found((), (), (level,) * len(randomizer.levels))
     return threshold(found, randomizer, design, FALSE_POSITIVE_RATE), _empty_error(level, randomizer, design)
 
@@ -184,28 +194,37 @@ def _empty_error(level: Level, randomizer: AffineHashing, design: SampleDesign) 
     return randomizer.estimate([level.reports // randomizer.values], level.reports, design).stderrs[0]
 
 
+def _words(records: bytes, start: int) -> array[int]:
+    """The eight bytes from ``start`` on of every record, as integers."""
+    big_endian = bytearray(8 * (len(records) // RECORD_SIZE))
+    for at in range(8):
+        big_endian[at::8] = records[start + at :: RECORD_SIZE]
+    found = array("Q", bytes(big_endian))
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found
+
+
 def _best(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, int]]:
     """The ``wanted`` largest (supports, index of the prefix, last bits), largest first; ties by the candidate. Where
-    there are fewer candidates, (0, 0, 0) comes last, for the one that is not there."""
-    least = _floor(supports, wanted)
-    chosen = [(-count, at, last) for at, last, count in _at_least(supports, least)]
-    best = [(-count, at, last) for count, at, last in sorted(chosen)[:wanted]]
+    there are fewer candidates, (0, 0, 0) comes last, for the one that is not there. Only blocks are looked through
+    whose largest number is one of the ``wanted`` largest of all blocks."""
+    size = max(1, sum(map(len, supports)) // (16 * wanted))
+    peaks = [
+        (max(row[start : start + size]), at, start)
+        for at, row in enumerate(supports)
+        for start in range(0, len(row), size)
+    ]
+    least = sorted(peaks)[-wanted][0] if len(peaks) >= wanted else 0
+    chosen = sorted(
+        (-count, at, last)
+        for peak, at, start in peaks
+        if peak >= least
+        for last, count in enumerate(supports[at][start : start + size], start)
+        if count >= least
+    )
+    best = [(-count, at, last) for count, at, last in chosen[:wanted]]
     return best if len(best) == wanted else [*best, (0, 0, 0)]
-
-
-def _floor(supports: Sequence[array[int]], wanted: int) -> int:
-    """A number of supports that at least ``wanted`` candidates have, if there are so many: the ``wanted``-th largest of
-    the largest of blocks."""
-    size = max(1, sum(map(len, supports)) // (4 * wanted))
-    peaks = sorted((max(row[at : at + size]) for row in supports for at in range(0, len(row), size)), reverse=True)
-    return peaks[wanted - 1] if len(peaks) >= wanted else min(min(row) for row in supports)
-
-
-def _at_least(supports: Sequence[array[int]], least: int) -> Iterator[tuple[int, int, int]]:
-    for at, row in enumerate(supports):
-        for last, count in enumerate(row):
-            if count >= least:
-                yield at, last, count
 
 
 def _rows(value: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from infra.cli import run
 from infra.lab.bench import accuracy, peers
+from infra.lab.bench.accuracy import largest_recall
 from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p, table
 from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows
 from infra.lab.devices.vectorised import Words, most_frequent
@@ -75,6 +76,24 @@ def test_pairs_are_compared_by_every_way_to_exchange_them() -> None:
     assert paired_p([1, 2], [2, 1]) == 1
     assert paired_p([5, 1, 0], [0, 0, 2]) == 6 / 8
     assert paired_p([10] * 20, [9] * 20) == 2 / 2**20
+
+
+def test_a_missed_target_is_told_from_chance_and_from_what_no_search_can_reach() -> None:
+    where = Where("a model", 10, 8, 1)
+    near, far = where.row("an error", [1.0, 1.4], target=1.1), where.row("an error", [1.3, 1.31], target=1.1)
+    beyond = where.row(RECALL, [0.3, 0.31], target=0.4, limit=0.375)
+    assert [row.met for row in (near, far, beyond)] == [False] * 3
+    assert [row.within_error for row in (near, far, beyond)] == [True, False, False]
+    cells = [str(cell) for cell in table([near, far, beyond]).columns[-1].cells]
+    assert cells == ["1.10 met within error", "1.10 missed", "0.400 missed (limit 0.375)"]
+
+
+def test_no_list_has_more_items_than_the_best_test_finds() -> None:
+    """At epsilon 1 the standard error of a share is 1.919 / sqrt n, and a string is listed by chance with 10 / 2^32,
+    which a normal number exceeds beyond 5.86."""
+    error = 1.919 / math.sqrt(100_000)
+    assert largest_recall([5.86 * error] * 10, 100_000, 1) == pytest.approx(0.5, abs=0.01)
+    assert largest_recall([9 * error, *[0.0] * 9], 100_000, 1) == pytest.approx(0.1, abs=1e-3)
 
 
 def test_a_row_is_a_mean_with_its_error_and_says_whether_a_target_is_met() -> None:

@@ -143,7 +143,7 @@ def test_the_command_shows_says_and_draws_the_same(tmp_path: Path, capsys: pytes
     shown = capsys.readouterr().out
     assert "…" not in shown, "no column is cut"
     assert "model way trust ε ± devices listed from bytes messages rounds" in " ".join(shown.split())
-    assert "local tree nobody 8 30 182 17 100,000 1" in " ".join(shown.split())
+    assert "local tree nobody 8 28 165 17 100,000 1" in " ".join(shown.split())
     assert "prefix rounds" in shown
     assert "paper at epsilon 8 and less: succinct-histogram finds nothing" in shown
     assert "next: tacit recipe new --prefixes 4" in shown

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Refusal
 from tacit.messages import Interval
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
 from tacit.methods.result import Ranked
 from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector
@@ -62,7 +62,7 @@ def test_the_search_of_its_own_reports_fits_a_recipe() -> None:
     assert isinstance(item, int)
     for _ in range(REPORTS):
         public, value = METHOD.randomise(item, entropy)
-        collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+        collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
     found = search(collected, MAX_TOP).document()
     best = result({**found, "levels": [list(level) for level in found["levels"]]})
     assert [one.text for one in best.items][:1] == ["word"]
@@ -126,13 +126,13 @@ def test_whatever_an_analyzer_says_is_a_ranking_or_refused(path: tuple[Any, ...]
 
 def test_one_report_moves_an_estimate_by_no_more_than_the_levels_allow() -> None:
     """A device that chooses its id looks for a hash function and a level that suit it. It raises an item by at most
-    ``levels (1 - 1/g) / (p - 1/g)`` devices, and lowers none by more than a third of that."""
+    ``(1 - 1/g) / (p - 1/g)`` devices over the share of the last level, and lowers none by more than a third of that."""
     design, reports, share = design_of(HASHED), 400, 1 / METHOD.values
     before, without, more = (
         METHOD.estimate([supports], total, design).values[0]
         for supports, total in ((100, reports), (100, reports + 1), (101, reports + 1))
     )
-    most = len(METHOD.levels) * (1 - share) / METHOD.gain
+    most = (1 - share) / METHOD.gain / share_of_last(len(METHOD.levels))
     assert more - before == pytest.approx(most)
     assert before - without == pytest.approx(most * share / (1 - share))
 
@@ -146,7 +146,7 @@ def test_an_id_that_favours_many_items_at_once_is_found_quickly() -> None:
         public for public in drawn if len({hash_of(seed_of(public), item, METHOD.hash_bits) for item in items}) == 1
     ]
     assert suits
-    assert {level_of(public, len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
+    assert {level_of(int.from_bytes(public[8:], "big"), len(levels_of(METHOD.bits))) for public in suits} == {0, 1}
 
 
 def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from_a_search() -> None:
@@ -158,7 +158,7 @@ def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from
     reports = [method.randomise(datum.randrange(5), entropy) for _ in range(devices)]
     seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
     for public, value in reports:
-        collected.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+        collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
     found = search(collected, MAX_TOP)
     known = np.zeros((len(found.items) + devices, devices * method.values))
     for row, item in enumerate(found.items):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, words
+from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last, words
 from tacit.methods.design import SampleDesign
 from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tests.unit.device_path import Enumerated, classes, log_ratio
@@ -103,10 +103,13 @@ def test_levels_rise_in_steps_of_at_most_sixteen_bits_to_the_whole_item(bits: in
     assert len(levels) - 1 == math.ceil(bits / 16)
 
 
-def test_levels_are_drawn_with_the_same_chance() -> None:
+def test_the_last_level_is_drawn_half_as_often_again_as_each_other() -> None:
     """Chi-square with 3 degrees of freedom; false alarm 1e-4 at 21.1."""
-    drawn = Counter(level_of(SeededEntropy(seed)(PUBLIC_SIZE), 4) for seed in range(4000))
-    assert sum((drawn[level] - 1000) ** 2 / 1000 for level in range(4)) < 21.1
+    drawn = Counter(level_of(int.from_bytes(SeededEntropy(seed)(8), "big"), 4) for seed in range(4500))
+    wanted = (1000, 1000, 1000, 1500)
+    assert sum((drawn[level] - many) ** 2 / many for level, many in enumerate(wanted)) < 21.1
+    assert share_of_last(4) == 1500 / 4500
+    assert (share_of_last(1), level_of(2**64 - 1, 1), level_of(2**64 - 1, 2)) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(("epsilon", "rate"), [(1, 1.0), (3, 0.5)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from decimal import Decimal
 
 import pytest
@@ -21,8 +22,7 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 def reports_of(hash_bits: int, rows: list[tuple[int, int]]) -> Reports:
     found = Reports(hash_bits)
-    for seed, value in rows:
-        found.add(seed, value % (1 << hash_bits))
+    found.add(array("Q", [seed for seed, _ in rows]), bytes(value % (1 << hash_bits) for _, value in rows))
     return found
 
 
@@ -77,9 +77,21 @@ def test_lengths_and_prefixes_out_of_range_are_refused(prefixes: list[int], bits
         count_supports(reports_of(1, [(1, 1)]), prefixes, bits, free)
 
 
+def test_a_position_that_is_visited_more_often_than_a_byte_counts_is_counted_rightly() -> None:
+    """600 reports of five seeds, by which a position has up to 255, 256 and more signs before they are settled."""
+    reports = reports_of(3, [(at % 5, at % 8) for at in range(600)])
+    found = count_supports(reports, [3, 9, 12], 4, 2)
+    for row, prefix in zip(found, [3, 9, 12], strict=True):
+        assert list(row) == [
+            sum(hash_of(at % 5, prefix << 2 | last, 3) == at % 8 for at in range(600)) for last in range(4)
+        ]
+
+
 def test_a_report_that_does_not_fit_is_not_kept() -> None:
     with pytest.raises(ValueError, match="2 bits"):
-        Reports(2).add(1, 4)
+        Reports(2).add(array("Q", [1, 2]), bytes([3, 4]))
+    with pytest.raises(ValueError, match="a seed"):
+        Reports(2).add(array("Q", [1, 2]), bytes([3]))
     with pytest.raises(ValueError, match="hash_bits"):
         Reports(9)
 
@@ -93,7 +105,7 @@ def collected(method: AffineHashing, items: list[int], seed: bytes = b"devices")
 
 def put(found: Collected, report: list[int]) -> None:
     public, value = report
-    found.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+    found.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
 
 
 def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
@@ -101,7 +113,7 @@ def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
     planted = {123_456_789_012: 900, 987_654_321_098: 600, 5: 400}
     rest = [one * 7_919 % 2**40 for one in range(1_100)]
     items = [item for item, count in planted.items() for _ in range(count)] + rest
-    found = search(collected(method, items), 5)
+    found = search(collected(method, items, b"three levels"), 5)
     assert set(found.items[:3]) == set(planted)
     estimate = method.estimate(found.supports, found.levels[-1].reports, EVERYBODY)
     for item, value, stderr in zip(found.items[:3], estimate.values, estimate.stderrs, strict=False):

@@ -23,10 +23,12 @@ EVERYBODY = SampleDesign(1.0)
 METHOD = PaperHistogram(Decimal(8), 8, MOST_REPORTS)
 
 
-def reports(method: PaperHistogram, items: list[int | None]) -> list[tuple[bytes, int]]:
+def reports(method: PaperHistogram, items: list[int | None]) -> list[bytes]:
+    """A device's record after the other, two in each part."""
     entropy = SeededEntropy(b"devices")
     drawn = (method.randomise(item, entropy) for item in items)
-    return [(public.to_bytes(PUBLIC_SIZE, "big"), bit) for public, bit in drawn]
+    records = [public.to_bytes(PUBLIC_SIZE, "big") + bytes([bit]) for public, bit in drawn]
+    return [b"".join(records[at : at + 2]) for at in range(0, len(records), 2)]
 
 
 def test_a_recipe_states_what_makes_the_method_again() -> None:
@@ -76,10 +78,10 @@ def test_the_most_frequent_item_agrees_most_and_estimates_add_nothing_for_silenc
     drawn: list[int | None] = random.Random(3).choices([9, 2, None], [80, 10, 10], k=300)
     document = engine.search(reports(method, drawn))
     assert document["items"][0] == 9
-    assert document["accepted"] == sum(bit for _, bit in reports(method, drawn))
+    assert document["accepted"] == sum(b"".join(reports(method, drawn))[PUBLIC_SIZE :: PUBLIC_SIZE + 1])
     assert method.missing_adds(EVERYBODY) == (0.0,)
     with pytest.raises(ValueError, match="no report was accepted"):
-        engine.search([(bytes(PUBLIC_SIZE), 0)] * 5)
+        engine.search([bytes(PUBLIC_SIZE + 1)] * 5)
 
 
 @pytest.mark.slow

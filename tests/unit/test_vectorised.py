@@ -9,7 +9,7 @@ import pytest
 
 from infra.lab.devices.vectorised import CHUNK, REPORT_SIZE, collected, most_frequent, records, zipf_items, zipf_shares
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.affine import AffineHashing
 from tacit.methods.packing import HashPacking
 from tacit.succinct.tree import Collected
 
@@ -37,7 +37,7 @@ def test_from_the_same_bytes_come_the_same_reports(epsilon: str, hash_bits: int,
     packing, payloads = HashPacking(method.cells), b""
     for item in items.tolist():
         public, value = method.randomise(item, entropy)
-        one_by_one.add(public.to_bytes(PUBLIC_SIZE, "big"), value)
+        one_by_one.add(packing.pack([public, value]))
         payloads += packing.pack([public, value])
     assert records(method, items, Bytes(drawn)) == payloads
     assert len(together) == DEVICES

@@ -110,21 +110,36 @@ def tuned(epsilon: float, bits: int) -> AffineHashing:
 
 def _recall(n: int, epsilon: int, seeds: int, tell: Tell, *, with_peer: bool) -> list[AccuracyRow]:
     """How many of the ten most frequent items are among the ten that are ranked highest."""
-    ours, theirs, method = [], [], tuned(epsilon, BITS)
+    ours, theirs, limits, method = [], [], [], tuned(epsilon, BITS)
     for seed in range(seeds):
         random = np.random.default_rng((seed, n))
         items = zipf_items(random, n, ITEMS, EXPONENT, BITS)
         truth = set(most_frequent(items, TOP))
+        limits.append(largest_recall([np.count_nonzero(items == np.uint64(one)) / n for one in truth], n, epsilon))
         found = search(collected(method, items, random.bytes), MAX_TOP).items[:TOP]
         ours.append(len(truth.intersection(found)))
         if with_peer:
             theirs.append(len(truth.intersection(peers.most_frequent_by_peer(items, epsilon, BITS, TOP))))
         tell((seed + 1) / seeds)
     target = RECALL_TARGETS.get((n, epsilon))
-    more: dict[str, Any] = {"target": target, "elsewhere": target is None}
+    more: dict[str, Any] = {"target": target, "elsewhere": target is None, "limit": fmean(limits)}
     if theirs:
         more |= {"peer": peers.NAME, "peer_value": fmean(theirs) / TOP, "difference_p": paired_p(ours, theirs)}
     return [Where(LOCAL, n, BITS, epsilon).row(RECALL, [one / TOP for one in ours], **more)]
+
+
+def largest_recall(shares: Sequence[float], n: int, epsilon: float) -> float:
+    """The most of these items, as a share of them, that any search lists on average in as many places, if every one of
+    2^32 strings is equally likely to be such an item and all n reports are about whole strings.
+
+    A list of L of M strings has an item with the power, at most, of the best test at level L / M whether devices have
+    it at all (Y. Polyanskiy, H. V. Poor, S. Verdu, "Channel Coding Rate in the Finite Blocklength Regime", 2010,
+    theorem 27). That test counts supports. In the normal approximation its standard error, as a share, is the least of
+    any local protocol: 2 e^(eps/2) / ((e^eps - 1) sqrt n) (M. Ye, A. Barg, "Optimal Schemes for Discrete Distribution
+    Estimation Under Locally Differential Privacy", 2018)."""
+    error, normal = 2 * math.exp(epsilon / 2) / (math.expm1(epsilon) * math.sqrt(n)), NormalDist()
+    least = -normal.inv_cdf(len(shares) / 2**BITS)
+    return fmean(normal.cdf(share / error - least) for share in shares)
 
 
 def _oracle(n: int, bits: int, epsilon: int, seeds: int, tell: Tell) -> list[AccuracyRow]:

@@ -25,7 +25,7 @@ class AccuracyRow:
     in it). ``peer_value``: what ``peer`` reaches for the same (None: not measured). ``difference_p``: the chance of at
     least this difference from the peer if both were equally good, by pairs of the same population. ``target``: what the
     figure should reach, from below for a recall, and otherwise from above. ``elsewhere``: there is a target, for
-    another number of devices or another domain."""
+    another number of devices or another domain. ``limit``: what the best search could reach (None: not computed)."""
 
     model: str
     n: int
@@ -40,6 +40,7 @@ class AccuracyRow:
     target: float | None = None
     difference_p: float | None = None
     elsewhere: bool = False
+    limit: float | None = None
 
     @property
     def met(self) -> bool | None:
@@ -47,6 +48,14 @@ class AccuracyRow:
         if self.target is None:
             return None
         return self.value >= self.target if self.metric == RECALL else self.value <= self.target
+
+    @property
+    def within_error(self) -> bool:
+        """Whether chance alone may have put the figure on this side of its target: they differ by no more than two
+        standard errors."""
+        if self.target is None or self.stderr is None:
+            return False
+        return abs(self.value - self.target) <= 2 * self.stderr
 
     @property
     def significant(self) -> bool | None:
@@ -120,7 +129,10 @@ def _beside(one: AccuracyRow) -> str:
 def _target(one: AccuracyRow) -> Text:
     if one.target is None:
         return Text("not the target's size" if one.elsewhere else "", style="dim")
-    return Text(f"{_number(one.target)} {'met' if one.met else 'missed'}", style="green" if one.met else "red")
+    if one.met or one.within_error:
+        return Text(f"{_number(one.target)} {'met' if one.met else 'met within error'}", style="green")
+    limit = "" if one.limit is None or one.limit >= one.target else f" (limit {_number(one.limit)})"
+    return Text(f"{_number(one.target)} missed{limit}", style="red")
 
 
 def _number(value: float) -> str:

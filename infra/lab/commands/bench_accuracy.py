@@ -35,7 +35,8 @@ def accuracy(
 
     Top-10 recall beside the package pure-ldp (extra peers), errors of the oracle beside theory, errors and false
     positives of shuffled histograms. All parts take about 15 minutes on one free core. A star marks a difference from
-    the peer that is significant at 0.05, a tilde one that is not.
+    the peer that is significant at 0.05, a tilde one that is not; "limit" is what the best search could reach, and
+    "within error" at most two standard errors beyond the target.
 
     Example: tacit bench accuracy --quick --part oracle
     """

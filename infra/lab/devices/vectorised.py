@@ -49,7 +49,7 @@ def collected(method: AffineHashing, items: Words, entropy: Callable[[int], byte
     ``REPORT_SIZE`` bytes a device, in the order in which the devices would draw them one after the other."""
     kept = Collected(method)
     for words, values in _drawn(method, items, entropy):
-        seeds, levels = words[:, 0], _scaled(words[:, 1], len(method.levels))
+        seeds, levels = words[:, 0], _levels(words[:, 1], len(method.levels))
         for at, reports in enumerate(kept.levels):
             mine = levels == at
             reports.seeds.frombytes(seeds[mine].tobytes())
@@ -79,7 +79,7 @@ def _drawn(
 
 def _values(method: AffineHashing, items: Words, words: Words) -> Words:
     seeds, level_word, keep_high, keep_low, other_high, other_low = words.T
-    lengths = np.array(method.levels, dtype=np.uint64)[_scaled(level_word, len(method.levels))]
+    lengths = np.array(method.levels, dtype=np.uint64)[_levels(level_word, len(method.levels))]
     hashed = _hashes(seeds, items >> (np.uint64(method.bits) - lengths), method.hash_bits)
     keep = int(method.thresholds()["keep_threshold"], 16)
     high, low = np.uint64(keep >> 64), np.uint64(keep & _HALF)
@@ -87,6 +87,12 @@ def _values(method: AffineHashing, items: Words, words: Words) -> Words:
     bound, rest = np.uint64(method.values - 1), np.uint64((1 << 64) % (method.values - 1))
     other = ((other_high % bound) * rest + other_low % bound) % bound
     return np.where(kept, hashed, other + (other >= hashed))
+
+
+def _levels(words: Words, levels: int) -> Words:
+    """As ``tacit.methods.affine.level_of``, for each word."""
+    found: Words = np.minimum(_scaled(words, 2 * levels + 1) // np.uint64(2), np.uint64(levels - 1))
+    return found
 
 
 def _scaled(words: Words, count: int) -> Words:

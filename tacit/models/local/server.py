@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.methods.affine import PUBLIC_SIZE
 from tacit.methods.packing import Packing, packing_of
 from tacit.models.faces.server import ServerSide
 from tacit.models.local.task import local_task
@@ -49,12 +48,7 @@ class HashedReports(Reading):
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
         """What the method's engine finds."""
-        size = self.packing.size
-        return self.engine.search(
-            (several[at : at + PUBLIC_SIZE], several[at + PUBLIC_SIZE])
-            for several in records
-            for at in range(0, len(several), size)
-        )
+        return self.engine.search(records)
 
 
 class LocalServer(ServerSide):
