@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.admin.core.audit import PAGE, follows
-from services.admin.core.config import AdminConfig
-from services.admin.core.store import AdminStore
+from services.admin.config import AdminConfig
+from services.admin.storage.audit import PAGE, follows
+from services.admin.storage.store import AdminStore
 from tacit.client import AuditChain
 from tacit.codec import b64url
 from tacit.operations.audit_chain import Chain

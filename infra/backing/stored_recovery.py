@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from services.admin.core import audit
-from services.admin.core.config import AdminConfig
-from services.admin.core.consent import Consent, Rule
-from services.admin.core.empowering import require_unknown
-from services.admin.core.people import People, new_id
-from services.admin.core.records import Act, ApiKey, Person
-from services.admin.core.store import AdminStore
+from services.admin.config import AdminConfig
+from services.admin.people.consent import Consent, Rule
+from services.admin.people.empowering import require_unknown
+from services.admin.people.people import People, new_id
+from services.admin.storage import audit
+from services.admin.storage.records import Act, ApiKey, Person
+from services.admin.storage.store import AdminStore
 from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy

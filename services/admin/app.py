@@ -8,35 +8,35 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from services.admin.core import audit
-from services.admin.core.calls import ADMIN, Admin
-from services.admin.core.config import AdminConfig
-from services.admin.core.consent import Consent, Rule
-from services.admin.core.empowering import Empowering
-from services.admin.core.events import Events, YieldWatch
-from services.admin.core.fair_threads import FairThreads
-from services.admin.core.fleet import FleetWatch
-from services.admin.core.followed_log import FollowedLog
-from services.admin.core.log import Log
-from services.admin.core.openapi import about
-from services.admin.core.openid import OpenIdClient
-from services.admin.core.passkeys import Passkeys
-from services.admin.core.passwords import Passwords
-from services.admin.core.people import People, first_people
-from services.admin.core.planning import Planner
-from services.admin.core.publishing import Publishing
-from services.admin.core.questions import Questions
-from services.admin.core.records import Act
-from services.admin.core.releases import Releases
-from services.admin.core.restored import close_restored
-from services.admin.core.rounds import Rounds
-from services.admin.core.routing import endpoint
-from services.admin.core.shared import Shared
-from services.admin.core.sign_in import SignIn
-from services.admin.core.store import AdminStore
+from services.admin.api.calls import ADMIN, Admin
+from services.admin.api.openapi import about
+from services.admin.api.restored import close_restored
+from services.admin.api.routing import endpoint
+from services.admin.config import AdminConfig
+from services.admin.fair_threads import FairThreads
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages
+from services.admin.people.consent import Consent, Rule
+from services.admin.people.empowering import Empowering
+from services.admin.people.openid import OpenIdClient
+from services.admin.people.passkeys import Passkeys
+from services.admin.people.passwords import Passwords
+from services.admin.people.people import People, first_people
+from services.admin.people.sign_in import SignIn
+from services.admin.questions.events import Events, YieldWatch
+from services.admin.questions.fleet import FleetWatch
+from services.admin.questions.followed_log import FollowedLog
+from services.admin.questions.log import Log
+from services.admin.questions.planning import Planner
+from services.admin.questions.publishing import Publishing
+from services.admin.questions.questions import Questions
+from services.admin.questions.releases import Releases
+from services.admin.questions.rounds import Rounds
+from services.admin.questions.shared import Shared
+from services.admin.storage import audit
+from services.admin.storage.records import Act
+from services.admin.storage.store import AdminStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.adapters.network.tls import ClientTls

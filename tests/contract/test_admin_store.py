@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
-from services.admin.core.audit import chained, follows, record, verify
-from services.admin.core.records import Act, Answer, ApiKey, Failures, Person, Question, QuestionState, Session
-from services.admin.core.store import AdminStore
+from services.admin.storage.audit import chained, follows, record, verify
+from services.admin.storage.records import Act, Answer, ApiKey, Failures, Person, Question, QuestionState, Session
+from services.admin.storage.store import AdminStore
 from tacit.errors import Fatal
 from tacit.operations.audit_chain import FIRST, Chain
 from tests.contract.conftest import Opening

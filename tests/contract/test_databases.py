@@ -22,7 +22,7 @@ from tests.contract.sessions import kill_sessions
 SCHEMAS = (
     "attester.schema",
     "recipe_server.schema",
-    "services.admin.core.schema",
+    "services.admin.storage.schema",
     "services.collector.schema",
     "services.gateway.store",
     "services.helper.schema",

@@ -19,8 +19,8 @@ from infra.lab.kit.mixed import MixedKit
 from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.shuffled import ShuffledKit
-from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.survey_fields import FIELDS
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.methods.figures import MOST_DRAWN
 from tacit.recipe.model import Recipe
 from tests.e2e import test_dashboard

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
-from services.admin.core.followed_log import BESIDE_SECONDS
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps

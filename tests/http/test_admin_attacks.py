@@ -15,12 +15,13 @@ from argon2.exceptions import VerifyMismatchError
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, FaultKind, matching
+from services.admin.api import routing
 from services.admin.app import COMPUTED_OF_ONE
-from services.admin.core import publishing, routing
-from services.admin.core.lockout import PLACES
-from services.admin.core.passwords import Passwords, hash_of_nobody
-from services.admin.core.planning import Planner
-from services.admin.core.sign_in import BY_ITSELF
+from services.admin.people.lockout import PLACES
+from services.admin.people.passwords import Passwords, hash_of_nobody
+from services.admin.people.sign_in import BY_ITSELF
+from services.admin.questions import publishing
+from services.admin.questions.planning import Planner
 from tacit.recipe.survey import Survey
 from tacit.service.app import read_body
 from tests.http.admin_stage import LOG_URL, SURVEY, Stage, key_of, serving
@@ -48,7 +49,7 @@ class Counting(PasswordHasher):
 @pytest.fixture(autouse=True)
 def hasher(monkeypatch: pytest.MonkeyPatch) -> Counting:
     counting = Counting()
-    monkeypatch.setattr("services.admin.core.passwords.HASHER", counting)
+    monkeypatch.setattr("services.admin.people.passwords.HASHER", counting)
     return counting
 
 
@@ -126,7 +127,7 @@ async def test_a_name_that_somebody_has_shares_its_place_as_one_that_nobody_has(
     """Whoever fills all places locks both kinds, so that none stands out."""
     await person(stage)
     assert PLACES > 10_000
-    monkeypatch.setattr("services.admin.core.lockout.PLACES", 1)
+    monkeypatch.setattr("services.admin.people.lockout.PLACES", 1)
     for _ in range(5):
         await signed_in(stage, {"name": "nobody", "password": "x"}, 401)
     for name in ("another", "nobody", "third"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from argon2 import PasswordHasher
 
-from services.admin.core.consent import CHANGE_SECONDS
+from services.admin.people.consent import CHANGE_SECONDS
 from tacit.codec import b64url
 from tacit.service.secret_files import write_secret
 from tests.http.admin_pair import (
@@ -37,7 +37,7 @@ STALE, OWN = (409, "problem:change-stale"), (403, "problem:own-change")
 @pytest.fixture(autouse=True)
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """argon2id with as little work as it takes."""
-    monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
+    monkeypatch.setattr("services.admin.people.passwords.HASHER", PasswordHasher(1, 8, 1))
 
 
 @pytest.fixture

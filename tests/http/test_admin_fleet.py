@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import NOW
-from services.admin.core.events import Events
-from services.admin.core.fleet import (
+from services.admin.questions.events import Events
+from services.admin.questions.fleet import (
     DEVICES_FILE,
     MOST_BYTES,
     MOST_RECIPES,

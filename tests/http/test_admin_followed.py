@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.network import Fault, FaultKind
-from services.admin.core.documents import EntryPage
-from services.admin.core.followed_log import Seen
-from services.admin.core.shared import MOST_ASKED, SHARED_SECONDS
+from services.admin.api.documents import EntryPage
 from services.admin.handlers import log, recipes
+from services.admin.questions.followed_log import Seen
+from services.admin.questions.shared import MOST_ASKED, SHARED_SECONDS
 from tacit.codec import b64url
 from tests.http.admin_stage import KIT, LOG_URL, Stage, serving
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.followed_log import BESIDE_SECONDS, FollowedLog
+from services.admin.questions.followed_log import BESIDE_SECONDS, FollowedLog
 from tacit.logview.live import LiveLog
 from tacit.operations.prefix_rounds import Asked, progress
 from tacit.recipe.candidates import asked_prefixes

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from infra.lab.kit.recipes import NOW, RecipeKit
-from services.admin.core.followed_log import FOLDER
+from services.admin.questions.followed_log import FOLDER
 from tacit.logview.folder import CHECKPOINT
 from tacit.recipe.policy import WitnessLimit
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, Note, NoteKey, sign_checkpoint

@@ -24,9 +24,9 @@ from joserfc.jwk import RSAKey
 
 from infra.base.free_ports import free_ports
 from infra.cli import run
-from services.admin.core.config import AdminConfig
-from services.admin.core.flow import FLOW_COOKIE, INVITATION_SECONDS
-from services.admin.core.openid import KEPT_SECONDS, LOOK_SECONDS
+from services.admin.config import AdminConfig
+from services.admin.people.flow import FLOW_COOKIE, INVITATION_SECONDS
+from services.admin.people.openid import KEPT_SECONDS, LOOK_SECONDS
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.secret_files import write_secret

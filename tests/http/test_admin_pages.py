@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 import pytest
 
 from infra.lab.kit.recipes import NOW
-from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.assets import assets
 from services.admin.pages.rendering import moment
 from services.admin.pages.views.table import PAGES
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
 from tacit.ports import HttpResponse
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.passkeys import CHALLENGE_SECONDS
+from services.admin.people.passkeys import CHALLENGE_SECONDS
 from tacit.codec import b64url, unb64url
 from tests.http.admin_stage import SURVEY, Stage, key_of, serving
 from tests.kit.authenticator import PRESENT, Authenticator

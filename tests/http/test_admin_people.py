@@ -16,13 +16,13 @@ from openapi_spec_validator import validate
 
 from infra.commands.keys import public_part
 from infra.lab.kit.entropy import SeededEntropy
+from services.admin.api.calls import ADMIN
 from services.admin.app import create_app
-from services.admin.core import audit
-from services.admin.core.calls import ADMIN
-from services.admin.core.events import MOST_LISTENING, MOST_STREAMS
-from services.admin.core.people import first_people
-from services.admin.core.store import AdminTx
 from services.admin.handlers.routes import ROUTES
+from services.admin.people.people import first_people
+from services.admin.questions.events import MOST_LISTENING, MOST_STREAMS
+from services.admin.storage import audit
+from services.admin.storage.store import AdminTx
 from tacit.errors import UsageError
 from tacit.service.app import Deps
 from tacit.service.auth import token_digest
@@ -36,7 +36,7 @@ ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}
 @pytest.fixture(autouse=True)
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """argon2id with as little work as it takes."""
-    monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
+    monkeypatch.setattr("services.admin.people.passwords.HASHER", PasswordHasher(1, 8, 1))
 
 
 @pytest.fixture

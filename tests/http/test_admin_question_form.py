@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.pages.survey_fields import FIELDS, GROUPS, body_of
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.recipe.survey import Survey
 from tests.http.admin_collector import CollectorStub, beside
 from tests.http.admin_stage import KIT, Stage, prepared

@@ -11,8 +11,8 @@ import pytest
 
 from infra.lab.kit.network import Fault, FaultKind, matching
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS
-from services.admin.core import publishing as steps_of
-from services.admin.core.audit import verify
+from services.admin.questions import publishing as steps_of
+from services.admin.storage.audit import verify
 from tacit.operations.publishing import send_leaf
 from tacit.ports import TransportError
 from tacit.tlog.leaves import LeafType, sign_leaf

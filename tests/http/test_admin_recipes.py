@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS
-from services.admin.core import followed_log as reading
-from services.admin.core.followed_log import BURN_SECONDS
+from services.admin.questions import followed_log as reading
+from services.admin.questions.followed_log import BURN_SECONDS
 from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort

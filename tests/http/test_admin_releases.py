@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from services.admin.core import releases as kept
 from services.admin.pages.views.published import SHOWN
+from services.admin.questions import releases as kept
 from tacit.codec import b64url
 from tacit.service.openapi import DEFAULT_LIMIT
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside

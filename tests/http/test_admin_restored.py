@@ -12,8 +12,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from infra.lab.kit.network import Fault, FaultKind, matching
-from services.admin.core import audit
-from services.admin.core.store import AdminStore
+from services.admin.storage import audit
+from services.admin.storage.store import AdminStore
 from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.service.secret_files import write_secret
@@ -26,7 +26,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr("services.admin.core.passwords.HASHER", PasswordHasher(1, 8, 1))
+    monkeypatch.setattr("services.admin.people.passwords.HASHER", PasswordHasher(1, 8, 1))
     async with serving(tmp_path) as running:
         yield running
 

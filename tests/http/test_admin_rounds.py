@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from services.admin.core.followed_log import BESIDE_SECONDS
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.operations.prefix_rounds import Asked, next_round, progress
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from services.admin.core.followed_log import BESIDE_SECONDS, BURN_SECONDS
 from services.admin.handlers.jobs import can_help
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import lasting, left, stated
+from services.admin.questions.followed_log import BESIDE_SECONDS, BURN_SECONDS
 from tacit.recipe.survey import Survey
 from tacit.service.operator_documents import JobDocument
 from tests.http.admin_collector import CollectorStub, beside

@@ -14,8 +14,8 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import LOSE_RESPONSE, FaultyTransport, matching, no_faults
 from services.admin.app import create_app
-from services.admin.core.audit import record
-from services.admin.core.records import Act
+from services.admin.storage.audit import record
+from services.admin.storage.records import Act
 from tacit.client import (
     AsyncOperator,
     AwayError,

@@ -15,8 +15,8 @@ from aiohttp import web
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
-from services.admin.core.followed_log import BESIDE_SECONDS
 from services.admin.handlers.routes import ROUTES
+from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.adapters.network.http import HttpTransport
 from tacit.client import (
     AsyncOperator,

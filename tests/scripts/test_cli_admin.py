@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from infra.cli import FAILED, OK, USAGE, run
-from services.admin.core.audit import record
-from services.admin.core.records import Act
-from services.admin.core.store import AdminStore
+from services.admin.storage.audit import record
+from services.admin.storage.records import Act
+from services.admin.storage.store import AdminStore
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ PACKAGES = sorted(
 )
 LABORATORY = ROOT / "infra" / "lab"
 STORES = (
-    *(f"services.{name}.schema" for name in ("admin.core", "collector", "helper", "issuer", "leader", "witness")),
+    *(f"services.{name}.schema" for name in ("admin.storage", "collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
 )
 EVERYWHERE = (

@@ -18,7 +18,7 @@ SCHEMAS = (
     "attester.schema",
     "client_agent.store",
     "recipe_server.schema",
-    "services.admin.core.schema",
+    "services.admin.storage.schema",
     "services.analyzer.schema",
     "services.shuffler.schema",
     "services.collector.schema",

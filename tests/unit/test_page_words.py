@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.admin.core.people import WORDS, Permission, forbidden
 from services.admin.pages.charts import Fill
 from services.admin.pages.claims import meaning
 from services.admin.pages.rendering import lasting, stated
+from services.admin.people.people import WORDS, Permission, forbidden
 
 
 @given(st.decimals(min_value="0.001", max_value="99", places=6, allow_nan=False))

@@ -22,11 +22,11 @@ from infra.lab.kit.recipes import RecipeKit
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import CHARGES, CHECKPOINT, DIRECTORIES, ENTRIES, NODES, OPT_INS, RECIPES
 from recipe_server.store import RecipeStore
-from services.admin.core.config import AdminConfig
-from services.admin.core.questions import text_of
-from services.admin.core.records import QuestionState
-from services.admin.core.schema import AUDIT, QUESTIONS
-from services.admin.core.store import AdminStore
+from services.admin.config import AdminConfig
+from services.admin.questions.questions import text_of
+from services.admin.storage.records import QuestionState
+from services.admin.storage.schema import AUDIT, QUESTIONS
+from services.admin.storage.store import AdminStore
 from tacit.codec import b64url
 from tacit.errors import Fatal
 from tacit.ledger.account import ChargeState

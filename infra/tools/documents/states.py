@@ -16,7 +16,7 @@ from typing import Any
 from client_agent.journal import ENTRY_STATES
 from infra.tools.documents.configuration import CONFIGURATION, configured
 from infra.tools.documents.metrics import METRICS_PAGE, listed
-from services.admin.core.records import QUESTION_STATES
+from services.admin.storage.records import QUESTION_STATES
 from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES

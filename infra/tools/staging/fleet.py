@@ -1,5 +1,5 @@
 """Writes the counts of a deployment's devices for the admin service of the same machine
-(``services.admin.core.fleet``)."""
+(``services.admin.questions.fleet``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
 from infra.tools.staging.agents import counted
 from infra.tools.staging.devices import Devices
-from services.admin.core.fleet import DEVICES_FILE, REPORT_FILE, devices_of, report_of
+from services.admin.questions.fleet import DEVICES_FILE, REPORT_FILE, devices_of, report_of
 from tacit.ports import Clock
 from tacit.service.secret_files import write_secret
 

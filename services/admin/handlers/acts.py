@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.admin.core.calls import Call, Reply
-from services.admin.core.documents import AuditPage
-from services.admin.core.records import AuditRow
-from services.admin.core.store import AdminTx
+from services.admin.api.calls import Call, Reply
+from services.admin.api.documents import AuditPage
+from services.admin.storage.records import AuditRow
+from services.admin.storage.store import AdminTx
 from tacit.codec import b64url
 from tacit.service.admin_people_documents import ActDocument
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.consent import holds_from
-from services.admin.core.problems import Problem, refuse
-from services.admin.core.records import Change
-from services.admin.core.store import AdminTx
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.people.consent import holds_from
+from services.admin.problems import Problem, refuse
+from services.admin.storage.records import Change
+from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.admin_people_documents import ChangeDocument, ChangeList, Kind, Role, RuleDocument

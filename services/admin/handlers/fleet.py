@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.fleet import FleetDocument, read_fleet
-from services.admin.core.problems import Problem, refuse
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.problems import Problem, refuse
+from services.admin.questions.fleet import FleetDocument, read_fleet
 
 
 async def shown(call: Call) -> Reply:

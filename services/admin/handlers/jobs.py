@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.problems import not_found
-from services.admin.core.series_documents import JobList
+from services.admin.api.calls import Admin, Call, Reply
 from services.admin.handlers.recipes import at_collector
+from services.admin.problems import not_found
+from services.admin.questions.series_documents import JobList
 from tacit.operations.results import PASSING, REFUSED, RELEASED
 from tacit.service.app import STEPS
 from tacit.service.operated import Job, background_jobs, background_work

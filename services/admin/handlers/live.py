@@ -8,8 +8,8 @@ from functools import partial
 
 from aiohttp import web
 
-from services.admin.core.calls import ADMIN, Call, Reply
-from services.admin.core.people import Permission
+from services.admin.api.calls import ADMIN, Call, Reply
+from services.admin.people.people import Permission
 from tacit.errors import Abort
 
 BEAT_SECONDS = 15.0

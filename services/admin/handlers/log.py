@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import EntryPage
-from services.admin.core.followed_log import Seen
-from services.admin.core.keys import keys_of
-from services.admin.core.problems import away, not_found
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.api.documents import EntryPage
+from services.admin.problems import away, not_found
+from services.admin.questions.followed_log import Seen
+from services.admin.questions.keys import keys_of
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Fatal

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core import flow
-from services.admin.core.access_documents import AuthorizationDocument
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.consent_documents import WaitingInvitation
-from services.admin.core.openid import OpenIdClient
-from services.admin.core.problems import Problem, refuse
-from services.admin.core.records import Change
-from services.admin.core.routing import source_of
-from services.admin.core.sign_in import SECURE_PREFIX, Shown
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.api.routing import source_of
 from services.admin.handlers.consent import document_of_change, words_of
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply
+from services.admin.people import flow
+from services.admin.people.access_documents import AuthorizationDocument
+from services.admin.people.consent_documents import WaitingInvitation
+from services.admin.people.openid import OpenIdClient
+from services.admin.people.sign_in import SECURE_PREFIX, Shown
+from services.admin.problems import Problem, refuse
+from services.admin.storage.records import Change
 from tacit.service.admin_people_documents import InvitationDocument
 
 RETURN_PATH = "/sign-in/openid/return"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.admin.core import flow
-from services.admin.core.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
-from services.admin.core.calls import Call, Reply
-from services.admin.core.passkeys import purpose_of
-from services.admin.core.people import existing
-from services.admin.core.problems import not_found
-from services.admin.core.records import Passkey, Question
-from services.admin.core.store import AdminTx
+from services.admin.api.calls import Call, Reply
+from services.admin.people import flow
+from services.admin.people.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
+from services.admin.people.passkeys import purpose_of
+from services.admin.people.people import existing
+from services.admin.problems import not_found
+from services.admin.storage.records import Passkey, Question
+from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.admin_people_documents import Kind

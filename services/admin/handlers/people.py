@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import KeyList, PersonBody, PersonChange, PersonPage
-from services.admin.core.empowering import Wanted
-from services.admin.core.people import existing
-from services.admin.core.records import ApiKey, Change, Person
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.api.documents import KeyList, PersonBody, PersonChange, PersonPage
 from services.admin.handlers.consent import asked_reply
+from services.admin.people.empowering import Wanted
+from services.admin.people.people import existing
+from services.admin.storage.records import ApiKey, Change, Person
 from tacit.errors import FieldError
 from tacit.service.admin_people_documents import KeyDocument, NewKey, PersonDocument, Role
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from services.admin.core.calls import Call, Reply
-from services.admin.core.consent import ways_in
-from services.admin.core.documents import QuestionPage
-from services.admin.core.events import question_event
-from services.admin.core.problems import Problem, refuse
-from services.admin.core.publishing import recipe_document
-from services.admin.core.questions import Asked, asked_of, etag_of, survey_document
-from services.admin.core.records import Question, QuestionState
-from services.admin.core.store import PeopleTx
+from services.admin.api.calls import Call, Reply
+from services.admin.api.documents import QuestionPage
 from services.admin.handlers import passkeys
+from services.admin.people.consent import ways_in
+from services.admin.problems import Problem, refuse
+from services.admin.questions.events import question_event
+from services.admin.questions.publishing import recipe_document
+from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
+from services.admin.storage.records import Question, QuestionState
+from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.service.admin_documents import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace

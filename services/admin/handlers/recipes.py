@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any, Final
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.documents import CollectionList, RecipePage, ResultList
-from services.admin.core.log import blaming
-from services.admin.core.problems import Problem, not_found, refuse
-from services.admin.core.shared import SHARED_SECONDS
+from services.admin.api.calls import Admin, Call, Reply
+from services.admin.api.documents import CollectionList, RecipePage, ResultList
+from services.admin.problems import Problem, not_found, refuse
+from services.admin.questions.log import blaming
+from services.admin.questions.shared import SHARED_SECONDS
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError, UsageError

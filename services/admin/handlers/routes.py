@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from services.admin.core.access_documents import (
-    ActBody,
-    AssertionBody,
-    AuthorizationDocument,
-    OpenIdBody,
-    OpenIdReturn,
-    OptionsDocument,
-    PasskeyBody,
-    PasskeyDocument,
-    PasskeyList,
-    PasskeyOptionsBody,
-)
-from services.admin.core.calls import Route, Storing
-from services.admin.core.consent_documents import ConsentBody, WaitingInvitation
-from services.admin.core.documents import (
+from services.admin.api.calls import Route, Storing
+from services.admin.api.documents import (
     AuditPage,
     CollectionBody,
     CollectionList,
@@ -35,9 +22,6 @@ from services.admin.core.documents import (
     SignatureBody,
     SignInBody,
 )
-from services.admin.core.fleet import FleetDocument
-from services.admin.core.people import Permission
-from services.admin.core.series_documents import CensusPage, JobList, SeriesPage
 from services.admin.handlers import (
     acts,
     consent,
@@ -53,6 +37,22 @@ from services.admin.handlers import (
     series,
     sessions,
 )
+from services.admin.people.access_documents import (
+    ActBody,
+    AssertionBody,
+    AuthorizationDocument,
+    OpenIdBody,
+    OpenIdReturn,
+    OptionsDocument,
+    PasskeyBody,
+    PasskeyDocument,
+    PasskeyList,
+    PasskeyOptionsBody,
+)
+from services.admin.people.consent_documents import ConsentBody, WaitingInvitation
+from services.admin.people.people import Permission
+from services.admin.questions.fleet import FleetDocument
+from services.admin.questions.series_documents import CensusPage, JobList, SeriesPage
 from tacit.recipe.survey import Survey
 from tacit.service.admin_documents import (
     CheckDocument,

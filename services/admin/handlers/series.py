@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.admin.core.calls import Call, Reply
-from services.admin.core.problems import not_found
-from services.admin.core.series_documents import CensusPage, SeriesPage
+from services.admin.api.calls import Call, Reply
+from services.admin.problems import not_found
+from services.admin.questions.series_documents import CensusPage, SeriesPage
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.recipe.census import Census
 from tacit.service.admin_documents import CensusDocument, RoundDocument, SeriesDocument

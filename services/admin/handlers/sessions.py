@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core.calls import Admin, Call, Reply
-from services.admin.core.people import PERMISSIONS
-from services.admin.core.records import Person
-from services.admin.core.sign_in import BY_SESSION, Shown, csrf_token
+from services.admin.api.calls import Admin, Call, Reply
 from services.admin.handlers.people import document_of
+from services.admin.people.people import PERMISSIONS
+from services.admin.people.sign_in import BY_SESSION, Shown, csrf_token
+from services.admin.storage.records import Person
 from tacit.errors import FieldError
 from tacit.service.admin_people_documents import Role, SessionDocument
 

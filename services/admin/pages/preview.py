@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from services.admin.core.calls import Admin
-from services.admin.core.questions import Asked
+from services.admin.api.calls import Admin
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.rendering import plain
 from services.admin.pages.survey_fields import body_of
 from services.admin.pages.survey_labels import label_of, worded
+from services.admin.questions.questions import Asked
 from tacit.accounting.alternatives import AGGREGATION, SAMPLED
 from tacit.accounting.requirements import Requirements
 from tacit.errors import Abort, FieldError, Refusal, UsageError

@@ -15,13 +15,13 @@ from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
 
-from services.admin.core.calls import ADMIN, Admin, part_of
-from services.admin.core.people import PERMISSIONS, Permission, Principal, forbidden
-from services.admin.core.questions import field_problem
-from services.admin.core.routing import acted
-from services.admin.core.sign_in import CSRF_HEADER, csrf_token
+from services.admin.api.calls import ADMIN, Admin, part_of
+from services.admin.api.routing import acted
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import rendered, response
+from services.admin.people.people import PERMISSIONS, Permission, Principal, forbidden
+from services.admin.people.sign_in import CSRF_HEADER, csrf_token
+from services.admin.questions.questions import field_problem
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.service.admin_people_documents import Role

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.core.openapi import about
+from services.admin.api.openapi import about
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.visits import Visit
 from tacit.service.described import Described, described

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core.audit import follows, verify
 from services.admin.handlers.acts import page_of
 from services.admin.pages.visits import Visit
+from services.admin.storage.audit import follows, verify
 from tacit.codec import b64url
 from tacit.operations.audit_chain import FIRST, Chain
 from tacit.service.openapi import DEFAULT_LIMIT

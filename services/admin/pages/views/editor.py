@@ -7,14 +7,14 @@ from typing import Final
 
 from aiohttp import web
 
-from services.admin.core.questions import survey_of
-from services.admin.core.records import Question
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import of_entry, shown_at, worded
 from services.admin.pages.views.metrics import known_metrics
 from services.admin.pages.visits import Visit
+from services.admin.questions.questions import survey_of
+from services.admin.storage.records import Question
 from tacit.errors import Abort
 from tacit.recipe.survey_table import SurveyField
 

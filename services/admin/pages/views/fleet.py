@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core.fleet import QUIET_SECONDS
 from services.admin.handlers.fleet import fleet_of
 from services.admin.pages.visits import Visit
+from services.admin.questions.fleet import QUIET_SECONDS
 
 
 async def shown(visit: Visit) -> web.StreamResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from services.admin.core.calls import Admin
+from services.admin.api.calls import Admin
 from services.admin.pages.views.published import listed_of
 from tacit.errors import Abort
 from tacit.recipe.encoder_specs import Attributes, Occurrences

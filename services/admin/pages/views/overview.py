@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from services.admin.core.people import Permission
-from services.admin.core.records import QuestionState
 from services.admin.handlers.consent import changes_of
 from services.admin.handlers.questions import names_of
 from services.admin.pages.views.published import listed_of, running_of
 from services.admin.pages.views.questions import row_of
 from services.admin.pages.visits import Visit
+from services.admin.people.people import Permission
+from services.admin.storage.records import QuestionState
 from tacit.errors import Abort
 from tacit.service.app import unready
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from services.admin.core.people import PERMISSIONS, Permission, existing
-from services.admin.core.records import ApiKey
 from services.admin.pages.visits import Visit
+from services.admin.people.people import PERMISSIONS, Permission, existing
+from services.admin.storage.records import ApiKey
 from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
 from tacit.service.admin_people_documents import Role

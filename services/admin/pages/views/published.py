@@ -8,13 +8,13 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.core.calls import Admin
-from services.admin.core.releases import Release
+from services.admin.api.calls import Admin
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.claims import continued
 from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
+from services.admin.questions.releases import Release
 from tacit.errors import Abort
 from tacit.methods.figures import form_of, population_texts, rest_words, share_texts
 from tacit.methods.statistics import STATISTICS

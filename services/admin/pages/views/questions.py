@@ -9,11 +9,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from services.admin.core.people import Permission
-from services.admin.core.problems import Problem, refuse
-from services.admin.core.publishing import fixed_of, recipe_document
-from services.admin.core.questions import Asked, asked_of, etag_of, survey_document
-from services.admin.core.records import Act, Question, QuestionState
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, judged
@@ -22,6 +17,11 @@ from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
+from services.admin.people.people import Permission
+from services.admin.problems import Problem, refuse
+from services.admin.questions.publishing import fixed_of, recipe_document
+from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
+from services.admin.storage.records import Act, Question, QuestionState
 from tacit.errors import Abort, DecodeError
 from tacit.moments import when
 from tacit.recipe.candidates import candidates_of, label_of

@@ -6,8 +6,6 @@ from typing import Final
 
 from aiohttp import web
 
-from services.admin.core.people import Permission
-from services.admin.core.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
 from services.admin.pages.views import (
     api,
@@ -26,6 +24,8 @@ from services.admin.pages.views import (
     series,
 )
 from services.admin.pages.visits import SIGN_IN, Page, refused, serve
+from services.admin.people.people import Permission
+from services.admin.problems import Problem, refuse
 from tacit.service.app import refuse_expect
 
 _QUESTION = "/questions/{id}"

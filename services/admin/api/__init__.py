@@ -1,0 +1,1 @@
+"""What happens to every request of the admin API, and its documents."""

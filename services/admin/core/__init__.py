@@ -1,1 +1,0 @@
-"""What the service knows and does, below its HTTP resources and pages."""

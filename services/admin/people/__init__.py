@@ -1,0 +1,1 @@
+"""People and their roles, how they sign in, and the consent that changes of them need."""
