@@ -1,5 +1,5 @@
-"""What a device does about one recipe: verify it and its privacy cost, look for the token, read the datum and encode
-it, charge the claim, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may
+"""What a device does about one recipe: verify it and its privacy cost, look for the token, draw up the charge, read the
+datum and encode it, toss the coin, and only then randomise and shard (P11, P21). A device that does not take part may
 send a dummy instead (P20).
 
 Where an answer comes from, a datum or the state of a watched event, is ``client_agent.answering``'s affair.
