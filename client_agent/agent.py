@@ -1,9 +1,9 @@
 """One device: follow the log, prefetch tokens, decide about every recipe once, and send what the coin chose.
 
 The order inside a decision is the protocol's: verify the recipe and its privacy cost, look for the token, draw up the
-charge, read the datum, toss the coin, and only then encode, randomise and shard. Coin, delay and the finished report are
-durable before anything is sent (P11). A refusal is silent on the wire and explained in the journal. A log that showed
-two histories is never trusted again: from then on the device does nothing at all.
+charge, read the datum, toss the coin, and only then encode, randomise and shard. Coin, delay and the finished report
+are durable before anything is sent (P11). A refusal is silent on the wire and explained in the journal. A log that
+showed two histories is never trusted again: from then on the device does nothing at all.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from services.admin.storage.audit import PAGE, follows
 from services.admin.storage.store import AdminStore
 from tacit.client import AuditChain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from services.admin.people.consent import Consent, Rule
 from services.admin.people.empowering import require_unknown
 from services.admin.people.people import People, new_id

@@ -12,8 +12,8 @@ from services.admin.api.calls import ADMIN, Admin
 from services.admin.api.openapi import about
 from services.admin.api.restored import close_restored
 from services.admin.api.routing import endpoint
-from services.admin.config import AdminConfig
-from services.admin.fair_threads import FairThreads
+from services.admin.base.config import AdminConfig
+from services.admin.base.fair_threads import FairThreads
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.views.table import add_pages

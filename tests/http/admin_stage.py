@@ -18,7 +18,7 @@ from recipe_server.app import create_app as create_recipe_server
 from recipe_server.config import RecipeServerConfig
 from services.admin.api.calls import ADMIN, Admin
 from services.admin.app import create_app
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url

@@ -24,7 +24,7 @@ from joserfc.jwk import RSAKey
 
 from infra.base.free_ports import free_ports
 from infra.cli import run
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from services.admin.people.flow import FLOW_COOKIE, INVITATION_SECONDS
 from services.admin.people.openid import KEPT_SECONDS, LOOK_SECONDS
 from tacit.codec import b64url

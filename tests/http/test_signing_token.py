@@ -14,7 +14,7 @@ import pytest
 
 from infra.cli import NEVER_AGAIN, run
 from infra.lab.kit.recipes import RecipeKit
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.ports import TransportError

@@ -145,7 +145,7 @@ def test_servers_are_asked_as_the_services_would(tmp_path: Path, capsys: pytest.
         pass
     _, document = asked(capsys, layout.state_dir)
     kept, heard = document["servers"]
-    assert (kept["name"], kept["used_by"], kept["up"]) == ("redis", ["gateway", "leader"], False)
+    assert (kept["name"], kept["used_by"], kept["up"]) == ("redis", ["gateway"], False)
     assert (heard["name"], heard["up"]) == ("mosquitto", False)
     assert heard["used_by"] == ["analyzer", "collector", "helper", "leader", "recipe_server", "shuffler"]
     with redis(layout, wanted=False, url_file=None, entropy=entropy):

@@ -48,7 +48,7 @@ from infra.stacks.upgrades import with_operators
 from infra.stacks.workers import service_part
 from infra.views.stack_view import show
 from services.admin.app import read_parties
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -26,10 +26,14 @@ def test_a_whole_cost_is_whole_and_a_small_one_stays_as_it_is(exact: str, shown:
     assert stated(exact) == shown
 
 
-@given(st.floats(min_value=0, max_value=6.9))
+@given(st.floats(min_value=0, max_value=6.9, exclude_min=True))
 def test_what_an_epsilon_means_is_never_told_as_less(epsilon: float) -> None:
     told = float(meaning(epsilon).split("at most ")[1].split()[0])
     assert math.exp(epsilon) <= told * (1 + 1e-12) <= math.exp(epsilon) * 1.011
+
+
+def test_where_an_epsilon_is_nothing_nothing_is_told() -> None:
+    assert meaning(0.0) == "what it sees is as likely with one answer of a device as with any other"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from infra.lab.kit.recipes import RecipeKit
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import CHARGES, CHECKPOINT, DIRECTORIES, ENTRIES, NODES, OPT_INS, RECIPES
 from recipe_server.store import RecipeStore
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from services.admin.questions.questions import text_of
 from services.admin.storage.records import QuestionState
 from services.admin.storage.schema import AUDIT, QUESTIONS

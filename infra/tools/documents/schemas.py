@@ -20,7 +20,7 @@ from infra.tools.documents.papers import ChallengeBody, HpkeKeyFile, PeerFile, P
 from infra.views.terminal import json_text
 from recipe_server.config import RecipeServerConfig
 from relay.config import RelayConfig
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from services.analyzer.config import AnalyzerConfig
 from services.collector.config import CollectorConfig
 from services.gateway.config import GatewayConfig

@@ -10,8 +10,9 @@ from typing import Any, Final
 from aiohttp import web
 from pydantic import BaseModel
 
-from services.admin.config import AdminConfig
-from services.admin.fair_threads import FairThreads
+from services.admin.base.config import AdminConfig
+from services.admin.base.fair_threads import FairThreads
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.people.consent import Consent
 from services.admin.people.empowering import Empowering
 from services.admin.people.openid import OpenIdClient
@@ -19,7 +20,6 @@ from services.admin.people.passkeys import Passkeys
 from services.admin.people.passwords import Passwords
 from services.admin.people.people import PERMISSIONS, People, Permission, Principal
 from services.admin.people.sign_in import SignIn
-from services.admin.problems import Problem, not_found, refuse
 from services.admin.questions.events import Event, Events
 from services.admin.questions.followed_log import FollowedLog
 from services.admin.questions.log import Log

@@ -17,9 +17,9 @@ from aiohttp import web
 
 from services.admin.api.calls import ADMIN, Admin, Call, Reply, Route, Storing
 from services.admin.api.documents import Nothing
+from services.admin.base.problems import Problem, refuse
 from services.admin.people.access_documents import ActBody
 from services.admin.people.people import Principal, forbidden
-from services.admin.problems import Problem, refuse
 from services.admin.questions.questions import field_problem
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Answer

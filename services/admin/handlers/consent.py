@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from services.admin.api.calls import Admin, Call, Reply
+from services.admin.base.problems import Problem, refuse
 from services.admin.people.consent import holds_from
-from services.admin.problems import Problem, refuse
 from services.admin.storage.records import Change
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from services.admin.api.calls import Admin, Call, Reply
-from services.admin.problems import Problem, refuse
+from services.admin.base.problems import Problem, refuse
 from services.admin.questions.fleet import FleetDocument, read_fleet
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.admin.api.calls import Admin, Call, Reply
+from services.admin.base.problems import not_found
 from services.admin.handlers.recipes import at_collector
-from services.admin.problems import not_found
 from services.admin.questions.series_documents import JobList
 from tacit.operations.results import PASSING, REFUSED, RELEASED
 from tacit.service.app import STEPS

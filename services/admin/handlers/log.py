@@ -7,7 +7,7 @@ import contextlib
 
 from services.admin.api.calls import Admin, Call, Reply
 from services.admin.api.documents import EntryPage
-from services.admin.problems import away, not_found
+from services.admin.base.problems import away, not_found
 from services.admin.questions.followed_log import Seen
 from services.admin.questions.keys import keys_of
 from tacit import media_types

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from services.admin.api.calls import Admin, Call, Reply
 from services.admin.api.routing import source_of
+from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.consent import document_of_change, words_of
 from services.admin.handlers.people import document_of
 from services.admin.handlers.sessions import session_reply
@@ -14,7 +15,6 @@ from services.admin.people.access_documents import AuthorizationDocument
 from services.admin.people.consent_documents import WaitingInvitation
 from services.admin.people.openid import OpenIdClient
 from services.admin.people.sign_in import SECURE_PREFIX, Shown
-from services.admin.problems import Problem, refuse
 from services.admin.storage.records import Change
 from tacit.service.admin_people_documents import InvitationDocument
 

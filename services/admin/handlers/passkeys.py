@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from services.admin.api.calls import Call, Reply
+from services.admin.base.problems import not_found
 from services.admin.people import flow
 from services.admin.people.access_documents import OptionsDocument, PasskeyDocument, PasskeyList
 from services.admin.people.passkeys import purpose_of
 from services.admin.people.people import existing
-from services.admin.problems import not_found
 from services.admin.storage.records import Passkey, Question
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url

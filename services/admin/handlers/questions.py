@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from services.admin.api.calls import Call, Reply
 from services.admin.api.documents import QuestionPage
+from services.admin.base.problems import Problem, refuse
 from services.admin.handlers import passkeys
 from services.admin.people.consent import ways_in
-from services.admin.problems import Problem, refuse
 from services.admin.questions.events import question_event
 from services.admin.questions.publishing import recipe_document
 from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document

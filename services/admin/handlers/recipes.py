@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from services.admin.api.calls import Admin, Call, Reply
 from services.admin.api.documents import CollectionList, RecipePage, ResultList
-from services.admin.problems import Problem, not_found, refuse
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.questions.log import blaming
 from services.admin.questions.shared import SHARED_SECONDS
 from tacit import media_types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.admin.api.calls import Call, Reply
-from services.admin.problems import not_found
+from services.admin.base.problems import not_found
 from services.admin.questions.series_documents import CensusPage, SeriesPage
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.recipe.census import Census

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.people.people import POWERFUL, Principal, new_id
-from services.admin.problems import Problem, not_found, refuse
 from services.admin.storage.consent_store import ConsentTx
 from services.admin.storage.records import Change, KeptRule, Person
 from services.admin.storage.store import AdminTx

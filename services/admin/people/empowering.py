@@ -12,10 +12,10 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from services.admin.base.problems import Problem, refuse
 from services.admin.people import flow
 from services.admin.people.consent import Consent, stale
 from services.admin.people.people import POWERFUL, People, Principal, existing, new_id
-from services.admin.problems import Problem, refuse
 from services.admin.storage.records import ApiKey, Change, Invitation, Person
 from services.admin.storage.store import AdminTx
 from tacit.errors import Abort, FieldError

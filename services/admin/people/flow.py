@@ -15,10 +15,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from services.admin.base.problems import Problem, refuse
 from services.admin.people.consent import Consent
 from services.admin.people.openid import Proof
 from services.admin.people.people import existing
-from services.admin.problems import Problem, refuse
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Invitation, Person
 from services.admin.storage.store import AdminTx, PeopleTx

@@ -11,8 +11,8 @@ import hashlib
 import hmac
 from typing import Final
 
-from services.admin.config import SignInConfig
-from services.admin.problems import Problem, refuse
+from services.admin.base.config import SignInConfig
+from services.admin.base.problems import Problem, refuse
 from services.admin.storage.records import Failures
 from services.admin.storage.store import AdminStore
 from tacit.ports import Clock, Entropy

@@ -24,8 +24,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry, extract_compact
 
-from services.admin.config import OpenIdConfig
-from services.admin.problems import Problem, away, refuse
+from services.admin.base.config import OpenIdConfig
+from services.admin.base.problems import Problem, away, refuse
 from tacit import media_types
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url

@@ -28,10 +28,10 @@ from fido2.webauthn import (
     UserVerificationRequirement,
 )
 
-from services.admin.config import PasskeyMode
+from services.admin.base.config import PasskeyMode
+from services.admin.base.problems import Problem, refuse
 from services.admin.people.people import Principal
 from services.admin.people.sign_in import BY_SESSION
-from services.admin.problems import Problem, refuse
 from services.admin.storage.records import Challenge, Passkey, Person
 from services.admin.storage.store import PasskeysTx
 from tacit.codec import b64url

@@ -1,5 +1,5 @@
 """Passwords of local accounts, stored as argon2id hashes. Hashing is slow, so it has its own threads and turns
-(``services.admin.fair_threads``), which no other work can occupy."""
+(``services.admin.base.fair_threads``), which no other work can occupy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from argon2.low_level import ARGON2_VERSION
 
-from services.admin.fair_threads import FairThreads
+from services.admin.base.fair_threads import FairThreads
 from services.admin.people.people import LEAST_PASSWORD, MOST_PASSWORD
 from tacit.errors import FieldError
 from tacit.ports import Entropy

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from services.admin.problems import Problem, not_found, refuse
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.storage.records import ApiKey, Person
 from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url, unb64url

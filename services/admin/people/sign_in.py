@@ -14,11 +14,11 @@ from typing import Final
 
 from aiohttp import web
 
-from services.admin.config import SignInConfig
+from services.admin.base.config import SignInConfig
+from services.admin.base.problems import Problem, refuse
 from services.admin.people.lockout import Lockout
 from services.admin.people.passwords import Passwords
 from services.admin.people.people import Principal
-from services.admin.problems import Problem, refuse
 from services.admin.storage.records import ApiKey, Person, Session
 from services.admin.storage.store import AdminStore, PeopleTx
 from tacit.codec import b64url

@@ -12,8 +12,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from services.admin.config import AdminConfig
-from services.admin.problems import Problem, away, refuse
+from services.admin.base.config import AdminConfig
+from services.admin.base.problems import Problem, away, refuse
 from services.admin.questions.log import blaming
 from tacit.errors import Refusal
 from tacit.logview.folder import FolderLog

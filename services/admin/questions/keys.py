@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from services.admin.config import AdminConfig
+from services.admin.base.config import AdminConfig
 from tacit.codec import b64url
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties

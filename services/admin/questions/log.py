@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.admin.config import AdminConfig
-from services.admin.problems import Problem, away, refuse
+from services.admin.base.config import AdminConfig
+from services.admin.base.problems import Problem, away, refuse
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
 from tacit.logview.contents import RememberedLog
 from tacit.logview.live import LiveLog

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from services.admin.fair_threads import FairThreads
+from services.admin.base.fair_threads import FairThreads
 from services.admin.questions.questions import text_of
 from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.design_searched import searched_ways

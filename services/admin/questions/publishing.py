@@ -20,8 +20,8 @@ from http import HTTPStatus
 from typing import Final
 from weakref import WeakValueDictionary
 
-from services.admin.fair_threads import FairThreads
-from services.admin.problems import Problem, away, not_found, refuse
+from services.admin.base.fair_threads import FairThreads
+from services.admin.base.problems import Problem, away, not_found, refuse
 from services.admin.questions.events import Event, question_event
 from services.admin.questions.log import Log, blaming
 from services.admin.questions.questions import Asked, Questions, asked_of

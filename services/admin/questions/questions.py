@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.people.consent import Consent
 from services.admin.people.people import Permission, Principal, forbidden, new_id
-from services.admin.problems import Problem, not_found, refuse
 from services.admin.storage.question_store import QuestionsTx
 from services.admin.storage.records import QUESTION_STATES, Question, QuestionState
 from tacit.errors import Abort, FieldError, UsageError

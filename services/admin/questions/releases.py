@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.admin.problems import Problem, away, refuse
+from services.admin.base.problems import Problem, away, refuse
 from services.admin.questions.log import blaming
 from tacit.errors import Abort
 from tacit.methods.result import rows

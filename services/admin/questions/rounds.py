@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.admin.problems import Problem, not_found, refuse
+from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.questions.log import Log
 from services.admin.questions.releases import Releases
 from services.admin.storage.records import Question

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.openid import cookie_name
 from services.admin.pages.visits import SIGN_IN, Visit
 from services.admin.people.flow import target_of
 from services.admin.people.sign_in import csrf_token
-from services.admin.problems import Problem, refuse
 from tacit.codec import b64url
 from tacit.errors import Abort
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, judged
@@ -18,7 +19,6 @@ from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
-from services.admin.problems import Problem, refuse
 from services.admin.questions.publishing import fixed_of, recipe_document
 from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
 from services.admin.storage.records import Act, Question, QuestionState

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.admin.base.problems import Problem
 from services.admin.pages.views.questions import waits_for
 from services.admin.pages.visits import Visit
-from services.admin.problems import Problem
 from services.admin.questions.rounds import Search, search_at
 from tacit.errors import Abort, UsageError
 from tacit.logview.live import LiveLog

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from services.admin.base.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
-from services.admin.problems import Problem
 from tacit.errors import Abort
 from tacit.service.openapi import DEFAULT_LIMIT
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
+from services.admin.base.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
 from services.admin.pages.views import (
     api,
@@ -25,7 +26,6 @@ from services.admin.pages.views import (
 )
 from services.admin.pages.visits import SIGN_IN, Page, refused, serve
 from services.admin.people.people import Permission
-from services.admin.problems import Problem, refuse
 from tacit.service.app import refuse_expect
 
 _QUESTION = "/questions/{id}"
