@@ -129,7 +129,10 @@ def test_the_wheel_of_the_laboratory_holds_its_package_alone(laboratory_wheel: P
     assert "Requires-Dist: tacit" not in metadata, "on the package index that is another project"
 
 
-@pytest.mark.parametrize("command", ["demo", "bench", "fleet", "figures", "vectors"])
+@pytest.mark.parametrize(
+    "command",
+    ["demo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bench", "fleet", "figures", "vectors"))],
+)
 def test_a_command_of_the_laboratory_says_how_to_get_it(pure: Installed, pure_wheel: Path, command: str) -> None:
     done = pure.run("tacit", command, "--json")
     wheel = pure_wheel.with_name(pure_wheel.name.replace("tacit-", "tacit_lab-"))
@@ -139,6 +142,7 @@ def test_a_command_of_the_laboratory_says_how_to_get_it(pure: Installed, pure_wh
     assert json.loads(done.stdout)["error"]["kind"] == "failed"
 
 
+@pytest.mark.slow
 def test_with_both_wheels_the_commands_of_the_laboratory_are_there(
     pure_wheel: Path, laboratory_wheel: Path, tmp_path: Path
 ) -> None:
@@ -164,6 +168,7 @@ def test_an_installed_tacit_says_its_version_makes_a_key_and_has_no_stack_to_lis
     assert recipes.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_every_module_imports_from_the_wheel_without_extras_and_without_a_compiler(pure: Installed) -> None:
     found = _everything(pure)
     assert found["seen"] > 300

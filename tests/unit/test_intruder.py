@@ -29,7 +29,14 @@ def _plan(stored: StoredState) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("stored", "guessing"), [(COUNT, 300), (HISTOGRAM, 80), (SHARED, 60)], ids=["count", "histogram", "two servers"]
+    ("stored", "guessing"),
+    [
+        pytest.param(COUNT, 300, marks=pytest.mark.slow, id="count"),
+        pytest.param(HISTOGRAM, 80, marks=pytest.mark.slow, id="histogram"),
+        pytest.param(COUNT, 60, id="count, fewer devices"),
+        pytest.param(SHARED, 30, id="two servers, fewer devices"),
+        pytest.param(SHARED, 60, marks=pytest.mark.slow, id="two servers"),
+    ],
 )
 @pytest.mark.false_alarm(
     5 * 3e-7, "five attackers, each a coin's binomial more than five standard errors to one side", runs=2
@@ -41,7 +48,14 @@ def test_no_attacker_does_better_than_a_coin(stored: StoredState, guessing: int)
         assert one.advantage < SIGMAS * one.stderr, one
 
 
-@pytest.mark.parametrize(("stored", "guessing"), [(COUNT, 200), (SHARED, 50)], ids=["count", "two servers"])
+@pytest.mark.parametrize(
+    ("stored", "guessing"),
+    [
+        pytest.param(COUNT, 200, marks=pytest.mark.slow, id="count"),
+        pytest.param(COUNT, 50, id="count, fewer devices"),
+        pytest.param(SHARED, 50, marks=pytest.mark.slow, id="two servers"),
+    ],
+)
 @pytest.mark.false_alarm(
     5 * 3e-7, "five attackers, each a coin's binomial more than five standard errors to one side", runs=2
 )

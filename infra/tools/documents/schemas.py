@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +131,8 @@ def encoded(schema: dict[str, Any]) -> bytes:
     return json_text(schema).encode()
 
 
-def member_notes(model: type[BaseModel]) -> dict[str, str]:
+@functools.cache
+def member_notes(model: type[BaseModel]) -> Mapping[str, str]:
     """The description below each member in the model's source; empty for a model without source."""
     try:
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body

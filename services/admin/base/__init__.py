@@ -1,0 +1,1 @@
+"""What every part of the admin service uses: its configuration, its problem documents, its threads."""
