@@ -135,7 +135,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
     store, parties = parts.store, Parties()
     bells = bells_of(store.signals)
-    arrivals = Arrivals(store, bells.forming, background=deps.background)
+    arrivals = Arrivals(store, bells.forming, deps.entropy, background=deps.background)
     leader = Leader(store, parties, deps, parts.limits, arrivals, bells.forming)
     _add_storage(app, store, leader)
     app[PARTIES], app[STORE] = parties, store

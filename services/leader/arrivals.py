@@ -16,11 +16,17 @@ from services.leader.store import LeaderStore
 from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
+from tacit.pauses import uniform
+from tacit.ports import Entropy
 
 TOPIC = "stored"
 
 WAKE_SECONDS = 0.3
 """Seconds from the first report that the coordinator has not seen until it looks."""
+
+EARLY_SECONDS = 0.1
+"""When a full job has come together, the coordinator looks within so many seconds, at a random time: the time of a job
+should tell little of its last report's."""
 
 TELL_SECONDS = 0.05
 """Seconds for which a process gathers its counts before it tells the coordinator."""
@@ -43,19 +49,21 @@ class Arrivals:
     """Counts stored reports, and lets ``forming`` ring in this process when the coordinator should look. Without
     ``background`` (tests that take every step themselves) it does nothing."""
 
-    def __init__(self, store: LeaderStore, forming: Bell, *, background: bool) -> None:
+    def __init__(self, store: LeaderStore, forming: Bell, entropy: Entropy, *, background: bool) -> None:
         self._store = store
+        self._entropy = entropy
         self._forming = forming
         self._background = background
         self._new: Counter[bytes] = Counter()
         self._lacking: dict[bytes, int] = {}
         self._untold: Counter[bytes] = Counter()
         self._timer: asyncio.TimerHandle | None = None
+        self._early: asyncio.TimerHandle | None = None
         store.signals.on(TOPIC, self._heard)
 
     def stored(self, counts: Mapping[bytes, int]) -> None:
         """This process has committed ``counts`` reports, by task."""
-        if not self._background:
+        if not self._background or not counts:
             return
         if self._store.coordinates:
             self._count(counts)
@@ -77,8 +85,9 @@ class Arrivals:
     def close(self) -> None:
         """Stop."""
         self._background = False
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._early):
+            if timer is not None:
+                timer.cancel()
 
     def _count(self, counts: Mapping[bytes, int]) -> None:
         self._new.update(counts)
@@ -87,8 +96,13 @@ class Arrivals:
             self._check(task_id)
 
     def _check(self, task_id: bytes) -> None:
-        if 0 < self._lacking.get(task_id, 0) <= self._new[task_id]:
-            self._forming.answer()
+        if self._early is None and 0 < self._lacking.get(task_id, 0) <= self._new[task_id]:
+            delay = uniform(self._entropy, 0.0, EARLY_SECONDS)
+            self._early = asyncio.get_running_loop().call_later(delay, self._full)
+
+    def _full(self) -> None:
+        self._early = None
+        self._forming.answer()
 
     def _within(self, seconds: float) -> None:
         if self._timer is None:
@@ -118,5 +132,9 @@ class Arrivals:
 
 
 def _read(text: str) -> dict[bytes, int]:
+    """The counts of a signal. Raises ``ValueError`` or ``DecodeError``."""
     pairs = (pair.partition(":") for pair in text.split())
-    return {unb64url(task_id): int(count) for task_id, _, count in pairs}
+    counts = {unb64url(task_id): int(count) for task_id, _, count in pairs}
+    if any(count < 1 for count in counts.values()):
+        raise ValueError("a count is at least 1")
+    return counts

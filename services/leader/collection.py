@@ -155,11 +155,12 @@ class Collections:
         job."""
         until = self._deps.clock.now() + seconds
         while True:
+            moved = self._moved
             row = await self.show(party, job_id)
             left = until - self._deps.clock.now()
             if row.state not in _UNDER_WAY or left <= 0:
                 return row
-            await first_of(self._moved.wait(), self._deps.clock.sleep(min(left, LOOK_SECONDS)))
+            await first_of(moved.wait(), self._deps.clock.sleep(min(left, LOOK_SECONDS)))
 
     def _tell(self) -> None:
         """Wake every request of this process that waits for a job."""

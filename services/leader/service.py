@@ -94,7 +94,6 @@ class Leader:
             async with self._store.transaction() as tx:
                 await tx.numbered.make_room()
             verdicts = await self._store_groups(groups)
-        self._arrivals.stored(Counter(upload.task_id for group in groups for upload in group))
         return verdicts
 
     async def _store_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
@@ -103,6 +102,7 @@ class Leader:
         now = self._deps.clock.now()
         closable = self._closable({upload.task_id for upload in uploads}, now)
         if closable is not None and await self._store.add_new_reports(uploads, closable, now):
+            self._arrivals.stored(Counter(upload.task_id for upload in uploads))
             return [[None] * len(group) for group in groups]
         return await self._judge_groups(groups)
 
@@ -137,6 +137,7 @@ class Leader:
             fresh: list[StoredReport] = []
             verdicts = [[_place(upload, known, closed, fresh) for upload in group] for group in groups]
             await tx.add_reports(fresh, self._deps.clock.now())
+        self._arrivals.stored(Counter(upload.task_id for upload in fresh))
         return verdicts
 
     async def _why_closed(self, tx: LeaderTx, task_id: bytes, *, released: bool) -> ReportError | None:

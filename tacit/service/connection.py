@@ -26,6 +26,8 @@ from tacit.service.problems import Answer, problem_response, too_slow
 SWEEP_SECONDS = 1.0
 PROXY_LINE = 107
 """Most bytes of a PROXY line, version 1."""
+MOST_DISCARDED = 4 << 20
+"""Most bytes that a connection may send after its last answer before it is cut."""
 
 
 class Connection(web.RequestHandler):
@@ -37,6 +39,7 @@ class Connection(web.RequestHandler):
         "_answered",
         "_answering",
         "_body",
+        "_discarded",
         "_held",
         "_line",
         "_raw",
@@ -54,6 +57,7 @@ class Connection(web.RequestHandler):
         self._visit: Visit | None = None
         self._body: StreamReader | None = None
         self._answered = 0
+        self._discarded = 0
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
@@ -98,6 +102,9 @@ class Connection(web.RequestHandler):
             data = self._after_proxy_line(self._line + data)
         visit = self._visit
         if visit is None or self._force_close or self._close:
+            self._discarded += len(data)
+            if self._discarded > MOST_DISCARDED:
+                self.cut()
             return
         if not data:  # aiohttp calls this itself, for data that it already has
             self._parse(data)
@@ -179,7 +186,12 @@ class Connection(web.RequestHandler):
         linger = False
         try:
             if self._serving is not None:
-                linger = await self._send(reader, await self._serving.answer(reader, self.late))
+                answer = await self._serving.answer(reader, self.late)
+                reader.forget_body()  # it is no longer counted, and the sender decides how long the connection lasts
+                linger = await self._send(reader, answer)
+        except Exception as error:  # nobody awaits this task
+            get_logger("http").error("answer_failed", error=error)
+            self.cut()
         finally:
             self._request_in_progress = False
             self._answering = None
@@ -247,7 +259,7 @@ class Connection(web.RequestHandler):
 
     def _proceed(self, late: bool) -> None:
         visit, data = self._visit, self._held
-        if visit is None or visit.gone:
+        if visit is None or visit.gone or self._answering is not None:  # its time ran out before its turn came
             return
         self._held, self.late = b"", late
         self._read(visit, data)

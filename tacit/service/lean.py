@@ -154,7 +154,7 @@ class Reader:
         self._named: Mapping[str, str] = {}
         self._fields: dict[bytes, list[str]] = {}
         self._count = 0
-        self._parts: list[bytes] = []
+        self._body = bytearray()
         self._received = self._head = self._size = 0
 
     @property
@@ -165,7 +165,11 @@ class Reader:
     @property
     def body(self) -> bytes:
         """The whole body."""
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        return bytes(self._body)
+
+    def forget_body(self) -> None:
+        """Free the body of a request that was answered; its connection may last."""
+        self._body = bytearray()
 
     def feed(self, data: bytes) -> bytes | None:
         """Read ``data``. Returns ``None``, or every byte of a request that is not for a hot route."""
@@ -253,9 +257,9 @@ class Reader:
         self._size += len(part)
         if self._size > self.route.limit:
             self.refusal = too_large(self.route.limit)
-            self._parts = []
+            self.forget_body()
         else:
-            self._parts.append(part)
+            self._body += part
 
     def on_message_complete(self) -> None:
         """Parser: the request is whole."""

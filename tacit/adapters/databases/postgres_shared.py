@@ -27,7 +27,7 @@ from tacit.adapters.databases.postgres import MARKER, OWNER_LOCK, PostgresReader
 from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
 from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
-from tacit.errors import Fatal, Unavailable
+from tacit.errors import Fatal, TacitError
 
 WRITE_LOCK = OWNER_LOCK + 1
 LEADER_LOCK = OWNER_LOCK + 2
@@ -35,6 +35,7 @@ SHARD_LOCK = 0x7461
 """The first half of an advisory lock key whose second half is the shard."""
 SHARDS = 1024
 CHANNEL = "tacit_signals"
+SEND_SECONDS = 5.0
 
 _ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
 _SHARED = sa.text(f"SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})")
@@ -196,12 +197,17 @@ class SharedPostgresDatabase(PostgresReader):
 
     async def _send_all(self) -> None:
         """Send what waits, equal signals once. Without a connection it is lost, as signals may be."""
-        with suppress(Unavailable, sa.exc.SQLAlchemyError, OSError), typed():
+        with suppress(TacitError, sa.exc.SQLAlchemyError, OSError), typed():  # a TimeoutError is an OSError
             while self._unsent:
                 async with self._session_lock:
                     lines, self._unsent = list(self._unsent), {}
-                    session = await self._attached()
-                    await session.execute(_NOTIFY, {"channel": CHANNEL, "lines": lines})
+                    try:
+                        async with asyncio.timeout(SEND_SECONDS):  # others wait for the lock to ask who leads
+                            session = await self._attached()
+                            await session.execute(_NOTIFY, {"channel": CHANNEL, "lines": lines})
+                    except BaseException:
+                        await self._detach()
+                        raise
 
     async def _detach(self) -> None:
         session, self._session, self.leading = self._session, None, False

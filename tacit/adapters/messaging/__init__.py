@@ -1,1 +1,1 @@
-"""Queues, announcements and replay windows, within the process or on Redis and MQTT."""
+"""Announcements over MQTT, and replay windows in Redis."""
