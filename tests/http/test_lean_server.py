@@ -15,10 +15,11 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
+from tacit.service import admission
 from tacit.service.app import COUNT, Deps, make_app
 from tacit.service.auth import require_bearer, token_digest
 from tacit.service.config import Limits
-from tacit.service.connection import Server
+from tacit.service.connection import MOST_DISCARDED, Connection, Server
 from tacit.service.hot import HOT, add_hot_route
 from tacit.service.lean import MOST_FIELD, MOST_FIELDS, Asking, HotRoute, Respond
 from tacit.service.problems import Answer
@@ -434,3 +435,46 @@ async def test_who_is_refused_early_sees_the_answer_and_is_cut_if_it_goes_on(kep
         assert len(server.server.admission) == 1
         server.server.admission.sweep(now + 60)
         assert len(server.server.admission) == 0
+
+
+async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
+    async with served("lean") as one:
+        reader, writer = await one.connect()
+        writer.write(_head("Transfer-Encoding: chunked") + b"4000\r\n" + bytes(0x4000) + b"\r\nzz\r\n")
+        assert (await read_answer(reader))[0] == 400
+        (connection,) = one.server.connections
+        assert isinstance(connection, Connection)
+        assert connection._reader is not None
+        assert connection._reader.body == b""
+
+
+async def test_who_goes_on_sending_fast_after_a_refusal_is_cut_before_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "LINGER_SECONDS", 3600.0)
+    async with served("lean") as one:
+        reader, writer = await one.connect()
+        writer.write(_head("Transfer-Encoding: chunked") + b"zz\r\n")
+        assert (await read_answer(reader))[0] == 400
+        with pytest.raises(ConnectionError):  # noqa: PT012 - the cut is seen by whichever write comes after it
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    writer.write(bytes(MOST_DISCARDED // 4))
+                    await writer.drain()
+
+
+async def test_an_answer_that_cannot_be_sent_ends_its_connection(capfd: pytest.CaptureFixture[str]) -> None:
+    async with served("lean") as one:
+        (route,) = (found for found in one.runner.app[HOT] if found.path == "/")
+        answer = Answer(b"", {"X-Odd": "\udcff"})
+
+        async def respond(_body: bytes) -> Answer:
+            return answer
+
+        object.__setattr__(route, "admit", lambda _head: respond)
+        reader, writer = await one.connect()
+        writer.write(request())
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(one.server.admission) == 0)
+    assert "answer_failed" in capfd.readouterr().err
