@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +27,7 @@ from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import Fault
 from infra.lab.devices.faulty_transports import AbortingTransport, SlowTransport
 from infra.lab.devices.metrics import BINS, SHORTEST, Snapshot, bin_of, edge_of, merged
-from infra.lab.devices.pool import run_in_processes, run_on_ray
+from infra.lab.devices.pool import Workers, run_in_processes, run_on_ray
 from infra.lab.devices.population import parse_population
 from infra.lab.devices.sealing import AHEAD, RequestSenders
 from infra.lab.devices.shard import ShardPlan, ShardResult
@@ -39,12 +40,14 @@ from infra.lab.fleet.run import Load
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from tacit import bhttp, ohttp
+from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal, UsageError
 from tacit.ports import TransportError
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Question
 from tacit.tlog.leaves import IssuerDirectory
+from tacit.tokens.software_root import SoftwareRoot
 
 LATENCIES = st.floats(0, 5000, allow_nan=False)
 
@@ -245,6 +248,21 @@ def test_what_a_worker_refuses_is_told_by_its_parent_and_nobody_is_left_behind(t
 def test_workers_are_stopped_when_their_time_is_over(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="time is over"):
         run_in_processes([plan_of(tmp_path)], lambda _progress: None, 0.0)
+
+
+def test_standing_workers_carry_out_one_plan_after_another_in_the_same_processes(tmp_path: Path) -> None:
+    authority = SoftwareRoot.create(OsEntropy(), 0.0).to_pem()
+    before = set(multiprocessing.active_children())
+    with Workers(2) as workers:
+        mine = set(multiprocessing.active_children()) - before
+        for name, number in (("first", 2), ("second", 1)):
+            plan = replace(plan_of(tmp_path), slot_key=b"", authority=authority)
+            files = [tmp_path / f"{name}-{at}" for at in range(number)]
+            plans = [replace(plan, journal=file, prepare=file.with_suffix(".part")) for file in files]
+            assert [found.devices for found in workers.run(plans, lambda _progress: None, 60.0)] == [100] * number
+            assert set(multiprocessing.active_children()) - before == mine
+            assert len(mine) == 2
+    assert set(multiprocessing.active_children()) == before
 
 
 def test_ray_is_asked_for_by_name_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

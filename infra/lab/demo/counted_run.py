@@ -46,6 +46,7 @@ class CountedRun(ShuffledRun):
     """One run, stage by stage."""
 
     _counted: ClassVar[bool] = True
+    _has_crowd = False
 
     def __init__(self, dataset: Dataset, randomizer: str, state_dir: Path, stages: Stages) -> None:
         super().__init__(dataset, randomizer, state_dir, stages)

@@ -21,6 +21,7 @@ from client_agent.deciding import Deps
 from infra.lab.demo.patience import Patience
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
+from infra.lab.devices.pool import Workers
 from infra.lab.devices.population import listed_population
 from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
@@ -56,15 +57,23 @@ class Others(Protocol):
 class Crowd:
     """So many devices as there are ``answers`` (encoded; ``None``: a device without a value)."""
 
-    def __init__(self, layout: Layout, config: AgentConfig, policy: Policy, answers: Sequence[Answer | None]) -> None:
-        """Raises ``UsageError`` where no device has a value."""
+    def __init__(
+        self,
+        layout: Layout,
+        config: AgentConfig,
+        policy: Policy,
+        answers: Sequence[Answer | None],
+        workers: Workers,
+    ) -> None:
+        """``workers``: they make and send the reports, and may serve several crowds, one after the other. Raises
+        ``UsageError`` where no device has a value."""
         self._config = config
         self._policy = policy
         self._authority = read_secret(layout.device_authority)
         self._file = layout.state_dir / "crowd.fleet"
         self._population = listed_population("the data", answers)
-        self._workers = min(MOST_WORKERS, max(LEAST_WORKERS, (os.cpu_count() or 1) - 1))
-        self._load = Load(len(answers), workers=self._workers, window=WINDOW, limit=LIMIT_SECONDS)
+        self._workers = workers
+        self._load = Load(len(answers), workers=workers.number, window=WINDOW, limit=LIMIT_SECONDS)
         self._target: Destination | None = None
         self.sampled = 0
 
@@ -88,7 +97,13 @@ class Crowd:
 
     def _fleet(self, target: Destination, clock: Clock, load: Load) -> FleetRun:
         ahead = clock.now() - time.time()
-        return FleetRun(Origin(self._config, self._authority, ahead=ahead), target, load, self._population)
+        origin = Origin(self._config, self._authority, ahead=ahead)
+        return FleetRun(origin, target, load, self._population, self._workers)
+
+
+def crowd_workers() -> Workers:
+    """As many as keep this machine busy; they start with their block."""
+    return Workers(min(MOST_WORKERS, max(LEAST_WORKERS, (os.cpu_count() or 1) - 1)))
 
 
 async def _beside(work: Callable[[Look], T], look: Look) -> T:

@@ -9,10 +9,11 @@ over their interval, and the batch closes when the interval is over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
@@ -42,6 +43,7 @@ from tacit.recipe.quantity import exact, in_words
 
 if TYPE_CHECKING:
     from infra.lab.demo.crowd import Others
+    from infra.lab.devices.pool import Workers
 
 RATE = Decimal("0.5")
 MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 100
@@ -84,6 +86,7 @@ class DemoRun(Drilled):
             servers = (*servers, SHUFFLER)
         devices = len(dataset.values)
         self._dataset = dataset
+        self._workers: Workers | None = None
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
         options = StackOptions(
             epoch_seconds=DAY,
@@ -100,7 +103,7 @@ class DemoRun(Drilled):
     async def run(self) -> DemoResult:
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
-        async with self._stack.running(), HttpTransport(connections=64) as direct:
+        async with self._running() as direct:
             world = AgentDeps(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             second = await self._begin(world)
@@ -125,6 +128,22 @@ class DemoRun(Drilled):
             attempts = [claimed, second, *refusals]
             return await self._result(fleet, crowd, recipes.main, sightings, attempts, transport)
 
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[HttpTransport]:
+        """The services and the transport of the agents; and the workers of a crowd, which start beside them."""
+        with contextlib.ExitStack() as stack:
+            if self._has_crowd:
+                from infra.lab.demo.crowd import crowd_workers
+
+                self._workers = stack.enter_context(crowd_workers())
+            async with self._stack.running(), HttpTransport(connections=64) as direct:
+                yield direct
+
+    @property
+    def _has_crowd(self) -> bool:
+        """Whether devices beyond the agents make reports, in batches."""
+        return len(self._dataset.values) > self._agents
+
     # Stages
 
     async def _devices(self, world: AgentDeps) -> Fleet:
@@ -143,15 +162,14 @@ class DemoRun(Drilled):
 
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
-        values = self._dataset.values[self._agents :]
-        if not values:
+        if self._workers is None:
             return None
         from infra.lab.demo.crowd import Crowd
 
         encoder = encoder_of(recipe.question)
-        answers = [encoder.encode(value if value.strip() else None) for value in values]
-        crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers)
-        name, total = "other devices: coins, tokens, reports", round(recipe.rate * len(values))
+        answers = [encoder.encode(value if value.strip() else None) for value in self._dataset.values[self._agents :]]
+        crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers, self._workers)
+        name, total = "other devices: coins, tokens, reports", round(recipe.rate * len(answers))
         with self._timed("crowd"), self._stages.stage(name, total) as tick:
             await crowd.prepare(recipe, world, self._patience, tick)
         return crowd

@@ -30,7 +30,6 @@ from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
 from infra.lab.demo.texts_run import TextsRun
 from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
-from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Refusal, UsageError
 from tacit.operations.prefix_rounds import Asked, Progress, progress, searched
 from tacit.ports import Transport
@@ -79,7 +78,7 @@ class SearchRun(TextsRun):
     async def run(self) -> SearchResult:
         """Everything, from empty folders to the ranking."""
         began = time.monotonic()
-        async with self._stack.running(), HttpTransport(connections=64) as direct:
+        async with self._running() as direct:
             world = AgentDeps(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             refused = [await self._begin(world)]

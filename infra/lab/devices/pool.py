@@ -1,6 +1,7 @@
 """Runs the shards of a fleet, each in a process of its own or as a Ray task on machines of the user's choice.
 
-Worker processes are spawned, not forked: they inherit no sockets, and get secrets only through their plans.
+Worker processes are spawned, not forked: they inherit no sockets, and get secrets only through their plans, of which
+``Workers`` carry out one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Self
 
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.shard import Shard, ShardPlan, ShardResult, World
@@ -30,6 +31,7 @@ from tacit.ports import TransportError
 MAX_WORKERS = 64
 POLL_SECONDS = 0.25
 STOP_SECONDS = 5.0
+ENDED = "a worker of the fleet ended without a result"
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,53 @@ async def run_shard(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardR
         return await Shard(plan, World(clock, OsEntropy(), transport), tell).run()
 
 
-def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
-    """Run every plan in a worker process. Raises ``UsageError`` for too many plans, ``Fatal`` if a worker fails or dies
-    or the time is over."""
-    if not 1 <= len(plans) <= MAX_WORKERS:
-        raise UsageError(f"--workers must be from 1 to {MAX_WORKERS}")
-    context = multiprocessing.get_context("spawn")
-    workers: list[tuple[Any, Connection]] = []
-    try:
-        for plan in plans:
-            mine, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(plan, theirs), daemon=True)
-            with deaf_to_interrupts():
-                process.start()
-            theirs.close()
-            workers.append((process, mine))
-        return _gather([connection for _, connection in workers], look, time.monotonic() + limit_seconds)
-    finally:
-        for process, connection in workers:
+class Workers:
+    """Worker processes that start once and run plans again and again, each one plan at a time. A context manager: they
+    live while its block runs. After an error they are of no further use."""
+
+    def __init__(self, number: int) -> None:
+        """Raises ``UsageError`` for too many."""
+        if not 1 <= number <= MAX_WORKERS:
+            raise UsageError(f"--workers must be from 1 to {MAX_WORKERS}")
+        self.number = number
+        self._workers: list[tuple[Any, Connection]] = []
+
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context("spawn")
+        try:
+            for _ in range(self.number):
+                mine, theirs = context.Pipe()
+                process = context.Process(target=_work, args=(theirs,), daemon=True)
+                with deaf_to_interrupts():
+                    process.start()
+                theirs.close()
+                self._workers.append((process, mine))
+        except BaseException:
+            self._end(at_once=True)
+            raise
+        return self
+
+    def run(self, plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
+        """Run every plan in a worker of its own. Raises ``Fatal`` if a worker fails or dies or the time is over."""
+        until = time.monotonic() + limit_seconds
+        connections = [connection for _, connection in self._workers[: len(plans)]]
+        for connection, plan in zip(connections, plans, strict=True):
+            try:
+                connection.send(plan)
+            except OSError as error:
+                raise Fatal(ENDED) from error
+        return _gather(connections, look, until)
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        self._end(at_once=kind is not None)
+
+    def _end(self, *, at_once: bool) -> None:
+        """Workers without a plan end as soon as nobody can send them one; after an error, none is waited for."""
+        for process, connection in self._workers:
+            if at_once:
+                process.terminate()
+            connection.close()
+        for process, _ in self._workers:
             process.join(STOP_SECONDS / 10)
             if process.is_alive():
                 process.terminate()
@@ -79,7 +110,13 @@ def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: floa
                 process.kill()
                 process.join()
             process.close()
-            connection.close()
+        self._workers.clear()
+
+
+def run_in_processes(plans: Sequence[ShardPlan], look: Look, limit_seconds: float) -> list[ShardResult]:
+    """Run every plan in a worker process, which ends with it. Raises what ``Workers`` raises."""
+    with Workers(len(plans)) as workers:
+        return workers.run(plans, look, limit_seconds)
 
 
 @contextlib.contextmanager
@@ -116,7 +153,7 @@ def _gather(connections: Sequence[Connection], look: Look, until: float) -> list
             try:
                 said = connection.recv()
             except EOFError as error:
-                raise Fatal("a worker of the fleet ended without a result") from error
+                raise Fatal(ENDED) from error
             if isinstance(said, Failure):
                 raise Fatal(said.text)
             if isinstance(said, ShardResult):
@@ -128,11 +165,12 @@ def _gather(connections: Sequence[Connection], look: Look, until: float) -> list
     return [results[connection] for connection in connections]
 
 
-def _work(plan: ShardPlan, connection: Connection) -> None:
-    """Run in a worker process: send the progress, then the result or the error."""
+def _work(connection: Connection) -> None:
+    """Run in a worker process: for each plan send the progress, then the result or the error, until nobody is there."""
     end_with_parent()
-    with connection, contextlib.suppress(BrokenPipeError):
-        connection.send(_result(plan, connection.send))
+    with connection, contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError):
+        while True:
+            connection.send(_result(connection.recv(), connection.send))
 
 
 def _result(plan: ShardPlan, tell: Callable[[Snapshot], None]) -> ShardResult | Failure:

@@ -268,7 +268,8 @@ def _plain(data: Data) -> list[Answer | None]:
     """Convert rows to integers, or tuples of them; ``MISSING`` where there is ``nothing``."""
     void = data == nothing(data.dtype)
     plain = data.tolist() if data.ndim == 1 else [tuple(row) for row in data.tolist()]
-    return [MISSING if none else one for none, one in zip(void.reshape(len(data), -1).all(axis=1), plain, strict=True)]
+    is_void = void if data.ndim == 1 else void.all(axis=1)
+    return [MISSING if none else one for none, one in zip(is_void, plain, strict=True)]
 
 
 def _number(text: str, least: float = 0.0) -> float:

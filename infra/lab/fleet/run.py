@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from infra.lab.devices.destination import Destination, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
-from infra.lab.devices.pool import run_in_processes, run_on_ray
+from infra.lab.devices.pool import Workers, run_in_processes, run_on_ray
 from infra.lab.devices.population import Population
 from infra.lab.devices.prepared import (
     MAX_DEVICES,
@@ -94,7 +94,16 @@ def open_fleet(
 class FleetRun:
     """One run or one preparation. Raises ``UsageError`` for impossible options."""
 
-    def __init__(self, origin: Origin, target: Destination, load: Load, population: Population) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        target: Destination,
+        load: Load,
+        population: Population,
+        standing: Workers | None = None,
+    ) -> None:
+        """``standing``: workers that are there already, ``load.workers`` of them; without them, each stage starts its
+        own."""
         devices = load.devices if load.prepared is None else read_header(load.prepared).devices
         if devices is None or not 1 <= devices < MAX_DEVICES:
             raise UsageError(f"--devices must be from 1 to {MAX_DEVICES - 1}")
@@ -108,6 +117,7 @@ class FleetRun:
         self._target = target
         self._load = load
         self._population = population
+        self._standing = standing
         self._folder = origin.config.state_dir / f"{target.recipe.name}-{int(time.time())}-{secrets.token_hex(3)}"
 
     @property
@@ -177,6 +187,8 @@ class FleetRun:
     def _shards(self, plans: Sequence[ShardPlan], look: Look) -> list[ShardResult]:
         if self._load.ray:
             return run_on_ray(plans, self._load.ray, self._load.limit)
+        if self._standing is not None:
+            return self._standing.run(plans, look, self._load.limit)
         return run_in_processes(plans, look, self._load.limit)
 
     def _plans(self) -> Iterator[ShardPlan]:
