@@ -9,7 +9,7 @@ from typing import Any
 from infra.views.page_style import STYLE
 from infra.views.result_view import HEADINGS, columns, facts, price_caption, price_rows
 from tacit.methods.figures import has_population, interval_of
-from tacit.methods.result import rows
+from tacit.methods.result import answers
 from tacit.operations.results import in_order
 from tacit.recipe.cautions import cautions
 
@@ -53,8 +53,8 @@ def _result(document: Mapping[str, Any]) -> str:
 
 
 def _answers(document: Mapping[str, Any]) -> str:
-    answers, (headings, numbers) = rows(document), columns(document)
-    ends = [end for bucket in answers for end in (*interval_of(bucket, document), *_whole(bucket))]
+    listed, (headings, numbers) = answers(document), columns(document)
+    ends = [end for bucket in listed for end in (*interval_of(bucket, document), *_whole(bucket))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
 
     def row(bucket: Mapping[str, Any], texts: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def _answers(document: Mapping[str, Any]) -> str:
 
     drawn = "estimate, 95 % interval" + (", and (pale) that of all asked" if has_population(document) else "")
     heads = "".join(f'<th class="n">{_text(heading)}</th>' for heading in headings)
-    body = "".join(row(bucket, texts) for bucket, texts in zip(answers, numbers, strict=True))
+    body = "".join(row(bucket, texts) for bucket, texts in zip(listed, numbers, strict=True))
     return (
         f'<table class="answers"><thead><tr><th>answer</th><th>{drawn}</th>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table>"

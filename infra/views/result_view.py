@@ -23,7 +23,7 @@ from tacit.methods.figures import (
     rest_words,
     share_texts,
 )
-from tacit.methods.result import rows
+from tacit.methods.result import answers
 from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
 from tacit.recipe.cautions import cautions, missing_share
@@ -34,13 +34,13 @@ HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this b
 def show_result(document: Mapping[str, Any], console: Console) -> None:
     """Print one released result as two panels: answers and privacy cost."""
     headings, texts = columns(document)
-    found, places = rows(document), places_drawn(document)
-    answers = [
+    found, places = answers(document), places_drawn(document)
+    drawn = [
         AnswerRow(found[at]["label"], found[at]["estimate"], found[at]["stderr"], tuple(texts[at])) for at in places
     ]
-    if "ranked" in document and not answers:
-        answers = [AnswerRow("none stands out", 0.0, 0.0, ("",) * len(headings))]
-    table = answers_table(answers, "estimate ━ with 95 % interval ╌", headings, console.width)
+    if "ranked" in document and not drawn:
+        drawn = [AnswerRow("none stands out", 0.0, 0.0, ("",) * len(headings))]
+    table = answers_table(drawn, "estimate ━ with 95 % interval ╌", headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
     warned = [Text(f"warning: {remark}", style="bold yellow") for remark in cautions(document)]
@@ -54,10 +54,10 @@ def show_result(document: Mapping[str, Any], console: Console) -> None:
 def columns(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the headings of the number columns, and the numbers of each row: estimate and error for those who answered
     and, where the document has them, their share and the interval for all that were asked."""
-    form, answers = form_of(document), rows(document)
+    form, listed = form_of(document), answers(document)
     found = {
-        "estimate": [number(one["estimate"], form) for one in answers],
-        MARGIN: [margin(one["stderr"], form) for one in answers],
+        "estimate": [number(one["estimate"], form) for one in listed],
+        MARGIN: [margin(one["stderr"], form) for one in listed],
         "share": share_texts(document),
     }
     whole = population_texts(document, form)
@@ -131,7 +131,7 @@ def missing_lines(document: Mapping[str, Any]) -> list[str]:
 
 def spread_lines(document: Mapping[str, Any]) -> list[str]:
     """Return a sentence on which error is shown, if a result has two."""
-    ratios = [one["stderr_typical"] / one["stderr"] for one in rows(document) if one.get("stderr_typical")]
+    ratios = [one["stderr_typical"] / one["stderr"] for one in answers(document) if one.get("stderr_typical")]
     if not ratios:
         return []
     share = sum(ratios) / len(ratios)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from tacit.methods.result import Zeros, rows
+from tacit.methods.result import Zeros, answers
 from tacit.methods.statistics import STATISTICS
 
 NORMAL_95: Final = 1.96
@@ -31,7 +31,7 @@ def form_of(document: Mapping[str, Any]) -> str:
     """The format of a result's estimates: numbers of devices are whole, others as their errors say."""
     if STATISTICS[document["statistic"]].counts_devices:
         return ",.0f"
-    return form_of_errors(row["stderr"] for row in rows(document))
+    return form_of_errors(row["stderr"] for row in answers(document))
 
 
 def number(value: float, form: str) -> str:
@@ -67,9 +67,9 @@ def interval_of(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[fl
 
 
 def places_drawn(document: Mapping[str, Any]) -> Sequence[int]:
-    """The places in ``rows`` of the answers that are shown at once: all in their order, or of more than ``MOST_DRAWN``
+    """The places in ``answers`` of those that are shown at once: all in their order, or of more than ``MOST_DRAWN``
     the largest, in falling order."""
-    found = rows(document)
+    found = answers(document)
     places = range(len(found))
     if len(found) <= MOST_DRAWN:
         return places
@@ -78,14 +78,14 @@ def places_drawn(document: Mapping[str, Any]) -> Sequence[int]:
 
 def has_population(document: Mapping[str, Any]) -> bool:
     """Whether every row has an interval for all devices that were asked."""
-    found = rows(document)
+    found = answers(document)
     return bool(found) and all("population_low" in row for row in found)
 
 
 def share_texts(document: Mapping[str, Any]) -> list[str]:
     """Each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
     one."""
-    found = rows(document)
+    found = answers(document)
     if not found or any("share" not in row for row in found):
         return []
     form = form_of_errors(100 * NORMAL_95 * row["share_stderr"] for row in found)
@@ -97,7 +97,7 @@ def population_texts(document: Mapping[str, Any], form: str) -> list[str]:
     if not has_population(document):
         return []
     return [
-        f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in rows(document)
+        f"{number(row['population_low'], form)} to {number(row['population_high'], form)}" for row in answers(document)
     ]
 
 

@@ -21,6 +21,9 @@ MOST_LISTED: Final = 4_096
 MOST_ITEM_BYTES: Final = 128
 """The most bytes (UTF-8) of an answer of a ranked result."""
 
+QUOTE, UNUSED = '"', "(unused"
+"""How labels of a round's candidates begin, and of its categories for which there is no candidate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
@@ -140,6 +143,20 @@ def rows(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         found: Sequence[Mapping[str, Any]] = document.get("buckets", ())
         return found
     return [{"label": printable(one["item"]), **one} for one in document["ranked"]["items"]]
+
+
+def answers(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The ``rows`` that are shown to a person: all but those that fill up a round with fewer candidates than places,
+    which no device can give."""
+    found = rows(document)
+    if not found or not str(found[0].get("label")).startswith(QUOTE):
+        return found
+    return [row for place, row in enumerate(found, start=1) if row["label"] != unused(place)]
+
+
+def unused(place: int) -> str:
+    """The label of a round's category at ``place`` (from 1 on), for which there is no candidate."""
+    return f"{UNUSED} {place})"
 
 
 def by_label(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

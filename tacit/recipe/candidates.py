@@ -18,8 +18,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from tacit.errors import DecodeError, FieldError, Refusal
-from tacit.methods.result import printable
-from tacit.recipe.encoder_specs import QUOTE, Domain, Prefixes, PrefixSearch
+from tacit.methods.result import QUOTE, printable
+from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
 

@@ -23,10 +23,10 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from typing import Final, Generic, Protocol, TypeVar, overload
 
 from tacit.methods.method import Answer
+from tacit.methods.result import unused
 from tacit.methods.statistics import STATISTICS, StatisticName
 from tacit.recipe.candidates import Candidates, candidates_of, label_of
 from tacit.recipe.encoder_specs import (
-    UNUSED,
     Attributes,
     Buckets,
     Categories,
@@ -285,9 +285,9 @@ class PrefixEncoder(_Total[int]):
         prefixes = () if candidates is None else candidates.prefixes
         self._places = {prefix: place for place, prefix in enumerate(prefixes)}
         named = () if candidates is None else (label_of(spec, one, candidates.bits) for one in prefixes)
-        unused = (f"{UNUSED} {place + 1})" for place in range(len(prefixes), spec.candidates))
+        padding = (unused(place + 1) for place in range(len(prefixes), spec.candidates))
         stated = (spec.other,) if spec.missing is None else (spec.other, spec.missing)
-        self.labels = (*named, *unused, *stated)
+        self.labels = (*named, *padding, *stated)
 
     def _answer(self, value: Value) -> int | None:
         """The place of the text's prefix; those of ``other`` and ``missing`` follow all candidates' places."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tacit.errors import FieldError
+from tacit.methods.result import QUOTE, UNUSED
 from tacit.methods.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES
 from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
@@ -25,8 +26,6 @@ MAX_CELLS = 1024
 log."""
 MAX_CANDIDATES = 1022
 """Most prefixes of which a round asks: with two categories more they are as many as policies usually allow."""
-QUOTE, UNUSED = '"', "(unused"
-"""How labels of candidates begin, and of categories for which a round has no candidate."""
 LEAST_STEPS = 2
 """Least number of steps of a range that is not of whole numbers."""
 MAX_SYMBOLS = 255

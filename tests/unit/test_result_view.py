@@ -10,11 +10,16 @@ from rich.console import Console
 
 from infra.views.result_page import result_page
 from infra.views.result_view import price_rows, sampling_lines, show_result
-from services.admin.pages.rendering import rendered
+from services.admin.pages import charts
+from services.admin.pages.rendering import environment, rendered
 from services.admin.pages.views.published import release_row
 from tacit.methods.figures import interval_of, number
+from tacit.methods.result import UNUSED, rows
 from tacit.operations.results import in_order
+from tacit.recipe.candidates import Candidates
 from tacit.recipe.cautions import cautions
+from tacit.recipe.encoder import PrefixEncoder
+from tacit.recipe.encoder_specs import Prefixes
 
 PRIVACY = {"aggregator": 0.9, "both_aggregators": 0.95, "both_aggregators_with_relay": "unbounded"}
 DOCUMENT: dict[str, Any] = {
@@ -225,3 +230,19 @@ def test_the_interval_of_a_count_that_was_cut_begins_at_zero() -> None:
     row = found["buckets"][0]
     assert interval_of(row, {**found, "zeros": zeros}) == pytest.approx((0.0, 70.56))
     assert interval_of(row, found) == pytest.approx((-70.56, 70.56))
+
+
+def test_a_round_of_a_search_shows_its_candidates_and_not_the_places_that_it_did_not_need() -> None:
+    domain = {"kind": "prefixes", "length": 2, "alphabet": "abc", "levels": (2, 4), "candidates": 8, "other": "others"}
+    encoder = PrefixEncoder(Prefixes.model_validate(domain), Candidates(2, (1, 2, 3)))
+    buckets = [{"label": label, "count": 9, "estimate": 50.0, "stderr": 7.0} for label in encoder.labels]
+    document = {**DOCUMENT, "buckets": buckets}
+    assert sum(row["label"].startswith(UNUSED) for row in rows(document)) == 5, "files have every row"
+    named = ['"a"…', '"b"…', '"c"…', "others"]
+    assert [row["label"] for row in charts.answers(document)["rows"]] == named
+    assert [row["label"] for row in environment().filters["answers"](document)] == named
+    for text in (shown(document), result_page([document]).replace("&quot;", '"')):
+        assert all(label in text for label in named)
+        assert UNUSED not in text
+    usual = {**DOCUMENT, "buckets": [{**row, "label": f"{UNUSED} 1)"} for row in DOCUMENT["buckets"][:1]]}
+    assert UNUSED in shown(usual), "a category may have this name"

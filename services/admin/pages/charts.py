@@ -10,8 +10,8 @@ from typing import Any
 
 from services.admin.pages.rendering import figure
 from tacit.methods.figures import form_of, interval_of, places_drawn, with_margin
+from tacit.methods.result import answers as answers_of
 from tacit.methods.result import by_label
-from tacit.methods.result import rows as rows_of
 from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 
@@ -104,7 +104,7 @@ def spread(lines: Sequence[Line], gap: float, low: float, high: float) -> list[t
 def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     """The drawing of a released result: each answer with its 95 % interval on one axis; of many the largest,
     and ``of`` says of how many."""
-    found = rows_of(document)
+    found = answers_of(document)
     drawn = [found[at] for at in places_drawn(document)]
     rows = [(bucket, *interval_of(bucket, document)) for bucket in drawn]
     low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
@@ -155,7 +155,7 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Small charts, one for each answer and all on the same axes, of its estimates with 95 % intervals over time."""
     times = [one["interval"]["start"] for one in documents]
     answers = [by_label(one) for one in documents]
-    ends = [end for one in documents for row in rows_of(one) for end in interval_of(row, one)]
+    ends = [end for one in documents for row in answers_of(one) for end in interval_of(row, one)]
     across = Axis(min(times), max(times), 52, 250)
     upward = Axis(min([0.0, *ends]), max([0.0, *ends]) or 1.0, 96, 8)
     return [
@@ -175,7 +175,7 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 if label in found
             ],
         }
-        for label in itertools.islice(answers[-1], MULTIPLES)
+        for label in [row["label"] for row in answers_of(documents[-1])[:MULTIPLES]]
     ]
 
 

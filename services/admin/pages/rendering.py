@@ -16,7 +16,7 @@ from services.admin.pages.assets import assets
 from services.admin.pages.survey_labels import CHOICES, label_of, of_entry, shown_at, worded
 from tacit.methods.figures import MARGIN, delta_form, form_of, interval_of, margin, with_margin
 from tacit.methods.figures import number as estimate
-from tacit.methods.result import by_label, rows
+from tacit.methods.result import answers, by_label
 from tacit.moments import when
 from tacit.recipe.cautions import cautions
 
@@ -65,7 +65,7 @@ def environment() -> Environment:
         "as_form": estimate,
         "finished": finished,
         "cautions": cautions,
-        "rows": rows,
+        "answers": answers,
         "by_label": by_label,
     }
     found.globals |= {"assets": {name: asset.path for name, asset in assets().items()}, "MARGIN": MARGIN}
