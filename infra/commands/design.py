@@ -330,4 +330,4 @@ def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wan
     try:
         canvas.savefig(path, dpi=130)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: cannot be written; give --plot another path") from error

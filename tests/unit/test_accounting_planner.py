@@ -121,6 +121,14 @@ def test_the_command_compares_proposes_and_draws(tmp_path: Path, capsys: pytest.
     assert document["proposal"] in document["alternatives"]
 
 
+def test_a_picture_that_cannot_be_written_is_one_line_that_names_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = tmp_path / "no" / "design.png"
+    assert run(["recipe", "design", "--population", "50000", "--cells", "8", "--plot", str(wanted)]) != 0
+    assert capsys.readouterr().err == f"tacit: {wanted}: cannot be written; give --plot another path\n"
+
+
 NUMBERS = [
     ("sum", 1, {"low": 0, "high": 50}),
     ("mean", 1, {"low": -20, "high": 100, "unit": 4}),
