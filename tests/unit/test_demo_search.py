@@ -14,6 +14,7 @@ from rich.console import Console
 
 from infra.lab.commands.demo_local import epsilon_of
 from infra.lab.commands.demo_search import in_few_bits
+from infra.lab.demo.local_run import LocalRun
 from infra.lab.demo.report import page, write_report
 from infra.lab.demo.result import Bucket, StagedRefusal
 from infra.lab.demo.search_attacks import bad_rounds, second
@@ -162,6 +163,16 @@ def test_too_few_devices_for_the_rounds_are_refused_before_anything_starts(tmp_p
     stages = Stages(Console(stderr=True, quiet=True))
     with pytest.raises(UsageError, match="devices are too few for 1 round"):
         SearchRun(Texts("rows", "word", SMALL, ("ab",) * 60), Decimal(2), 5, tmp_path / "stack", stages)
+
+
+@pytest.mark.parametrize("engine", ["tree", "paper"])
+def test_texts_of_which_the_domain_holds_none_are_refused_before_anything_starts(tmp_path: Path, engine: str) -> None:
+    texts = Texts("rows", "word", {"kind": "strings", "length": 8}, ("a\0b",) * 2000)
+    with pytest.raises(UsageError, match="rows: no row is a text of 1 to 8 bytes, without NUL"):
+        LocalRun(texts, Decimal(2), 5, engine, tmp_path / "stack", QUIET)
+    with pytest.raises(UsageError, match="no row is a text of 1 to 3 characters of 'abc'"):
+        SearchRun(Texts("rows", "word", SMALL, ("xyz", "") * 1000), Decimal(2), 5, tmp_path / "stack", QUIET)
+    assert not (tmp_path / "stack").exists()
 
 
 def test_bad_rounds_are_well_formed_recipes_that_differ_from_the_round_in_what_they_say(tmp_path: Path) -> None:

@@ -12,18 +12,20 @@ from infra.lab.demo.dataset import Dataset, Question
 from infra.lab.demo.run import DemoRun
 from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
+from tacit.errors import UsageError
 from tacit.recipe.encoder import StringEncoder
-from tacit.recipe.encoder_specs import Domain
+from tacit.recipe.encoder_specs import Domain, Strings
 from tacit.recipe.model import Recipe
 
 
 class TextsRun(DemoRun):
     """A run over ``texts``, of which at most the best ``top`` are shown. ``epsilon``: what is told to whom a recipe is
-    planned for."""
+    planned for. Raises ``UsageError`` where the domain holds no device's text."""
 
     def __init__(
         self, texts: Texts, epsilon: Decimal, top: int, state_dir: Path, stages: Stages, servers: Sequence[str]
     ) -> None:
+        _require_texts(texts)
         question = Question(f"Which values of {texts.metric} are frequent?", texts.metric)
         super().__init__(Dataset(texts.source, question, texts.values), state_dir, stages, servers)
         self._texts = texts
@@ -54,3 +56,12 @@ class TextsRun(DemoRun):
     def _outside(self) -> str:
         """A text that the domain does not hold."""
         return "a text that is longer than every one of the domain"
+
+
+def _require_texts(texts: Texts) -> None:
+    members = {name: value for name, value in texts.encoder.items() if name in Domain.model_fields}
+    spec = Strings.model_validate({**members, "kind": "strings"})
+    encoder = StringEncoder(spec)
+    if not any(isinstance(encoder.encode(value), int) for value in texts.values):
+        symbols = "bytes, without NUL" if spec.alphabet is None else f"characters of {spec.alphabet!r}"
+        raise UsageError(f"{texts.source}: no row is a text of 1 to {spec.length} {symbols}; give others")
