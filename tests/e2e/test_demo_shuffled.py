@@ -15,7 +15,7 @@ from infra.lab.demo import counted_run
 from infra.lab.demo.counted_run import CountedRun
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.report import write_report
-from infra.lab.demo.shuffled_result import ShuffledResult
+from infra.lab.demo.shuffled_result import MOST_MESSAGES, ShuffledResult
 from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
 from infra.lab.demo.view import Stages, show
 from tacit.errors import UsageError
@@ -102,3 +102,21 @@ def test_too_few_devices_are_refused_before_anything_starts(tmp_path: Path) -> N
     assert len(few.values) == LEAST_DEVICES - 1
     with pytest.raises(UsageError, match="too few to hide in"):
         ShuffledRun(few, "zsum", tmp_path / "stack", QUIET)
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "answers", "devices", "advice"),
+    [
+        ("zsum", MOST_MESSAGES - 1, LEAST_DEVICES, ""),
+        ("zsum", 20_000, 2_000, "--variant flipped"),
+        ("flipped", 20_000, LEAST_DEVICES, "give more --devices"),
+        ("flipped", 20_000, 2_000, ""),
+    ],
+)
+def test_a_run_that_real_devices_would_refuse_says_so_and_what_they_would_not_refuse(
+    tmp_path: Path, randomizer: str, answers: int, devices: int, advice: str
+) -> None:
+    said = CountedRun(of_domain(answers, devices), randomizer, tmp_path / "stack", QUIET).caution
+    assert bool(said) == bool(advice)
+    assert advice in said
+    assert not advice or "policies usually allow 5,000: real devices would refuse" in said

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from infra.lab.commands.demo_played import played
+from infra.views.terminal import notes
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
+    from infra.lab.demo.result import DemoResult
+    from infra.lab.demo.view import Stages
 
 VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased", "flipped": "flipped"}
 """The randomizer of each variant: a histogram is zsum in every cell."""
@@ -58,5 +61,13 @@ def shuffled(dataset: Dataset, variant: str | None, out: Path, *, json_output: b
         raise typer.BadParameter(f"--variant is one of {', '.join(VARIANTS)}")
     if len(dataset.values) < LEAST_DEVICES:
         raise UsageError(f"{len(dataset.values)} devices are too few to hide in; ask for at least {LEAST_DEVICES}")
-    kind = ShuffledRun if dataset.question.numbers is None else CountedRun
-    played(lambda folder, stages: kind(dataset, randomizer, folder, stages).run(), out, json_output=json_output)
+
+    def run(folder: Path, stages: Stages) -> Coroutine[Any, Any, DemoResult]:
+        if dataset.question.numbers is None:
+            return ShuffledRun(dataset, randomizer, folder, stages).run()
+        counted = CountedRun(dataset, randomizer, folder, stages)
+        if counted.caution:
+            notes().print(counted.caution, style="yellow", highlight=False, soft_wrap=True)
+        return counted.run()
+
+    played(run, out, json_output=json_output)

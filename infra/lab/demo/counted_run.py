@@ -25,6 +25,7 @@ from infra.lab.demo.shuffled_run import ShuffledRun
 from infra.lab.demo.staging import Recipes
 from infra.lab.demo.view import Stages
 from infra.lab.devices.counted import NO_ANSWER, crowd_totals
+from tacit.methods.shuffled_few import Flipped
 from tacit.models.parties import SHUFFLER
 from tacit.models.shuffled.task import counts_of
 from tacit.ports import Clock, Transport
@@ -52,6 +53,9 @@ class CountedRun(ShuffledRun):
         super().__init__(dataset, randomizer, state_dir, stages)
         messages = counts_of(self._main_recipe()).messages
         self._agents = min(AGENTS_OF_A_CROWD, MOST_SEALED // messages) if messages <= MOST_MESSAGES else 0
+        self.caution = "" if messages <= MOST_MESSAGES else _beyond_policies(randomizer, messages)
+        """What to say before a run that devices with a usual policy would refuse; those of the run allow any number of
+        messages."""
 
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> CountedCrowd:
         """The messages of all devices that are no agents."""
@@ -87,6 +91,14 @@ class CountedRun(ShuffledRun):
             "delta": DELTA,
             "min_batch_size": math.floor(LEAST_SHARE * len(self._dataset.values)),
         }
+
+
+def _beyond_policies(randomizer: str, messages: int) -> str:
+    fewer = "give more --devices" if randomizer == Flipped.NAME else "--variant flipped has few with enough --devices"
+    return (
+        f"{randomizer} has {messages:,} messages a device, and policies usually allow {MOST_MESSAGES:,}: real devices "
+        f"would refuse, so all messages are drawn and counted here; {fewer}"
+    )
 
 
 class CountedCrowd:
