@@ -9,7 +9,7 @@ first is sent. A request is repeated with identical bytes until the receiver has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
@@ -18,7 +18,7 @@ from tacit.aggregator.parties import PartyTable
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
-from tacit.roles.shuffled import chunks, shuffled
+from tacit.roles.shuffled import shuffled
 from tacit.service.app import Deps
 from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
@@ -84,9 +84,9 @@ class Forwarding:
             running = await tx.running(task_id)
             count = 0 if running is None else running.report_count
             why = self._refusal(party, onward, count)
-            records = [] if why else await tx.kept_records(task_id)
-        bodies = list(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, records)
-        outgoing = [Outgoing(at, body) for at, body in enumerate(bodies)]
+            bundles = bytearray() if why else await tx.kept_together(task_id)
+        bodies = iter(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, bundles)
+        outgoing = (Outgoing(at, body) for at, body in enumerate(bodies))
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
                 return False
@@ -95,11 +95,11 @@ class Forwarding:
                 return False
             if why:
                 await tx.count_rejections(task_id, {why: count} if count else {})
-                await tx.drop(task_id, outgoing)
+                requests = await tx.drop(task_id, outgoing)
             else:
-                await tx.fix(task_id, outgoing)
+                requests = await tx.fix(task_id, outgoing)
         await self._store.checkpoint()
-        self._log.info("shuffled", recipe=party.task.task_id_text, rule=why, chunks=0 if why else len(outgoing))
+        self._log.info("shuffled", recipe=party.task.task_id_text, rule=why, chunks=0 if why else requests)
         return True
 
     def _refusal(self, party: AnalyzerParty, onward: Onward, count: int) -> str:
@@ -110,10 +110,11 @@ class Forwarding:
             return RATE_BOUND
         return TOO_MANY if count * onward.pieces > onward.pieces_like(self._config.most_messages) else ""
 
-    def _permuted(self, onward: Onward, records: list[bytes]) -> list[bytes]:
-        """The requests that carry the pieces of all ``records`` in one random order."""
+    def _permuted(self, onward: Onward, bundles: bytearray) -> Iterator[bytes]:
+        """The requests that carry the pieces of all ``bundles`` in one random order, which is drawn here."""
         most = onward.pieces_like(self._config.chunk_messages)
-        return onward.requests(list(chunks(shuffled(records, onward.size, self._deps.entropy), onward.size, most)))
+        parts = shuffled(bundles, onward.size, most, self._deps.entropy)
+        return onward.requests(parts, -(-len(bundles) // (onward.size * most)))
 
     async def _send(self, party: AnalyzerParty, onward: Onward) -> int:
         """Send request after request, until all are sent, one is not taken, or the turn is over."""
