@@ -3,7 +3,7 @@ forwarded, if there are at least B bundles; otherwise nothing is (P25). What is 
 recipe (``tacit.task.onward``): single messages to the analyzer, or whole reports to the leader.
 
 The order is drawn once: the requests that carry it are stored in the transaction that deletes the bundles, before the
-first is sent. A request is repeated with identical bytes until the receiver has it.
+first is sent. A request is repeated with identical bytes, after pauses that grow, until the receiver has it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
 from tacit.aggregator.parties import PartyTable
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
@@ -53,6 +54,9 @@ class Forwarding:
         """Task ids of recipes of which nothing is left to send."""
         self._why: dict[bytes, str] = {}
         """Why the last request was not taken, by task id; none where it was."""
+        self._again: dict[bytes, tuple[int, float]] = {}
+        """How often in a row nothing was taken, and when the next request is due, by task id; none where it was."""
+        self._pauses = Backoff(2.0 * config.idle_seconds, LONGEST_PAUSE)
         self._log = get_logger("shuffler")
 
     async def waiting(self, task_id: bytes) -> dict[str, object]:
@@ -68,7 +72,8 @@ class Forwarding:
         for party in self._parties.active():
             task = party.task
             onward, over = party.onward, task.end_seconds + self._config.release_grace
-            if onward is None or task.task_id in self._settled or self._deps.clock.now() < over:
+            _, due = self._again.get(task.task_id, (0, over))
+            if onward is None or task.task_id in self._settled or self._deps.clock.now() < max(over, due):
                 continue
             if await self._fixed(party, onward):
                 sent += await self._send(party, onward)
@@ -133,12 +138,20 @@ class Forwarding:
             if receipt.is_refused and left.body:  # the empty last one says no more than that it is the last
                 refused = len(left.body) // onward.size
             elif not receipt.is_taken:
+                self._put_off(task.task_id)
                 return sent
+            self._again.pop(task.task_id, None)
             async with self._store.transaction() as tx:
                 if await tx.sent(task.task_id, left.index) and refused:
                     await tx.count_rejections(task.task_id, {REFUSED: refused})
             sent += 1
         return sent
+
+    def _put_off(self, task_id: bytes) -> None:
+        """Send nothing of the recipe for a pause, which grows with each failure in a row, whatever its cause."""
+        failures, _ = self._again.get(task_id, (0, 0.0))
+        due = self._deps.clock.now() + self._pauses.pause(failures, self._deps.entropy)
+        self._again[task_id] = failures + 1, due
 
     async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
         """Send one request; what is not taken now is sent again, and log and status say why."""
