@@ -24,5 +24,5 @@ class ShufflerConfig(OneServerConfig):
     bytes of as many messages together, at least one."""
     most_messages: int = Field(default=20_000_000, ge=1)
     """Most messages of a recipe, or of reports for a leader as many as have their bytes together: all of them are in
-    memory while they are permuted. A recipe that has more is closed without anything being
+    memory while they are permuted, 55 bytes for each. A recipe that has more is closed without anything being
     forwarded."""

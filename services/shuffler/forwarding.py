@@ -3,22 +3,23 @@ forwarded, if there are at least B bundles; otherwise nothing is (P25). What is 
 recipe (``tacit.task.onward``): single messages to the analyzer, or whole reports to the leader.
 
 The order is drawn once: the requests that carry it are stored in the transaction that deletes the bundles, before the
-first is sent. A request is repeated with identical bytes until the receiver has it.
+first is sent. A request is repeated with identical bytes, after pauses that grow, until the receiver has it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
 from tacit.aggregator.parties import PartyTable
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
-from tacit.roles.shuffled import chunks, shuffled
+from tacit.roles.shuffled import shuffled
 from tacit.service.app import Deps
 from tacit.service.live_tokens import ShownToken
 from tacit.service.log import get_logger
@@ -53,6 +54,9 @@ class Forwarding:
         """Task ids of recipes of which nothing is left to send."""
         self._why: dict[bytes, str] = {}
         """Why the last request was not taken, by task id; none where it was."""
+        self._again: dict[bytes, tuple[int, float]] = {}
+        """How often in a row nothing was taken, and when the next request is due, by task id; none where it was."""
+        self._pauses = Backoff(2.0 * config.idle_seconds, LONGEST_PAUSE)
         self._log = get_logger("shuffler")
 
     async def waiting(self, task_id: bytes) -> dict[str, object]:
@@ -68,7 +72,8 @@ class Forwarding:
         for party in self._parties.active():
             task = party.task
             onward, over = party.onward, task.end_seconds + self._config.release_grace
-            if onward is None or task.task_id in self._settled or self._deps.clock.now() < over:
+            _, due = self._again.get(task.task_id, (0, over))
+            if onward is None or task.task_id in self._settled or self._deps.clock.now() < max(over, due):
                 continue
             if await self._fixed(party, onward):
                 sent += await self._send(party, onward)
@@ -84,9 +89,9 @@ class Forwarding:
             running = await tx.running(task_id)
             count = 0 if running is None else running.report_count
             why = self._refusal(party, onward, count)
-            records = [] if why else await tx.kept_records(task_id)
-        bodies = list(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, records)
-        outgoing = [Outgoing(at, body) for at, body in enumerate(bodies)]
+            bundles = bytearray() if why else await tx.kept_together(task_id)
+        bodies = iter(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, bundles)
+        outgoing = (Outgoing(at, body) for at, body in enumerate(bodies))
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
                 return False
@@ -95,11 +100,11 @@ class Forwarding:
                 return False
             if why:
                 await tx.count_rejections(task_id, {why: count} if count else {})
-                await tx.drop(task_id, outgoing)
+                requests = await tx.drop(task_id, outgoing)
             else:
-                await tx.fix(task_id, outgoing)
+                requests = await tx.fix(task_id, outgoing)
         await self._store.checkpoint()
-        self._log.info("shuffled", recipe=party.task.task_id_text, rule=why, chunks=0 if why else len(outgoing))
+        self._log.info("shuffled", recipe=party.task.task_id_text, rule=why, chunks=0 if why else requests)
         return True
 
     def _refusal(self, party: AnalyzerParty, onward: Onward, count: int) -> str:
@@ -110,10 +115,11 @@ class Forwarding:
             return RATE_BOUND
         return TOO_MANY if count * onward.pieces > onward.pieces_like(self._config.most_messages) else ""
 
-    def _permuted(self, onward: Onward, records: list[bytes]) -> list[bytes]:
-        """The requests that carry the pieces of all ``records`` in one random order."""
+    def _permuted(self, onward: Onward, bundles: bytearray) -> Iterator[bytes]:
+        """The requests that carry the pieces of all ``bundles`` in one random order, which is drawn here."""
         most = onward.pieces_like(self._config.chunk_messages)
-        return onward.requests(list(chunks(shuffled(records, onward.size, self._deps.entropy), onward.size, most)))
+        parts = shuffled(bundles, onward.size, most, self._deps.entropy)
+        return onward.requests(parts, -(-len(bundles) // (onward.size * most)))
 
     async def _send(self, party: AnalyzerParty, onward: Onward) -> int:
         """Send request after request, until all are sent, one is not taken, or the turn is over."""
@@ -132,12 +138,20 @@ class Forwarding:
             if receipt.is_refused and left.body:  # the empty last one says no more than that it is the last
                 refused = len(left.body) // onward.size
             elif not receipt.is_taken:
+                self._put_off(task.task_id)
                 return sent
+            self._again.pop(task.task_id, None)
             async with self._store.transaction() as tx:
                 if await tx.sent(task.task_id, left.index) and refused:
                     await tx.count_rejections(task.task_id, {REFUSED: refused})
             sent += 1
         return sent
+
+    def _put_off(self, task_id: bytes) -> None:
+        """Send nothing of the recipe for a pause, which grows with each failure in a row, whatever its cause."""
+        failures, _ = self._again.get(task_id, (0, 0.0))
+        due = self._deps.clock.now() + self._pauses.pause(failures, self._deps.entropy)
+        self._again[task_id] = failures + 1, due
 
     async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
         """Send one request; what is not taken now is sent again, and log and status say why."""

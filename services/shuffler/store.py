@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,6 +18,8 @@ from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.store import UNRELEASED, SqlStore
 
 _FORWARDED = b"forwarded"
+_ROWS = 64
+"""Most rows of bundles or requests in memory beside all messages: 64 of 209 kB, as requests usually are, have 13 MB."""
 _REPLACED = b"tacit shuffler, in place of a nullifier"
 
 
@@ -30,22 +33,36 @@ class ShufflerTx(OneServerTx, LooksTx):
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
 
-    async def fix(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
-        """Store what is to be sent in place of the bundles, which are deleted, and close the recipe for good. Raises
-        ``IntegrityError`` if that was done before."""
-        await self._close(task_id, _FORWARDED, outgoing)
+    async def kept_together(self, task_id: bytes) -> bytearray:
+        """The bundles that were kept, one after another; their order says nothing. Takes little more memory than
+        these bytes."""
+        table, bundles, last = self.KEPT, bytearray(), b""
+        query = select(table.c.first, table.c.records).where(table.c.task_id == task_id).order_by(table.c.first)
+        while rows := (await self.connection.execute(query.where(table.c.first > last).limit(_ROWS))).all():
+            for row in rows:
+                bundles += row.records
+            last = rows[-1].first
+        return bundles
 
-    async def drop(self, task_id: bytes, outgoing: Sequence[Outgoing]) -> None:
+    async def fix(self, task_id: bytes, outgoing: Iterable[Outgoing]) -> int:
+        """Store what is to be sent in place of the bundles, which are deleted, and close the recipe for good; returns
+        how many requests these are. Raises ``IntegrityError`` if that was done before."""
+        return await self._close(task_id, _FORWARDED, outgoing)
+
+    async def drop(self, task_id: bytes, outgoing: Iterable[Outgoing]) -> int:
         """Delete the bundles, and close the recipe for good: only ``outgoing`` is sent, which holds none of them."""
-        await self._close(task_id, UNRELEASED, outgoing)
+        return await self._close(task_id, UNRELEASED, outgoing)
 
-    async def _close(self, task_id: bytes, selector: bytes, outgoing: Sequence[Outgoing]) -> None:
+    async def _close(self, task_id: bytes, selector: bytes, outgoing: Iterable[Outgoing]) -> int:
         await self.release(task_id, selector)
-        rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in outgoing]
-        if rows:
+        requests, left = 0, iter(outgoing)
+        while some := list(islice(left, _ROWS)):
+            rows = [{"task_id": task_id, "number": one.index, "body": one.body} for one in some]
             await self.connection.execute(insert(OUTGOING), rows)
+            requests += len(rows)
         await self.scrub_buckets(task_id)
         await self._forget_tokens(task_id)
+        return requests
 
     async def _forget_tokens(self, task_id: bytes) -> None:
         """Put another number of 32 bytes in place of the nullifier of each token, for good. Nothing more is counted

@@ -7,6 +7,8 @@ never exceeds e^epsilon0: towards more noise, by at most 2^-126 in probability (
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 
 from tacit.ports import Entropy
@@ -17,6 +19,9 @@ ONE = 1 << BITS
 MIN_EPSILON0 = Decimal("0.000001")
 MAX_EPSILON0 = Decimal(40)
 _DIGITS = 60
+_RANGE = 1 << 64
+_BLOCK = 1 << 12
+"""Most words of 64 bits that are drawn at once."""
 
 
 def epsilon0_from(value: Decimal | float | str) -> Decimal:
@@ -96,10 +101,27 @@ def hex_threshold(threshold: int, size: int = BYTES) -> str:
     return f"{threshold:0{2 * size}x}"
 
 
-def permutation(size: int, entropy: Entropy) -> list[int]:
-    """The numbers from 0 to ``size - 1`` in an order of which every one is equally likely (Fisher-Yates)."""
-    order = list(range(size))
+def permutation(size: int, entropy: Entropy) -> array[int]:
+    """The numbers from 0 to ``size - 1`` in an order of which every one is equally likely: Fisher-Yates, on words of 64
+    random bits that are drawn in blocks. Takes 4 bytes for each number. ``ValueError`` for more than 2^32 numbers."""
+    if size > 1 << 32:
+        raise ValueError("at most 2^32 numbers can be permuted")
+    order, words = array("I", range(size)), _words(entropy, size - 1)
     for at in range(size - 1, 0, -1):
-        other = uniform_below(at + 1, entropy)
-        order[at], order[other] = order[other], order[at]
+        bound = at + 1
+        # Uniform below the bound: 0 ... 2^64 - 1 is cut into blocks of ``bound`` numbers from 0 on, and a word counts
+        # by its place in its block. One in the last block, if that is not whole, is drawn again, so that all places
+        # have equally many words; this has a chance below 2^-32.
+        place = (word := next(words)) % bound
+        while word - place > _RANGE - bound:
+            place = (word := next(words)) % bound
+        order[at], order[place] = order[place], order[at]
     return order
+
+
+def _words(entropy: Entropy, least: int) -> Iterator[int]:
+    """Random words of 64 bits without end, of which at least ``least`` are wanted."""
+    while True:
+        block = array("Q", entropy(8 * min(max(least, 1), _BLOCK)))
+        yield from block
+        least -= len(block)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,14 +94,16 @@ class MessageCounter:
         return Tally(task.cells, numbers, fillers, malformed)
 
 
-def shuffled(bundles: Iterable[bytes], size: int, entropy: Entropy) -> bytes:
-    """The messages of all bundles, of ``size`` bytes each, in a random order, every order being equally likely.
-    ``ValueError`` for a part of a message."""
-    messages = split(b"".join(bundles), size)
-    return b"".join([messages[at] for at in permutation(len(messages), entropy)])
+def shuffled(bundles: bytes | bytearray, size: int, most: int, entropy: Entropy) -> Iterator[bytes]:
+    """The messages of all bundles, of ``size`` bytes each, in a random order, every order being equally likely: in
+    groups of ``most``, the last one with the rest. The order is drawn at once, and takes 4 bytes for each message;
+    groups are put together one by one. ``ValueError`` for a part of a message."""
+    if len(bundles) % size:
+        raise ValueError(f"messages must have {size} bytes each")
+    order = permutation(len(bundles) // size, entropy)
+    return (_taken(bundles, size, order[at : at + most]) for at in range(0, len(order), most))
 
 
-def chunks(messages: bytes, size: int, most: int) -> Iterator[bytes]:
-    """The messages, of ``size`` bytes each, in groups of ``most``, the last one with the rest."""
-    for at in range(0, len(messages), most * size):
-        yield messages[at : at + most * size]
+def _taken(bundles: bytes | bytearray, size: int, order: array[int]) -> bytes:
+    """The messages at these places, in this order."""
+    return b"".join([bundles[at * size : (at + 1) * size] for at in order])

@@ -20,6 +20,8 @@ collector           its process           one, polls beside each       due later
 collector, results  its process           one                          offered again after all others; the step fails
 analyzer, releases  any; the transaction  one                          a refusal is final; others at the next step
                     decides
+shuffler            any; the transaction  one recipe                   the recipe is due later
+                    decides
 gateway, key sets   every process         one                          at the next step
 issuer, leaves      its process           one                          the step fails
 ==================  ====================  ===========================  ==============================================

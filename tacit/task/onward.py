@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from tacit import media_types
@@ -56,8 +57,9 @@ class Onward(ABC):
         """How many pieces may be taken for ``messages`` messages of the shuffled model, at least 1."""
 
     @abstractmethod
-    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
-        """The bodies that carry ``parts``, each of which holds whole pieces, in this order."""
+    def requests(self, parts: Iterable[bytes], total: int) -> Iterator[bytes]:
+        """The bodies that carry ``parts``, of which there are ``total`` and each holds whole pieces, in this order; one
+        is made when it is asked for."""
 
     @abstractmethod
     def receipt(self, status: int, body: bytes) -> Receipt:
@@ -86,9 +88,9 @@ class ToAnalyzer(Onward):
         """The same number: a piece is a message."""
         return messages
 
-    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
+    def requests(self, parts: Iterable[bytes], total: int) -> Iterator[bytes]:
         """A chunk for each part, with its number."""
-        return [MessageChunk(at, len(parts), part).encode() for at, part in enumerate(parts)]
+        return (MessageChunk(at, total, part).encode() for at, part in enumerate(parts))
 
     def receipt(self, status: int, body: bytes) -> Receipt:
         """A chunk is taken as a whole, or not."""
@@ -117,9 +119,10 @@ class ToLeader(Onward):
         """How many reports have the bytes of so many messages, at least 1."""
         return max(1, messages * message_size(1) // self.size)
 
-    def requests(self, parts: Sequence[bytes]) -> list[bytes]:
+    def requests(self, parts: Iterable[bytes], total: int) -> Iterator[bytes]:
         """An upload for each part, and an empty one after them."""
-        return [*parts, *self.nothing]
+        del total
+        return chain(parts, self.nothing)
 
     def receipt(self, status: int, body: bytes) -> Receipt:
         """The leader answers each report by itself; one that it refuses is not offered again, nor is a request that it

@@ -1,4 +1,4 @@
-"""``docs/operations.md`` followed as it stands: keys, transfers, public values, configurations and commands of eight
+"""``docs/operations.md`` followed as it stands: keys, transfers, public values, configurations and commands of nine
 organisations, over TLS, each service a process. Only hosts and ports are those of this machine."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.conftest import ROOT, skip_or_fail
 from tests.printed import Walk
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
-ORGANISATIONS = ("analyst", "relay", "leader", "helper", "attester", "issuer", "witness")
-POLICED = ("recipe_server", "leader", "helper", "collector", "admin")
+ORGANISATIONS = ("analyst", "relay", "leader", "helper", "shuffler", "attester", "issuer", "witness")
+POLICED = ("recipe_server", "leader", "helper", "shuffler", "collector", "admin")
 SECONDS = 90.0
 
 
@@ -48,7 +48,7 @@ def table(head: str) -> list[list[str]]:
 
 
 class Deployment:
-    """Eight folders beside each other, and what the page puts into them."""
+    """Nine folders beside each other, and what the page puts into them."""
 
     def __init__(self, folder: Path) -> None:
         self.walk = Walk(folder)
@@ -151,7 +151,7 @@ def test_the_page_makes_configurations_that_are_accepted(deployment: Deployment)
 
 
 @pytest.mark.slow
-def test_eight_organisations_follow_the_page_and_a_question_is_accepted_by_all(deployment: Deployment) -> None:
+def test_nine_organisations_follow_the_page_and_a_question_is_accepted_by_all(deployment: Deployment) -> None:
     _, serve, monitor, identity, live, people, asked, ask, publish, *_ = blocks()
     deployment.hold_ceremony()
     deployment.write_files()

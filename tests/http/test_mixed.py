@@ -225,14 +225,14 @@ async def test_the_leader_sees_a_uniform_permutation_of_the_reports(stage: Mixed
     (party,) = stage.forwarding._parties.active()
     assert isinstance(party.onward, ToLeader)
     async with stage.apps["shuffler"][STORE].read() as tx:
-        records = await tx.kept_records(party.task.task_id)
+        bundles = await tx.kept_together(party.task.task_id)
     size = party.onward.size
-    arrived = [record[at : at + size] for record in records for at in range(0, len(record), size)]
+    arrived = [bytes(bundles[at : at + size]) for at in range(0, len(bundles), size)]
     number = {report: at for at, report in enumerate(arrived)}
     assert len(number) == B
     places, kept, rounds = [0] * B, 0, 2_000
     for _ in range(rounds):
-        *requests, last = stage.forwarding._permuted(party.onward, records)
+        *requests, last = stage.forwarding._permuted(party.onward, bundles)
         body = b"".join(requests)
         order = [number[body[at : at + size]] for at in range(0, len(body), size)]
         assert (sorted(order), last) == (list(range(B)), b"")

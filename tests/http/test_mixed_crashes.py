@@ -17,7 +17,7 @@ from services.shuffler.app import STORE
 from tacit.ports import HttpResponse
 from tests.http.mixed_stage import PER_REQUEST, B, MixedStage, mixed_stage
 from tests.http.test_mixed import watched
-from tests.http.test_shuffler_crashes import PowerCutError, cut
+from tests.http.test_shuffler_crashes import PAUSE, PowerCutError, cut
 
 REQUESTS = -(-B // PER_REQUEST) + 1
 
@@ -60,11 +60,13 @@ async def test_lost_answers_and_a_leader_that_is_down_delay_and_change_nothing(t
         stage.network.plan = matching("/reports", LOSE_RESPONSE, times=1)
         assert await stage.forwarding.step() == 0
         await stage.inner.unmount(URLS["leader"])
+        stage.clock.jump(PAUSE)
         assert await stage.forwarding.step() == 0
         assert (await stage.status("shuffler"))["released"] == 1
         await stage.start("leader")
         stage.network.plan = matching("/reports", LOSE_RESPONSE, times=2)
         for _ in range(3):
+            stage.clock.jump(PAUSE)
             await stage.forwarding.step()
         await check(stage, sent)
         assert len(sent) == REQUESTS + 4
@@ -149,9 +151,41 @@ async def test_an_answer_that_need_not_be_the_leaders_loses_nothing_and_is_shown
         assert page["requests_left"] == REQUESTS - 1
         assert page["not_forwarded"] == f"the leader answered {status}"
         stage.network.request = real  # type: ignore[method-assign]
+        assert await stage.forwarding.step() == 0, "the pause is not over"
+        stage.clock.jump(PAUSE)
         assert await stage.forwarding.step() == REQUESTS - 1
         page = await stage.status("shuffler")
         assert (page["requests_left"], page["not_forwarded"], page["rejected"]) == (0, None, 0)
+        await check(stage, sent)
+
+
+@pytest.mark.parametrize("status", [200, 503])
+async def test_what_is_not_taken_is_sent_again_after_pauses_that_grow_until_something_is_taken(
+    tmp_path: Path, status: int
+) -> None:
+    """Pauses are around 2, 4, 8, 16, 32 and then 60 s, each by half at most less or more: 8 to 14 requests in 300 s,
+    while the service looks every second."""
+    async with due(tmp_path) as (stage, sent):
+        real = stage.network.request
+        answering(stage, 1, HttpResponse(status, {}, b"<p>Come back later."))
+        answered, asked = stage.network.request, list[float]()
+
+        async def request(method: str, url: str, **rest: Any) -> Any:
+            if url.endswith("/reports"):
+                asked.append(stage.clock.now())
+            return await answered(method, url, **rest)
+
+        stage.network.request = request  # type: ignore[method-assign]
+        for _ in range(300):
+            await stage.forwarding.step()
+            stage.clock.jump(1)
+        asked = asked[1:]
+        assert 8 <= len(asked) <= 14
+        assert asked[1] - asked[0] <= 4
+        assert asked[-1] - asked[-2] >= 30
+        stage.network.request = real  # type: ignore[method-assign]
+        stage.clock.jump(PAUSE)
+        assert await stage.forwarding.step() == REQUESTS - 1
         await check(stage, sent)
 
 
@@ -163,6 +197,7 @@ async def test_what_two_processes_send_at_once_and_the_leader_refuses_is_counted
         assert await stage.forwarding.step() == 0, "the order is fixed, and nothing has arrived"
         stage.network.heal()
         sent.clear()
+        stage.clock.jump(PAUSE)
         await asyncio.gather(stage.forwarding.step(), stage.forwarding.step())
         while await stage.forwarding.step():
             pass

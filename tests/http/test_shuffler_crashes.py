@@ -18,6 +18,7 @@ from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
 from tacit.errors import UsageError
 from tacit.messages.chunk import MessageChunk
+from tacit.pauses import LONGEST_PAUSE
 from tacit.recipe.model import Recipe
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
@@ -26,6 +27,8 @@ COUNTS = [[2, 1, 0]] * 20 + [[0, 1, 0]] * (B - 20)
 TOTALS = [40, B, 0]
 CHUNKS = -(-4 * B // 7)
 SECOND = "http://127.0.0.1:8098"
+PAUSE = 1.5 * LONGEST_PAUSE
+"""No pause after a request that was not taken is longer, in seconds."""
 
 
 class PowerCutError(Exception):
@@ -109,6 +112,7 @@ async def test_an_analyzer_that_dies_between_chunks_gets_the_rest_and_what_it_di
         await stage.start()
         stage.network.plan = matching("/chunks", LOSE_RESPONSE, times=2)
         for _ in range(3):
+            stage.clock.jump(PAUSE)
             await stage.forwarding.step()
         await found.check()
         assert len(found.sent) == CHUNKS + 3

@@ -116,9 +116,7 @@ def test_a_policy_whose_values_nobody_filled_in_is_refused() -> None:
         load_config(place_of("leader") / "leader.toml", configurations()["leader"])
 
 
-@pytest.mark.parametrize(
-    "service", [service for service in SERVICES if service not in {"analyzer", "shuffler", "admin"}]
-)
+@pytest.mark.parametrize("service", [service for service in SERVICES if service not in {"analyzer", "admin"}])
 def test_a_configuration_says_what_the_page_for_operators_says(service: str) -> None:
     path = f"{SERVICES[service]}/{service}.toml"
     found = re.search(rf"`{re.escape(path)}`[^\n]*:\n\n```\n(.*?)```", PAGE, re.DOTALL)
@@ -127,12 +125,26 @@ def test_a_configuration_says_what_the_page_for_operators_says(service: str) -> 
     policy = re.search(r"`policy\.toml`:\n\n```\n(.*?)```", PAGE, re.DOTALL)
     assert policy is not None
     here = tomllib.loads((place_of(service) / f"{service}.toml").read_text())
+    if service == "shuffler":
+        assert here.pop("analyzer_token"), "the shipped one serves an analyzer too, which the page does not set up"
+        assert here["policy"]["aggregators"].pop("analyzer.example")
     if "policy" in here:
         assert here.pop("policy") == tomllib.loads(policy[1])
     assert {key: value for key, value in here.items() if key not in ELSEWHERE} == {
         key: value for key, value in said.items() if key not in ELSEWHERE
     }
     assert {**said["listen"], "host": "0.0.0.0", "port": HTTPS} == here["listen"]  # noqa: S104 - in a pod
+
+
+def test_whoever_calls_a_service_that_asks_for_certificates_is_named_there_and_whoever_is_called_is_pinned() -> None:
+    for caller, called in LEGS:
+        listen = shipped(called).listen
+        if caller in SERVICES and listen.client_ca is not None:
+            host = f"{caller}.{SERVICES[caller]}" if SERVICES[caller] == "analyst" else SERVICES[caller]
+            assert listen.client_names[caller] == (f"{host}.example",)
+    for service, others in {"analyzer": {"shuffler"}, "shuffler": {"analyzer", "leader", "helper"}}.items():
+        policy = tomllib.loads((place_of(service) / f"{service}.toml").read_text())["policy"]
+        assert {f"{one}.example" for one in (*others, service)} <= policy["aggregators"].keys()
 
 
 @EVERY_SERVICE

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
@@ -38,7 +40,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.collector import AggregateResult
-from tacit.roles.shuffled import MessageCounter, Tally, Total, chunks, shuffled
+from tacit.roles.shuffled import MessageCounter, Tally, Total, shuffled
 from tacit.rules.table import check
 from tacit.task.shuffled import message_size, split
 from tacit.tokens.slots import TokenVerifier
@@ -206,14 +208,39 @@ def test_shuffled_messages_are_those_of_all_bundles_and_every_order_is_equally_l
     bundles = [bytes([one]) * MESSAGE_SIZE for one in range(3)]
     entropy, seen = SeededEntropy(b"order"), Counter[bytes]()
     for _ in range(4_000):
-        mixed = shuffled(bundles, MESSAGE_SIZE, entropy)
+        (mixed,) = shuffled(b"".join(bundles), MESSAGE_SIZE, 3, entropy)
         assert sorted(split(mixed, MESSAGE_SIZE)) == bundles
         seen[mixed] += 1
     assert len(seen) == 6
     assert sum((count - 4_000 / 6) ** 2 / (4_000 / 6) for count in seen.values()) < 30.9
-    assert [b"".join(chunks(mixed, MESSAGE_SIZE, most)) for most in (1, 2, 5)] == [mixed] * 3
-    assert [len(part) // MESSAGE_SIZE for part in chunks(mixed, MESSAGE_SIZE, 2)] == [2, 1]
-    assert permutation(0, entropy) == []
+    for most, sizes in ((1, [1, 1, 1]), (2, [2, 1]), (5, [3])):
+        groups = list(shuffled(b"".join(bundles), MESSAGE_SIZE, most, entropy))
+        assert [len(one) // MESSAGE_SIZE for one in groups] == sizes
+        assert sorted(split(b"".join(groups), MESSAGE_SIZE)) == bundles
+    assert list(permutation(0, entropy)) == []
+    with pytest.raises(ValueError, match=f"{MESSAGE_SIZE} bytes each"):
+        shuffled(bytes(MESSAGE_SIZE + 1), MESSAGE_SIZE, 3, entropy)
+
+
+def test_a_word_that_would_favour_a_number_is_drawn_again() -> None:
+    """2^64 is one more than a multiple of three: of all words only the greatest would favour 0."""
+    drawn: list[int] = []
+
+    def orders(*words: int) -> list[int]:
+        given = iter(words)
+
+        def entropy(size: int) -> bytes:
+            drawn.append(size // 8)
+            return array("Q", itertools.islice(given, size // 8)).tobytes()
+
+        return list(permutation(3, entropy))
+
+    assert orders(2**64 - 1, 1, 0) == orders(1, 0) == [2, 0, 1]
+    assert drawn == [2, 1, 2], "one block where nothing is drawn again"
+    last_of_three, first_of_two = 2**64 - 2, 2**64 - 1
+    assert orders(last_of_three, first_of_two) == [0, 1, 2]
+    everything = [tuple(orders(one, other)) for one in range(3) for other in range(2)]
+    assert len(set(everything)) == 6, "each pair of places has an order of its own"
 
 
 def test_chunks_that_hold_no_whole_bundles_are_refused() -> None:
