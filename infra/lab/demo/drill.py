@@ -95,7 +95,7 @@ class Drilled(Staging):
             tick()
             found = await self._attacked_further(thief, recipes, unspent, direct)
             self._jump_to(drill.interval.end + 1)
-            statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._servers}
+            statuses = {name: await self._settled(name, drill, fleet, transport) for name in self._serving(drill)}
             tick()
             refused = refusals_of(attempts, {name: one["rejected_by_cause"] for name, one in statuses.items()})
             return [*refused, *found, await self._too_few(drill, fleet, transport)]
@@ -122,7 +122,11 @@ class Drilled(Staging):
         number, size = self.DRILLED, self.DRILL_BATCH
         what = f"B-1 = {number}" if number == size - 1 else f"{number} of B = {size}"
         said = f"{collection['detail']} ({problem})"
-        return StagedRefusal(f"a collection at {what}", ", ".join(self._servers), said)
+        return StagedRefusal(f"a collection at {what}", ", ".join(self._serving(drill)), said)
+
+    def _serving(self, recipe: Recipe) -> list[str]:
+        """The run's servers that the recipe names."""
+        return [name for name in self._servers if recipe.parties.server(name) is not None]
 
     async def _settled(self, name: str, recipe: Recipe, fleet: Fleet, transport: Transport) -> dict[str, Any]:
         """A server's status once every report is dealt with; what failed for a moment is tried again."""
