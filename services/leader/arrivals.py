@@ -21,14 +21,14 @@ from tacit.ports import Entropy
 
 TOPIC = "stored"
 
-WAKE_SECONDS = 0.3
+WAKE_SECONDS = 0.5
 """Seconds from the first report that the coordinator has not seen until it looks."""
 
 EARLY_SECONDS = 0.1
 """When a full job has come together, the coordinator looks within so many seconds, at a random time: the time of a job
 should tell little of its last report's."""
 
-TELL_SECONDS = 0.05
+TELL_SECONDS = 0.1
 """Seconds for which a process gathers its counts before it tells the coordinator."""
 
 
