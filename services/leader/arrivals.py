@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from services.leader.store import LeaderStore
@@ -71,23 +71,30 @@ class Arrivals:
             self._untold.update(counts)
             self._within(TELL_SECONDS)
 
-    def begin(self, task_ids: Collection[bytes]) -> None:
-        """The coordinator looks now at these tasks, and will see everything that was counted so far."""
+    def begin(self, most: Mapping[bytes, int]) -> None:
+        """The coordinator looks now at the tasks of which a job holds ``most`` reports, and will see all that was
+        counted so far: no other look is due for it."""
+        self._cancel()
         self._new.clear()
-        self._lacking = {task_id: self._lacking.get(task_id, 0) for task_id in task_ids}
+        self._untold.clear()
+        self._lacking = {task_id: self._lacking.get(task_id) or count for task_id, count in most.items()}
 
-    def lacks(self, task_id: bytes, count: int | None, *, at_most: int = 0) -> None:
+    def lacks(self, task_id: bytes, count: int) -> None:
         """The coordinator has read that ``count`` more reports of a task make a full job, or 0 if more reports alone
-        make none. ``None``: it has not read so much; unless it has before, ``at_most`` do."""
-        self._lacking[task_id] = (self._lacking.get(task_id) or at_most) if count is None else count
+        make none. Where no report waits it reads no such number, and the one from before holds."""
+        self._lacking[task_id] = count
         self._check(task_id)
 
     def close(self) -> None:
-        """Stop."""
+        """Count nothing more, and tell nobody."""
         self._background = False
+        self._cancel()
+
+    def _cancel(self) -> None:
         for timer in (self._timer, self._early):
             if timer is not None:
                 timer.cancel()
+        self._timer = self._early = None
 
     def _count(self, counts: Mapping[bytes, int]) -> None:
         self._new.update(counts)

@@ -75,7 +75,7 @@ class Coordinator:
         if not await self._store.leads():
             return 0
         parties = self._parties.active()
-        self._arrivals.begin([party.task.task_id for party in parties])
+        self._arrivals.begin({party.task.task_id: self._most(party.task) for party in parties})
         async with self._lock:
             async with self._store.read() as tx:
                 poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
@@ -93,7 +93,8 @@ class Coordinator:
 
     async def _is_ready(self, tx: LeaderTx, party: Party) -> bool:
         sizes, lacking = await self._sizes(tx, party)
-        self._arrivals.lacks(party.task.task_id, lacking, at_most=self._most(party.task))
+        if lacking is not None:
+            self._arrivals.lacks(party.task.task_id, lacking)
         return bool(sizes)
 
     async def _lacks_room(self, tx: LeaderTx) -> bool:

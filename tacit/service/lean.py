@@ -164,7 +164,7 @@ class Reader:
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """The bytes of the body that have arrived and were taken, without chunk framing."""
         return bytes(self._body)
 
     def forget_body(self) -> None:

@@ -58,9 +58,11 @@ def url_file(folder: Path, url: str) -> RedisConfig:
 
 async def test_a_window_on_redis_over_tls(redis: str, authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "beside.pem").write_bytes(authority.certificate.read_bytes())
-    for trusted in (authority.certificate, "beside.pem"):  # a name alone is that of a file in the folder of the URL's
+    # a name alone is that of a file in the folder of the URL's
+    for trusted, is_new in ((authority.certificate, True), ("beside.pem", False)):
         seen = RedisSeen(url_file(tmp_path, f"{redis}?ssl_ca_certs={trusted}").url(insecure=False), "test")
         await seen.open()
+        assert await seen.add([(b"over tls", 60)]) == [is_new]
         await seen.close()
 
 

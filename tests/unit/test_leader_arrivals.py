@@ -53,9 +53,8 @@ async def turns() -> None:
 
 async def test_the_coordinator_looks_once_as_soon_as_a_full_job_is_there() -> None:
     process = Process()
-    process.arrivals.begin([TASK, OTHER])
+    process.arrivals.begin({TASK: 9, OTHER: 9})
     process.arrivals.lacks(TASK, 3)
-    process.arrivals.lacks(OTHER, None, at_most=9)
     process.arrivals.stored({TASK: 2, OTHER: 8})
     await turns()
     assert process.looks == 0
@@ -63,7 +62,7 @@ async def test_the_coordinator_looks_once_as_soon_as_a_full_job_is_there() -> No
     process.arrivals.stored({TASK: 1})
     await turns()
     assert process.looks == 1
-    process.arrivals.begin([TASK])
+    process.arrivals.begin({TASK: 9})
     process.arrivals.stored({TASK: 2})
     process.arrivals.stored({OTHER: 99})
     await turns()
@@ -73,9 +72,20 @@ async def test_the_coordinator_looks_once_as_soon_as_a_full_job_is_there() -> No
 
 async def test_where_more_reports_make_no_job_nobody_is_told_early() -> None:
     process = Process()
-    process.arrivals.begin([TASK])
+    process.arrivals.begin({TASK: 9})
     process.arrivals.lacks(TASK, 0)
     process.arrivals.stored({TASK: 5000})
+    await turns()
+    assert process.looks == 0
+    process.arrivals.close()
+
+
+async def test_a_look_that_comes_first_sees_what_another_one_was_due_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "WAKE_SECONDS", 0.0)
+    process = Process()
+    process.arrivals.begin({TASK: 1})
+    process.arrivals.stored({TASK: 1})
+    process.arrivals.begin({TASK: 1})
     await turns()
     assert process.looks == 0
     process.arrivals.close()
@@ -87,7 +97,7 @@ async def test_other_processes_tell_the_coordinator_how_many_they_stored() -> No
     uploads.arrivals.stored({TASK: 1})
     await turns()
     assert uploads.sent == [f"{TOPIC} {b64url(TASK)}:3"]
-    coordinator.arrivals.begin([TASK])
+    coordinator.arrivals.begin({TASK: 9})
     coordinator.arrivals.lacks(TASK, 4)
     coordinator.signals.arrived(uploads.sent[0])
     await turns()
