@@ -1,54 +1,24 @@
-/* Eight elements of GF(2^255 - 19): 5 limbs of 51 bits, one element per lane.
+/* Elements of GF(2^255 - 19), one per lane, in limbs of 51 bits (field51.h) or of 26 and 25 (field25.h).
  *
- * A *reduced* element has limbs below 2^51 + 2^17: it can be a factor of a product, as the processor multiplies 52
- * bits. A *wide* one, a sum of products before carries, has limbs below 2^60. tests/unit/test_multibuffer_bounds.py
- * derives the bounds. Nothing here branches on, or indexes memory by, a value.
+ * A *reduced* element has limbs that can be factors of a product. A *wide* one is a sum of products before carries.
+ * tests/unit/test_multibuffer_bounds.py derives the bounds. Nothing here branches on, or indexes memory by, a value.
  */
 #ifndef TACIT_FIELD25519_H
 #define TACIT_FIELD25519_H
 
 #include "lanes.h"
 
-enum { FIELD_LIMBS = 5, POINT_WORDS = 4 };
-static const u64 FIELD_MASK = ((u64)1 << 51) - 1;
+enum { POINT_WORDS = 4 };
 
-typedef struct {
-    lanes limb[FIELD_LIMBS];
-} element;
-
-INLINE lanes twice(lanes a)
-{
-    return add(a, a);
-}
-
-/* The barrier keeps one multiplication instruction from becoming four shifts and additions. */
-INLINE lanes times19(lanes a)
-{
-    lanes nineteen = every(19);
-    __asm__("" : "+v"(nineteen));
-    return _mm512_mullo_epi64(a, nineteen);
-}
+#if defined(__AVX512IFMA__)
+#include "field51.h"
+#else
+#include "field25.h"
+#endif
 
 INLINE element one(void)
 {
-    return (element){{every(1), zero(), zero(), zero(), zero()}};
-}
-
-/* One parallel pass of carries: limbs below 2^63 become reduced. */
-INLINE element carried(element a)
-{
-    element r;
-    lanes top[FIELD_LIMBS];
-    UNROLL
-    for (int i = 0; i < FIELD_LIMBS; i++) {
-        top[i] = _mm512_srli_epi64(a.limb[i], 51);
-        r.limb[i] = both(a.limb[i], every(FIELD_MASK));
-    }
-    r.limb[0] = add_low(r.limb[0], top[4], every(19));
-    UNROLL
-    for (int i = 1; i < FIELD_LIMBS; i++)
-        r.limb[i] = add(r.limb[i], top[i - 1]);
-    return r;
+    return (element){{every(1)}};
 }
 
 INLINE element plus(element a, element b)
@@ -59,82 +29,15 @@ INLINE element plus(element a, element b)
     return a;
 }
 
-/* a - b + 2^scale * p; no limb of b may exceed the same limb of 2^scale * p: scale 1 for reduced b, 10 for wide b. */
+/* a - b + 2^scale * p; no limb of b may exceed the same limb of 2^scale * p: scale 1 for reduced b, WIDE for wide b. */
 INLINE element minus(element a, element b, int scale)
 {
     UNROLL
     for (int i = 0; i < FIELD_LIMBS; i++) {
-        u64 bias = (FIELD_MASK - (i ? 0 : 18)) << scale;
+        u64 bias = (limb_mask(i) - (i ? 0 : 18)) << scale;
         a.limb[i] = sub(add(a.limb[i], every(bias)), b.limb[i]);
     }
     return a;
-}
-
-/* The columns of a product: column k gets the low halves of a[i] * b[k - i], and column k + 1 twice the high halves, as
- * limbs have 51 bits but products are split at bit 52. Columns 5 to 9 are folded back with the factor 19. */
-INLINE element product(element a, element b)
-{
-    lanes column[2 * FIELD_LIMBS] = {zero()};
-    element r;
-    UNROLL
-    for (int k = 0; k < 2 * FIELD_LIMBS - 1; k++) {
-        lanes high = zero();
-        UNROLL
-        for (int i = 0; i < FIELD_LIMBS; i++)
-            if (k - i >= 0 && k - i < FIELD_LIMBS)
-                high = add_high(high, a.limb[i], b.limb[k - i]);
-        column[k + 1] = twice(high);
-    }
-    UNROLL
-    for (int k = 2 * FIELD_LIMBS - 1; k >= FIELD_LIMBS; k--) {
-        UNROLL
-        for (int i = 0; i < FIELD_LIMBS; i++)
-            if (k - i >= 0 && k - i < FIELD_LIMBS)
-                column[k] = add_low(column[k], a.limb[i], b.limb[k - i]);
-        column[k] = times19(column[k]);
-    }
-    UNROLL
-    for (int k = 0; k < FIELD_LIMBS; k++) {
-        r.limb[k] = add(column[k + FIELD_LIMBS], column[k]);
-        UNROLL
-        for (int i = 0; i <= k; i++)
-            r.limb[k] = add_low(r.limb[k], a.limb[i], b.limb[k - i]);
-    }
-    return r;
-}
-
-/* Column k of a square without the low half of a[k / 2]^2, and halved: terms that occur twice are computed once. */
-INLINE lanes half_column(const element *a, int k)
-{
-    lanes sum = zero();
-    UNROLL
-    for (int i = 0; i < FIELD_LIMBS; i++)
-        if (k - 1 - i > i && k - 1 - i < FIELD_LIMBS)
-            sum = add_high(sum, a->limb[i], a->limb[k - 1 - i]);
-    sum = twice(sum);
-    UNROLL
-    for (int i = 0; i < FIELD_LIMBS; i++)
-        if (k - i > i && k - i < FIELD_LIMBS)
-            sum = add_low(sum, a->limb[i], a->limb[k - i]);
-    if (k & 1)
-        sum = add_high(sum, a->limb[(k - 1) / 2], a->limb[(k - 1) / 2]);
-    return sum;
-}
-
-INLINE element product_square(element a)
-{
-    element r;
-    UNROLL
-    for (int k = 2 * FIELD_LIMBS - 1; k >= 0; k--) {
-        lanes column = twice(half_column(&a, k));
-        if (!(k & 1))
-            column = add_low(column, a.limb[k / 2], a.limb[k / 2]);
-        if (k >= FIELD_LIMBS)
-            r.limb[k - FIELD_LIMBS] = times19(column);
-        else
-            r.limb[k] = add(r.limb[k], column);
-    }
-    return r;
 }
 
 INLINE element times(element a, element b)
@@ -145,21 +48,6 @@ INLINE element times(element a, element b)
 INLINE element squared(element a)
 {
     return carried(product_square(a));
-}
-
-/* a + 121665 * b, where 121665 is (A - 2) / 4 of the curve. Not carried. */
-INLINE element plus_curve_times(element a, element b)
-{
-    const lanes factor = every(121665);
-    lanes high[FIELD_LIMBS];
-    UNROLL
-    for (int i = 0; i < FIELD_LIMBS; i++)
-        high[i] = twice(add_high(zero(), b.limb[i], factor));
-    a.limb[0] = add_low(add_low(a.limb[0], high[4], every(19)), b.limb[0], factor);
-    UNROLL
-    for (int i = 1; i < FIELD_LIMBS; i++)
-        a.limb[i] = add_low(add(a.limb[i], high[i - 1]), b.limb[i], factor);
-    return a;
 }
 
 INLINE element squared_times(element a, int count)
@@ -186,63 +74,13 @@ KERNEL void invert(element *result, const element *a)
     *result = times(squared_times(e250, 5), a11);            /* 2^255 - 21 */
 }
 
-INLINE element carried_in_order(element a)
-{
-    UNROLL
-    for (int i = 0; i < FIELD_LIMBS - 1; i++) {
-        a.limb[i + 1] = add(a.limb[i + 1], _mm512_srli_epi64(a.limb[i], 51));
-        a.limb[i] = both(a.limb[i], every(FIELD_MASK));
-    }
-    return a;
-}
-
-/* The one representative in [0, p) of a reduced element. */
-INLINE element canonical(element a)
-{
-    lanes over;
-    for (int pass = 0; pass < 2; pass++) {
-        a = carried_in_order(a);
-        over = _mm512_srli_epi64(a.limb[4], 51);
-        a.limb[4] = both(a.limb[4], every(FIELD_MASK));
-        a.limb[0] = add_low(a.limb[0], over, every(19));
-    }
-    over = _mm512_srli_epi64(add(a.limb[0], every(19)), 51);
-    for (int i = 1; i < FIELD_LIMBS; i++)
-        over = _mm512_srli_epi64(add(a.limb[i], over), 51); /* 1 where a >= p */
-    a.limb[0] = add_low(a.limb[0], over, every(19));
-    a = carried_in_order(a);
-    a.limb[4] = both(a.limb[4], every(FIELD_MASK));
-    return a;
-}
-
 /* The lanes in which a canonical element is 0. */
-INLINE __mmask8 is_zero(element a)
+INLINE lane_mask is_zero(element a)
 {
     lanes any = a.limb[0];
     for (int i = 1; i < FIELD_LIMBS; i++)
         any = either(any, a.limb[i]);
-    return _mm512_testn_epi64_mask(any, any);
-}
-
-/* From little-endian 64-bit words, without the highest bit (RFC 7748 section 5). */
-INLINE element element_of(const lanes words[POINT_WORDS])
-{
-    const lanes mask = every(FIELD_MASK);
-    return (element){{
-        both(words[0], mask),
-        both(either(_mm512_srli_epi64(words[0], 51), _mm512_slli_epi64(words[1], 13)), mask),
-        both(either(_mm512_srli_epi64(words[1], 38), _mm512_slli_epi64(words[2], 26)), mask),
-        both(either(_mm512_srli_epi64(words[2], 25), _mm512_slli_epi64(words[3], 39)), mask),
-        both(_mm512_srli_epi64(words[3], 12), mask),
-    }};
-}
-
-INLINE void words_of(lanes words[POINT_WORDS], element a)
-{
-    words[0] = either(a.limb[0], _mm512_slli_epi64(a.limb[1], 51));
-    words[1] = either(_mm512_srli_epi64(a.limb[1], 13), _mm512_slli_epi64(a.limb[2], 38));
-    words[2] = either(_mm512_srli_epi64(a.limb[2], 26), _mm512_slli_epi64(a.limb[3], 25));
-    words[3] = either(_mm512_srli_epi64(a.limb[3], 39), _mm512_slli_epi64(a.limb[4], 12));
+    return is_clear(any);
 }
 
 #endif

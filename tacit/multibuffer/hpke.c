@@ -1,5 +1,5 @@
-/* The keys of many HPKE messages (RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256): X25519 in eight lanes,
- * the key schedule in sixteen. The AEAD is left to the caller.
+/* The keys of many HPKE messages (RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256): X25519 in 64-bit
+ * lanes, the key schedule in twice as many of 32 bits. The AEAD is left to the caller.
  *
  * Nothing here branches on, or indexes memory by, a secret. Memory that held a secret is overwritten, and so is the
  * stack below the functions that computed with it.
@@ -69,7 +69,7 @@ static void set_schedule(schedule *s, const hpke_setup *setup)
 {
     static const u8 blank[POINT_BYTES];
     const u8 one_block = 1;
-    lanes32 no_salt[HASH_WORDS] = {zero()};
+    lanes no_salt[HASH_WORDS] = {zero()};
     set_key(&s->no_salt, no_salt);
     s->extract_dh = labeled(0, KEM_SUITE, sizeof KEM_SUITE, "eae_prk");
     append(&s->extract_dh, blank, POINT_BYTES);
@@ -95,11 +95,11 @@ static inline u32 word_at(const u8 *bytes)
 
 /* The MAC under `key` of m, with row i of `rows` inserted at `at` in lane i; without `rows`, of m in every lane. Lanes
  * beyond `count` repeat the last row. */
-static void mac(lanes32 state[HASH_WORDS], const mac_key *key, const message *m, const u8 *rows, size_t at,
+static void mac(lanes state[HASH_WORDS], const mac_key *key, const message *m, const u8 *rows, size_t at,
                 size_t count)
 {
     u32 lane[BLOCK_WORDS][HASH_LANES];
-    lanes32 block[BLOCK_WORDS];
+    lanes block[BLOCK_WORDS];
     u8 bytes[sizeof m->bytes];
     memcpy(state, key->inner, sizeof key->inner);
     for (size_t b = 0; b < m->blocks; b++) {
@@ -110,7 +110,7 @@ static void mac(lanes32 state[HASH_WORDS], const mac_key *key, const message *m,
                 lane[i][j] = word_at(bytes + BLOCK_BYTES * b + 4 * i);
         }
         for (size_t i = 0; i < BLOCK_WORDS; i++)
-            block[i] = rows ? _mm512_loadu_si512(lane[i]) : every32(word_at(m->bytes + BLOCK_BYTES * b + 4 * i));
+            block[i] = rows ? load_row(lane[i]) : every32(word_at(m->bytes + BLOCK_BYTES * b + 4 * i));
         compress(state, block);
     }
     finish(state, key);
@@ -120,7 +120,7 @@ static void mac(lanes32 state[HASH_WORDS], const mac_key *key, const message *m,
 }
 
 /* The first `size` bytes of every lane's hash, as rows. */
-static void store_hashes(u8 *out, const lanes32 hash[HASH_WORDS], size_t size, size_t count)
+static void store_hashes(u8 *out, const lanes hash[HASH_WORDS], size_t size, size_t count)
 {
     u32 lane[HASH_WORDS][HASH_LANES];
     memcpy(lane, hash, sizeof lane);
@@ -132,12 +132,12 @@ static void store_hashes(u8 *out, const lanes32 hash[HASH_WORDS], size_t size, s
     wipe(lane, sizeof lane);
 }
 
-/* ExtractAndExpand of the KEM and KeySchedule of up to 16 messages. */
+/* ExtractAndExpand of the KEM and KeySchedule of up to HASH_LANES messages. */
 KERNEL void derive(const schedule *s, size_t key_size, const u8 *dh, const u8 *encs, size_t count, u8 *keys, u8 *nonces,
                    u8 *exporters)
 {
     mac_key key;
-    lanes32 hash[HASH_WORDS];
+    lanes hash[HASH_WORDS];
     mac(hash, &s->no_salt, &s->extract_dh, dh, DH_AT, count);
     set_key(&key, hash);
     mac(hash, &key, &s->expand_shared, encs, ENC_AT, count);
@@ -161,19 +161,7 @@ KERNEL void forget(void)
 {
     u8 stack[STACK_BYTES];
     wipe(stack, sizeof stack);
-    __asm__ volatile("vzeroall\n\t"
-                     "vpxorq %%zmm16, %%zmm16, %%zmm16\n\tvpxorq %%zmm17, %%zmm17, %%zmm17\n\t"
-                     "vpxorq %%zmm18, %%zmm18, %%zmm18\n\tvpxorq %%zmm19, %%zmm19, %%zmm19\n\t"
-                     "vpxorq %%zmm20, %%zmm20, %%zmm20\n\tvpxorq %%zmm21, %%zmm21, %%zmm21\n\t"
-                     "vpxorq %%zmm22, %%zmm22, %%zmm22\n\tvpxorq %%zmm23, %%zmm23, %%zmm23\n\t"
-                     "vpxorq %%zmm24, %%zmm24, %%zmm24\n\tvpxorq %%zmm25, %%zmm25, %%zmm25\n\t"
-                     "vpxorq %%zmm26, %%zmm26, %%zmm26\n\tvpxorq %%zmm27, %%zmm27, %%zmm27\n\t"
-                     "vpxorq %%zmm28, %%zmm28, %%zmm28\n\tvpxorq %%zmm29, %%zmm29, %%zmm29\n\t"
-                     "vpxorq %%zmm30, %%zmm30, %%zmm30\n\tvpxorq %%zmm31, %%zmm31, %%zmm31" ::
-                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20",
-                           "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30",
-                           "xmm31");
+    clear_registers();
 }
 
 /* The schedule of a whole chunk. */
@@ -187,8 +175,8 @@ KERNEL void derive_chunk(const schedule *s, size_t key_size, const u8 *dh, const
     }
 }
 
-void hpke_open(const hpke_setup *setup, const u8 *private_key, size_t count, const u8 *encs, u8 *keys, u8 *nonces,
-               u8 *exporters, u8 *flags)
+static void hpke_open(const hpke_setup *setup, const u8 *private_key, size_t count, const u8 *encs, u8 *keys,
+                      u8 *nonces, u8 *exporters, u8 *flags)
 {
     schedule s;
     u8 dh[CHUNK * POINT_BYTES];
@@ -202,7 +190,8 @@ void hpke_open(const hpke_setup *setup, const u8 *private_key, size_t count, con
     forget();
 }
 
-void hpke_seal(const hpke_setup *setup, size_t count, const u8 *scalars, u8 *encs, u8 *keys, u8 *nonces, u8 *flags)
+static void hpke_seal(const hpke_setup *setup, size_t count, const u8 *scalars, u8 *encs, u8 *keys, u8 *nonces,
+                      u8 *flags)
 {
     schedule s;
     u8 dh[CHUNK * POINT_BYTES];
@@ -218,7 +207,7 @@ void hpke_seal(const hpke_setup *setup, size_t count, const u8 *scalars, u8 *enc
     forget();
 }
 
-void x25519(size_t count, const u8 *scalars, const u8 *points, u8 *out, u8 *flags)
+static void x25519(size_t count, const u8 *scalars, const u8 *points, u8 *out, u8 *flags)
 {
     for (size_t first = 0; first < count; first += CHUNK) {
         size_t at = POINT_BYTES * first, rows = count - first < CHUNK ? count - first : CHUNK;
@@ -226,3 +215,5 @@ void x25519(size_t count, const u8 *scalars, const u8 *points, u8 *out, u8 *flag
     }
     forget();
 }
+
+const kernels LEVEL(kernels) = {LEVEL(rsa_verify), hpke_open, hpke_seal, x25519};

@@ -26,8 +26,8 @@ from tacit.multibuffer.library import kernels
 from tacit.ports import Entropy
 
 MIN_BATCH = 2
-"""Least number of messages for the kernels: a batch costs as much as one message in OpenSSL, whether or not the other
-seven lanes are used."""
+"""Least number of messages for the kernels: a batch that fills one register costs less than two messages in OpenSSL,
+whether or not the other lanes are used."""
 
 _CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
     hpke.AEAD_AES128GCM: AESGCM,

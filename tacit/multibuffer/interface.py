@@ -13,6 +13,9 @@ from tacit.hpke import ENC_SIZE, NONCE_SIZE
 from tacit.tokens.structures import AUTHENTICATOR_SIZE
 
 EXPORTER_SIZE = 32
+R_BITS = {"avx2": 2128, "ifma": 2080}
+"""The logarithm of R in the Montgomery products of each instruction set, in the order of ``multibuffer.h``."""
+
 _OK = 0
 
 
@@ -47,10 +50,11 @@ class DerivedKeys:
 
 
 class Multibuffer:
-    """The exported functions on bytes. Every method raises ``Fatal`` where the library refuses its arguments."""
+    """The exported functions on bytes, with the instruction set ``level``, one of ``R_BITS``. Every method raises
+    ``Fatal`` where the library refuses its arguments."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        library.tacit_multibuffer_usable.argtypes = ()
+    def __init__(self, library: ctypes.CDLL, level: str) -> None:
+        library.tacit_multibuffer_usable.argtypes = (c_int,)
         library.tacit_multibuffer_usable.restype = c_int
         buffer = (c_void_p, c_size_t)
         for function, head, rows in (
@@ -59,20 +63,26 @@ class Multibuffer:
             (library.tacit_hpke_open, (*buffer * 4, c_size_t), 5),
             (library.tacit_hpke_seal, (*buffer * 3, c_size_t), 5),
         ):
-            function.argtypes = (*head, c_size_t, *buffer * rows)
+            function.argtypes = (c_int, *head, c_size_t, *buffer * rows)
             function.restype = c_int
-        self._library = library
+        self._library, self.level = library, level
+        self._index = list(R_BITS).index(level)
 
     @property
     def usable(self) -> bool:
         """Whether this processor runs the kernels."""
-        return bool(self._library.tacit_multibuffer_usable())
+        return bool(self._library.tacit_multibuffer_usable(self._index))
+
+    @property
+    def r_bits(self) -> int:
+        """The logarithm of the R that ``rsa_verify`` needs the square of."""
+        return R_BITS[self.level]
 
     def rsa_verify(self, modulus: bytes, r_squared: bytes, signatures: bytes, hashes: bytes) -> bytes:
-        """One byte per signature, 1 if it is valid (``multibuffer.h``)."""
+        """One byte per signature, 1 if it is valid; ``r_squared`` is 2^(2 * ``r_bits``) modulo the modulus."""
         verdicts = bytearray(len(signatures) // AUTHENTICATOR_SIZE)
         head = (modulus, len(modulus), r_squared, len(r_squared))
-        _call(self._library.tacit_rsa_verify, head, len(verdicts), (signatures, hashes, verdicts))
+        _call(self._library.tacit_rsa_verify, (self._index, *head), len(verdicts), (signatures, hashes, verdicts))
         return bytes(verdicts)
 
     def x25519(self, scalars: bytes, points: bytes) -> tuple[bytes, bytes]:
@@ -80,7 +90,7 @@ class Multibuffer:
         zero."""
         count = len(scalars) // ENC_SIZE
         secrets, flags = bytearray(count * ENC_SIZE), bytearray(count)
-        _call(self._library.tacit_x25519, (), count, (scalars, points, secrets, flags))
+        _call(self._library.tacit_x25519, (self._index,), count, (scalars, points, secrets, flags))
         return bytes(secrets), bytes(flags)
 
     def hpke_open(self, private_key: bytes, setup: Setup, encs: bytes, exporters: bool) -> DerivedKeys:
@@ -88,7 +98,7 @@ class Multibuffer:
         count = len(encs) // ENC_SIZE
         made = _rows(setup, count, exporters)
         rows = (encs, made.keys, made.nonces, made.exporters, made.flags)
-        head = (private_key, len(private_key), *_head(setup))
+        head = (self._index, private_key, len(private_key), *_head(setup))
         _call(self._library.tacit_hpke_open, head, count, rows)
         return made
 
@@ -97,7 +107,7 @@ class Multibuffer:
         count = len(scalars) // ENC_SIZE
         encs, made = bytearray(count * ENC_SIZE), _rows(setup, count, False)
         rows = (scalars, encs, made.keys, made.nonces, made.flags)
-        _call(self._library.tacit_hpke_seal, _head(setup), count, rows)
+        _call(self._library.tacit_hpke_seal, (self._index, *_head(setup)), count, rows)
         return bytes(encs), made
 
 

@@ -23,15 +23,27 @@ typedef struct {
     size_t key_size;
 } hpke_setup;
 
-void rsa_verify(const uint8_t *number, const uint8_t *r_squared, size_t count, const uint8_t *signatures,
-                const uint8_t *hashes, uint8_t *verdicts);
+/* The kernels of one instruction set. */
+typedef struct {
+    void (*rsa_verify)(const uint8_t *number, const uint8_t *r_squared, size_t count, const uint8_t *signatures,
+                       const uint8_t *hashes, uint8_t *verdicts);
+    void (*hpke_open)(const hpke_setup *setup, const uint8_t *private_key, size_t count, const uint8_t *encs,
+                      uint8_t *keys, uint8_t *nonces, uint8_t *exporters, uint8_t *flags);
+    void (*hpke_seal)(const hpke_setup *setup, size_t count, const uint8_t *scalars, uint8_t *encs, uint8_t *keys,
+                      uint8_t *nonces, uint8_t *flags);
+    void (*x25519)(size_t count, const uint8_t *scalars, const uint8_t *points, uint8_t *out, uint8_t *flags);
+} kernels;
 
-void hpke_open(const hpke_setup *setup, const uint8_t *private_key, size_t count, const uint8_t *encs, uint8_t *keys,
-               uint8_t *nonces, uint8_t *exporters, uint8_t *flags);
+extern const kernels kernels_avx2, kernels_ifma;
 
-void hpke_seal(const hpke_setup *setup, size_t count, const uint8_t *scalars, uint8_t *encs, uint8_t *keys,
-               uint8_t *nonces, uint8_t *flags);
+/* The name of what is compiled once for each instruction set. */
+#if defined(__AVX512IFMA__)
+#define LEVEL(name) name##_ifma
+#else
+#define LEVEL(name) name##_avx2
+#endif
 
-void x25519(size_t count, const uint8_t *scalars, const uint8_t *points, uint8_t *out, uint8_t *flags);
+void LEVEL(rsa_verify)(const uint8_t *number, const uint8_t *r_squared, size_t count, const uint8_t *signatures,
+                       const uint8_t *hashes, uint8_t *verdicts);
 
 #endif

@@ -59,7 +59,7 @@ def failed_answers(kernels: Multibuffer) -> list[str]:
 def _rsa(kernels: Multibuffer) -> bool:
     """Every lane holds a valid signature but three, which hold a changed one, one of another message and the
     modulus."""
-    r_squared = pow(2, 4160, int.from_bytes(_MODULUS, "big")).to_bytes(len(_MODULUS), "big")
+    r_squared = pow(2, 2 * kernels.r_bits, int.from_bytes(_MODULUS, "big")).to_bytes(len(_MODULUS), "big")
     signatures, messages = [_SIGNATURE] * 9, [_MESSAGE] * 9
     signatures[1] = _SIGNATURE[:-1] + bytes((_SIGNATURE[-1] ^ 1,))
     messages[4] = b"another"

@@ -1,7 +1,8 @@
 """The shared object of the multi-buffer kernels: found, or compiled on first use, and tested before it is used.
 
-``TACIT_NATIVE`` (see ``tacit.native_level``) chooses: unset or ``ifma`` uses the kernels where the processor supports
-them; any other level uses OpenSSL one message at a time.
+``TACIT_NATIVE`` (see ``tacit.native_level``) chooses the highest instruction set that may be used, of those that the
+processor supports: ``avx2`` or ``ifma``. With ``off``, ``baseline`` or neither of the two, OpenSSL takes one message at
+a time.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from tacit.multibuffer.build import SOURCES, compile_library, library_name
-from tacit.multibuffer.interface import Multibuffer
+from tacit.multibuffer.interface import R_BITS, Multibuffer
 from tacit.multibuffer.known_answers import failed_answers
 from tacit.native_build import BuildError, library_folders, open_library
-from tacit.native_level import wanted_level
-
-_NEEDED = "ifma"
+from tacit.native_level import LEVELS, OFF, wanted_level
 
 _log = logging.getLogger(__name__)
 _loading = threading.Lock()
@@ -26,23 +25,25 @@ _loading = threading.Lock()
 def kernels() -> Multibuffer | None:
     """The kernels, or None where OpenSSL does everything. Raises ``UsageError`` for an unknown value of
     TACIT_NATIVE."""
-    wanted = wanted_level()
-    if wanted not in ("", _NEEDED):
-        return None
+    wanted = wanted_level() or LEVELS[-1]
+    allowed = () if wanted == OFF else LEVELS[: LEVELS.index(wanted) + 1]
     with _loading:
-        return _kernels()
+        return _kernels(tuple(level for level in reversed(R_BITS) if level in allowed))
 
 
 @cache
-def _kernels() -> Multibuffer | None:
+def _kernels(levels: tuple[str, ...]) -> Multibuffer | None:
+    """The kernels of the first of ``levels`` that the processor supports."""
+    if not levels:
+        return None
     try:
-        found = Multibuffer(open_library(library_name(), _folders(), compile_library))
+        library = open_library(library_name(), _folders(), compile_library)
     except BuildError as error:
         _log.warning("the multi-buffer kernels are not available (%s); OpenSSL takes messages one by one", error)
         return None
-    if not found.usable:
-        return None
-    failed = failed_answers(found)
+    every = (Multibuffer(library, level) for level in levels)
+    found = next((one for one in every if one.usable), None)
+    failed = failed_answers(found) if found else []
     if failed:
         _log.error("the multi-buffer kernels fail their self-test (%s); OpenSSL is used instead", ", ".join(failed))
         return None

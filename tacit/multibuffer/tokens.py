@@ -18,9 +18,7 @@ from tacit.tokens.slots import TokenVerifier
 from tacit.tokens.structures import AUTHENTICATOR_SIZE
 
 MIN_BATCH = 2
-"""Least number of tokens for the kernels: eight lanes cost less than OpenSSL takes for two signatures."""
-
-_R_BITS = 2080
+"""Least number of tokens for the kernels: all lanes cost at most what OpenSSL takes for two signatures."""
 
 
 def verify_tokens(verifier: TokenVerifier, tokens: Sequence[bytes]) -> list[bool]:
@@ -46,7 +44,7 @@ def _accepted(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> bytes:
     if native is None or not _known(key) or any(len(signature) != AUTHENTICATOR_SIZE for _, signature in signed):
         return bytes(len(signed))
     hashes = b"".join(hashlib.sha384(message).digest() for message, _ in signed)
-    return native.rsa_verify(*_modulus(key), b"".join(signature for _, signature in signed), hashes)
+    return native.rsa_verify(*_modulus(key, native.r_bits), b"".join(signature for _, signature in signed), hashes)
 
 
 def _known(key: TokenKey) -> bool:
@@ -55,10 +53,10 @@ def _known(key: TokenKey) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _modulus(key: TokenKey) -> tuple[bytes, bytes]:
+def _modulus(key: TokenKey, r_bits: int) -> tuple[bytes, bytes]:
     """The modulus and R^2 in the form that the kernels take."""
     size = TOKEN_KEY_BITS // 8
-    r_squared = pow(2, 2 * _R_BITS, int(key.n))
+    r_squared = pow(2, 2 * r_bits, int(key.n))
     return int(key.n).to_bytes(size, "big"), r_squared.to_bytes(size, "big")
 
 

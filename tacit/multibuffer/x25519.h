@@ -1,4 +1,4 @@
-/* X25519 (RFC 7748 section 5) of up to 64 pairs of scalar and point: eight per instruction, one inversion for all. */
+/* X25519 (RFC 7748 section 5) of up to CHUNK pairs of scalar and point, one pair per lane, one inversion for all. */
 #ifndef TACIT_X25519_H
 #define TACIT_X25519_H
 
@@ -17,27 +17,27 @@ KERNEL void ladder(element *numerator, element *denominator, const lanes scalar[
                                either(both(scalar[3], every(~(u64)0 >> 1)), every((u64)1 << 62))};
     element sum2 = one(), difference2 = one(); /* the point at infinity, 1 : 0 */
     element sum3 = carried(plus(*x, one())), difference3 = carried(minus(*x, one(), 1));
-    __mmask8 before = 0;
+    lane_mask before = {0};
     for (int i = 254; i >= 0; i--) {
-        __mmask8 bit = _mm512_test_epi64_mask(bits[i / 64], every((u64)1 << i % 64));
-        __mmask8 third = bit ^ before;
+        lane_mask bit = has_bits(bits[i / 64], every((u64)1 << i % 64));
+        lane_mask third = bit ^ before;
         before = bit;
         element sum, difference;
         UNROLL
         for (int j = 0; j < FIELD_LIMBS; j++) {
-            sum.limb[j] = _mm512_mask_blend_epi64(third, sum2.limb[j], sum3.limb[j]);
-            difference.limb[j] = _mm512_mask_blend_epi64(third, difference2.limb[j], difference3.limb[j]);
+            sum.limb[j] = choose(third, sum3.limb[j], sum2.limb[j]);
+            difference.limb[j] = choose(third, difference3.limb[j], difference2.limb[j]);
         }
         element da = product(difference3, sum2), cb = product(sum3, difference2);
         element aa = squared(sum), bb = squared(difference);
-        element plus_root = carried(plus(da, cb)), minus_root = carried(minus(da, cb, 10));
+        element plus_root = carried(plus(da, cb)), minus_root = carried(minus(da, cb, WIDE));
         element e = carried(minus(aa, bb, 1));
         element x3 = product_square(plus_root), z3 = product(*x, squared(minus_root));
         element x2 = product(aa, bb), z2 = product(e, carried(plus_curve_times(aa, e)));
         sum2 = carried(plus(x2, z2));
-        difference2 = carried(minus(x2, z2, 10));
+        difference2 = carried(minus(x2, z2, WIDE));
         sum3 = carried(plus(x3, z3));
-        difference3 = carried(minus(x3, z3, 10));
+        difference3 = carried(minus(x3, z3, WIDE));
     }
     /* The last bit of a scalar is 0, so the second point is the result: x + z + x - z and x + z - (x - z). */
     *numerator = carried(plus(sum2, difference2));
@@ -69,7 +69,7 @@ KERNEL void x25519_chunk(u8 *out, u8 *flags, const u8 *scalars, size_t scalar_st
                          size_t point_stride, size_t count)
 {
     element numerator[GROUPS], denominator[GROUPS], before[GROUPS], inverse;
-    __mmask8 infinite[GROUPS];
+    lane_mask infinite[GROUPS];
     lanes scalar[POINT_WORDS], point[POINT_WORDS];
     size_t groups = (count + LANES - 1) / LANES;
     for (size_t g = 0; g < groups; g++) {
@@ -80,7 +80,7 @@ KERNEL void x25519_chunk(u8 *out, u8 *flags, const u8 *scalars, size_t scalar_st
         ladder(&numerator[g], &denominator[g], scalar, &x);
         denominator[g] = canonical(denominator[g]);
         infinite[g] = is_zero(denominator[g]);
-        denominator[g].limb[0] = _mm512_mask_mov_epi64(denominator[g].limb[0], infinite[g], every(1));
+        denominator[g].limb[0] = choose(infinite[g], every(1), denominator[g].limb[0]);
         before[g] = g ? times(before[g - 1], denominator[g - 1]) : one();
     }
     inverse = times(before[groups - 1], denominator[groups - 1]);
@@ -90,8 +90,8 @@ KERNEL void x25519_chunk(u8 *out, u8 *flags, const u8 *scalars, size_t scalar_st
         element result = canonical(times(numerator[g], times(inverse, before[g])));
         inverse = times(inverse, denominator[g]);
         for (int i = 0; i < FIELD_LIMBS; i++)
-            result.limb[i] = _mm512_maskz_mov_epi64((__mmask8)~infinite[g], result.limb[i]);
-        unsigned none = is_zero(result);
+            result.limb[i] = choose(infinite[g], zero(), result.limb[i]);
+        unsigned none = bits_of(is_zero(result));
         store_rows(out + POINT_BYTES * first, result, rows);
         for (size_t row = 0; row < rows; row++)
             flags[first + row] = none >> row & 1;

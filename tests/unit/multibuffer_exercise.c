@@ -6,6 +6,7 @@
 
 #include "multibuffer.h"
 
+static int level; /* the instruction set */
 static uint64_t state = 88172645463325252u;
 
 static uint8_t *fresh(size_t size, int random)
@@ -35,16 +36,18 @@ static void exercise_rsa(size_t n)
     r_squared[0] = 0;
     if (n > 1)
         memcpy(signatures + 256, modulus, 256);
-    int status = tacit_rsa_verify(modulus, 256, r_squared, 256, n, signatures, 256 * n, hashes, 48 * n, verdicts, n);
+#define VERIFY(size, count) \
+    tacit_rsa_verify(level, modulus, size, r_squared, 256, count, signatures, 256 * n, hashes, 48 * n, verdicts, n)
+    int status = VERIFY(256, n);
     require(status == TACIT_OK, "rsa");
     for (size_t i = 0; i < n; i++)
         require(verdicts[i] == 0, "a random signature was accepted");
-    status = tacit_rsa_verify(modulus, 256, r_squared, 256, n + 1, signatures, 256 * n, hashes, 48 * n, verdicts, n);
+    status = VERIFY(256, n + 1);
     require(status == TACIT_BAD_ARGUMENT, "rsa: count");
-    status = tacit_rsa_verify(modulus, 255, r_squared, 256, n, signatures, 256 * n, hashes, 48 * n, verdicts, n);
+    status = VERIFY(255, n);
     require(status == TACIT_BAD_ARGUMENT, "rsa: modulus");
     modulus[255] ^= 1;
-    status = tacit_rsa_verify(modulus, 256, r_squared, 256, n, signatures, 256 * n, hashes, 48 * n, verdicts, n);
+    status = VERIFY(256, n);
     require(status == TACIT_BAD_ARGUMENT, "rsa: an even modulus");
     free(modulus), free(r_squared), free(signatures), free(hashes), free(verdicts);
 }
@@ -56,32 +59,37 @@ static void exercise_hpke(size_t n, size_t key_size)
     uint8_t *keys = fresh(key_size * n, 0), *nonces = fresh(12 * n, 0), *exporters = fresh(32 * n, 0);
     uint8_t *again = fresh(key_size * n, 0), *nonces_again = fresh(12 * n, 0), *flags = fresh(n, 1);
     nine[0] = 9;
-    require(tacit_x25519(1, private_key, 32, nine, 32, public_key, 32, flag, 1) == TACIT_OK && !*flag, "x25519");
+    int status = tacit_x25519(level, 1, private_key, 32, nine, 32, public_key, 32, flag, 1);
+    require(status == TACIT_OK && !*flag, "x25519");
 #define SETUP public_key, 32, suite, 10, context, 65, key_size
 #define SEALED keys, key_size *n, nonces, 12 * n, flags, n
-    require(tacit_hpke_seal(SETUP, n, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_OK, "seal");
+    require(tacit_hpke_seal(level, SETUP, n, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_OK, "seal");
+#define OPEN(size, key_length, length) \
+    tacit_hpke_open(level, private_key, key_length, SETUP, n, encs, length, OPENED(size))
 #define OPENED(size) again, key_size *n, nonces_again, 12 * n, exporters, size, flags, n
-    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n, OPENED(0)) == TACIT_OK, "open");
+    require(OPEN(0, 32, 32 * n) == TACIT_OK, "open");
     require(!memcmp(keys, again, key_size * n) && !memcmp(nonces, nonces_again, 12 * n), "the two sides differ");
-    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n, OPENED(32 * n)) == TACIT_OK, "export");
+    require(OPEN(32 * n, 32, 32 * n) == TACIT_OK, "export");
     for (size_t i = 0; i < n; i++)
         require(!flags[i], "a point was taken for one of low order");
     if (n)
         memset(encs, 0, 32);
-    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n, OPENED(0)) == TACIT_OK, "open again");
+    require(OPEN(0, 32, 32 * n) == TACIT_OK, "open again");
     for (size_t i = 0; i < n; i++)
         require(flags[i] == !i, "flags");
-    require(tacit_hpke_open(private_key, 31, SETUP, n, encs, 32 * n, OPENED(0)) == TACIT_BAD_ARGUMENT, "open: key");
-    require(tacit_hpke_open(private_key, 32, SETUP, n, encs, 32 * n + 1, OPENED(0)) == TACIT_BAD_ARGUMENT, "encs");
-    require(tacit_hpke_seal(SETUP, n + 1, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_BAD_ARGUMENT, "seal");
-    require(tacit_x25519(n, scalars, 32 * n, encs, 32 * n, encs, 32 * n + 1, flags, n) == TACIT_BAD_ARGUMENT, "out");
+    require(OPEN(0, 31, 32 * n) == TACIT_BAD_ARGUMENT, "open: key");
+    require(OPEN(0, 32, 32 * n + 1) == TACIT_BAD_ARGUMENT, "encs");
+    require(tacit_hpke_seal(level, SETUP, n + 1, scalars, 32 * n, encs, 32 * n, SEALED) == TACIT_BAD_ARGUMENT, "seal");
+    status = tacit_x25519(level, n, scalars, 32 * n, encs, 32 * n, encs, 32 * n + 1, flags, n);
+    require(status == TACIT_BAD_ARGUMENT, "out");
     free(private_key), free(public_key), free(nine), free(flag), free(suite), free(context), free(scalars), free(encs);
     free(keys), free(nonces), free(exporters), free(again), free(nonces_again), free(flags);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
-    if (!tacit_multibuffer_usable()) {
+    level = count == 2 ? atoi(arguments[1]) : TACIT_LEVELS;
+    if (!tacit_multibuffer_usable(level)) {
         puts("absent");
         return 0;
     }

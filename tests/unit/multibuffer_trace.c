@@ -19,6 +19,7 @@ enum { COUNT = 3 };
 static uint8_t secret[32], point[32 * COUNT], key[16 * COUNT], nonce[12 * COUNT], exporter[32 * COUNT];
 static uint8_t public_key[32], flags[COUNT], suite[10], context[65];
 static volatile int counter;
+static int level; /* the instruction set */
 
 static void control(void)
 {
@@ -28,7 +29,7 @@ static void control(void)
 
 static void open_messages(void)
 {
-    if (tacit_hpke_open(secret, 32, public_key, 32, suite, 10, context, 65, 16, COUNT, point, sizeof point, key,
+    if (tacit_hpke_open(level, secret, 32, public_key, 32, suite, 10, context, 65, 16, COUNT, point, sizeof point, key,
                         sizeof key, nonce, sizeof nonce, exporter, sizeof exporter, flags, sizeof flags))
         abort();
 }
@@ -75,9 +76,10 @@ static void compare(const char *name, void (*function)(void))
     printf("%s %llu %s\n", name, count, zeros == ones && steps == count ? "same" : "different");
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
-    if (!tacit_multibuffer_usable()) {
+    level = count == 2 ? atoi(arguments[1]) : TACIT_LEVELS;
+    if (!tacit_multibuffer_usable(level)) {
         puts("absent");
         return 0;
     }

@@ -6,17 +6,18 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit import hpke, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import RecipientContext, Suite
-from tacit.multibuffer import BatchCrypto, job_crypto, library
+from tacit.multibuffer import BatchCrypto, job_crypto
 from tacit.multibuffer.hpke import BatchOpener, BatchSealer, Sealed
 from tacit.multibuffer.interface import Multibuffer
 from tacit.multibuffer.ohttp import decapsulate_all
+from tests.kit.multibuffer import LEVELS, chosen_kernels
 
 SUITES = [hpke.DEFAULT_SUITE, Suite(hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_CHACHA20POLY1305)]
 PAIR = hpke.key_pair_from_private(bytes(range(32)))
@@ -35,23 +36,20 @@ LOW_ORDER = [
 ]
 
 
-@pytest.fixture(params=["kernels", "off"])
+@pytest.fixture(params=LEVELS)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Multibuffer:
+    return chosen_kernels(request.param, monkeypatch)
+
+
+@pytest.fixture(params=[*LEVELS, "off"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the kernels, where the processor has them, and with OpenSSL alone."""
+    """With the kernels that the processor runs, and with OpenSSL alone."""
     chosen = str(request.param)
     if chosen == "off":
         monkeypatch.setenv("TACIT_NATIVE", "off")
     else:
-        monkeypatch.delenv("TACIT_NATIVE", raising=False)
-        require_kernels()
+        chosen_kernels(chosen, monkeypatch)
     return chosen
-
-
-def require_kernels() -> Multibuffer:
-    found = library.kernels()
-    if found is None:
-        pytest.skip("this processor has no AVX-512 IFMA, or there is no C compiler")
-    return found
 
 
 def sealed_messages(count: int, suite: Suite = hpke.DEFAULT_SUITE) -> tuple[list[Sealed], list[bytes]]:
@@ -96,8 +94,8 @@ def test_every_batch_size_seals_what_opens_alone(size: int, suite: Suite) -> Non
     assert len({enc for enc, _ in sealed}) == size
 
 
+@pytest.mark.usefixtures("kernels")
 def test_both_paths_seal_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_kernels()
     messages = [(b"aad", bytes((i,))) for i in range(11)]
 
     def seal() -> list[tuple[bytes, bytes]]:
@@ -148,27 +146,27 @@ def exchanged(scalar: bytes, point: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("scalar", [bytes(range(32)), bytes(32), b"\xff" * 32, b"\x55" * 32], ids=lambda s: s.hex()[:4])
-def test_shared_secrets_agree_with_openssl_on_edge_points(scalar: bytes) -> None:
+def test_shared_secrets_agree_with_openssl_on_edge_points(scalar: bytes, kernels: Multibuffer) -> None:
     points = edge_points()
-    found, flags = require_kernels().x25519(scalar * len(points), b"".join(points))
+    found, flags = kernels.x25519(scalar * len(points), b"".join(points))
     expected = [exchanged(scalar, point) for point in points]
     assert [found[32 * i : 32 * i + 32] for i in range(len(points))] == expected
     assert list(flags) == [int(not any(secret)) for secret in expected]
     assert sum(flags) >= len(LOW_ORDER)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32)), max_size=20))
-def test_shared_secrets_agree_with_openssl_on_any_bytes(pairs: list[tuple[bytes, bytes]]) -> None:
-    found, _ = require_kernels().x25519(b"".join(s for s, _ in pairs), b"".join(p for _, p in pairs))
+def test_shared_secrets_agree_with_openssl_on_any_bytes(kernels: Multibuffer, pairs: list[tuple[bytes, bytes]]) -> None:
+    found, _ = kernels.x25519(b"".join(s for s, _ in pairs), b"".join(p for _, p in pairs))
     assert found == b"".join(exchanged(*pair) for pair in pairs)
 
 
-def test_shared_secrets_agree_with_openssl_on_many_random_points() -> None:
+def test_shared_secrets_agree_with_openssl_on_many_random_points(kernels: Multibuffer) -> None:
     generator = random.Random(25519)
     scalars = [generator.randbytes(32) for _ in range(500)]
     points = [generator.randbytes(32) for _ in range(500)]
-    found, _ = require_kernels().x25519(b"".join(scalars), b"".join(points))
+    found, _ = kernels.x25519(b"".join(scalars), b"".join(points))
     assert found == b"".join(map(exchanged, scalars, points))
 
 
@@ -210,8 +208,8 @@ def test_requests_of_a_gateway_are_decapsulated_as_alone() -> None:
             assert clients[i][1].decapsulate_response(response) == b"response"
 
 
+@pytest.mark.usefixtures("kernels")
 def test_keys_from_faulty_kernels_cost_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_kernels()
     sealed, plaintexts = sealed_messages(9)
     keys = [ohttp.generate_key_config(1, ENTROPY)]
     message, _ = ohttp.encapsulate_request(keys[0][0], b"request", ENTROPY)
@@ -259,9 +257,9 @@ def test_there_is_a_crypto_of_batches_exactly_where_the_kernels_run(path: str) -
         assert made.open_all(PAIR, SUITES[0], INFO, sealed) == plaintexts
 
 
-def test_keys_are_overwritten_after_use_and_never_shown() -> None:
+def test_keys_are_overwritten_after_use_and_never_shown(kernels: Multibuffer) -> None:
     opener = BatchOpener(PAIR, SUITES[0], INFO)
-    made = require_kernels().hpke_open(PAIR.private, opener._setup, PAIR.public * 3, True)
+    made = kernels.hpke_open(PAIR.private, opener._setup, PAIR.public * 3, True)
     assert any(made.keys)
     assert any(made.exporters)
     assert made.keys.hex() not in repr(made)

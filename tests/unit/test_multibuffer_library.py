@@ -18,19 +18,16 @@ from tacit.errors import Fatal, UsageError
 from tacit.multibuffer import build, library
 from tacit.multibuffer.interface import Multibuffer, Setup
 from tacit.multibuffer.known_answers import failed_answers
-from tacit.native_build import IFMA, is_x86
+from tacit.native_build import is_x86
+from tests.kit.multibuffer import LEVELS, chosen_kernels
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 
-@pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Multibuffer:
-    monkeypatch.delenv("TACIT_NATIVE", raising=False)
-    found = library.kernels()
-    if found is None:
-        pytest.skip("this processor has no AVX-512 IFMA, or there is no C compiler")
-    return found
+@pytest.fixture(params=LEVELS)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Multibuffer:
+    return chosen_kernels(request.param, monkeypatch)
 
 
 @pytest.fixture
@@ -41,15 +38,22 @@ def unloaded() -> Iterator[None]:
     library._kernels.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["off", "baseline", "avx2", "avx512"])
-def test_any_other_path_than_ifma_means_openssl(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["off", "baseline"])
+def test_a_path_without_vectors_means_openssl(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_NATIVE", name)
     assert library.kernels() is None
 
 
-def test_ifma_can_be_named(kernels: Multibuffer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_kernels_that_the_path_and_the_processor_allow_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = chosen_kernels("avx2", monkeypatch)
+    monkeypatch.setenv("TACIT_NATIVE", "avx512")
+    assert library.kernels() is slow
     monkeypatch.setenv("TACIT_NATIVE", "ifma")
-    assert library.kernels() is kernels
+    best = library.kernels()
+    monkeypatch.delenv("TACIT_NATIVE")
+    assert best is not None
+    assert library.kernels() is not None
+    assert [found.level for found in (best, library.kernels()) if found] == [best.level] * 2
 
 
 def test_an_unknown_path_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,17 +172,20 @@ def _compiled(tmp_path: Path, source: str, flags: list[str], *, library_too: boo
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     flags = ["-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-std=gnu11", "-Wno-psabi"]
     program = _compiled(tmp_path, "multibuffer_exercise.c", flags)
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout in ("ok\n", "absent\n")
+    for level in range(len(LEVELS)):
+        done = subprocess.run([str(program), str(level)], capture_output=True, text=True, timeout=300, check=False)
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert done.stdout in ("ok\n", "absent\n")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_x86(), reason="the kernels are for x86-64")
-def test_the_path_through_the_code_is_the_same_for_any_secret(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_path_through_the_code_is_the_same_for_any_secret(level: str, tmp_path: Path) -> None:
     """Every instruction of two calls with opposite private keys, by single-stepping what the build's own flags make."""
     program = _compiled(tmp_path, "multibuffer_trace.c", [*build.FLAGS, "-fvisibility=default"])
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=600, check=True)
+    command = [str(program), str(LEVELS.index(level))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     if done.stdout in ("absent\n", "forbidden\n"):
         pytest.skip(f"tracing the kernels: {done.stdout.strip()}")
     verdicts = dict(re.findall(r"^(\w+) \d+ (\w+)$", done.stdout, flags=re.MULTILINE))
@@ -187,8 +194,9 @@ def test_the_path_through_the_code_is_the_same_for_any_secret(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_x86(), reason="the kernels are for x86-64")
-def test_the_stack_that_is_overwritten_is_deeper_than_any_that_is_used(tmp_path: Path) -> None:
-    (source,) = (arguments for name, arguments in build.units() if name == "hpke")
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_stack_that_is_overwritten_is_deeper_than_any_that_is_used(level: str, tmp_path: Path) -> None:
+    (source,) = (arguments for name, arguments in build.units() if name == f"hpke_{level}")
     command = [*build.compiler(), *build.FLAGS, "-fstack-usage", "-c", *source, "-o", str(tmp_path / "hpke.o")]
     subprocess.run(command, check=True)
     lines = (line.split("\t") for line in (tmp_path / "hpke.su").read_text().splitlines())
@@ -200,19 +208,19 @@ def test_the_stack_that_is_overwritten_is_deeper_than_any_that_is_used(tmp_path:
 
 @pytest.mark.slow
 def test_powers_agree_with_exact_arithmetic_for_every_kind_of_value(kernels: Multibuffer, tmp_path: Path) -> None:
-    flags = [*build.FLAGS, *IFMA, "-shared"]
+    flags = [*build.FLAGS, *build.LEVELS[kernels.level], "-shared"]
     opened = ctypes.CDLL(str(_compiled(tmp_path, "multibuffer_powers.c", flags, library_too=False)))
     generator = random.Random(65537)
     moduli = [rsa.generate_private_key(65537, 2048).public_key().public_numbers().n for _ in range(3)]
     moduli += [2**2048 - 1, 2**2047 + 1, 2**2048 - 2**1024 + 1]
     for modulus in moduli:
         edges = [0, 1, 2, modulus - 1, modulus, modulus + 1, 2**2048 - 1, 2**2047]
-        edges += [2**i - 1 for i in range(0, 2048, 52)]
+        edges += [2**i - 1 for width in (28, 52) for i in range(0, 2048, width)]
         values = [value % 2**2048 for value in edges] + [generator.getrandbits(2048) for _ in range(301)]
         results = ctypes.create_string_buffer(256 * len(values))
         opened.powers(
             modulus.to_bytes(256, "big"),
-            pow(2, 4160, modulus).to_bytes(256, "big"),
+            pow(2, 2 * kernels.r_bits, modulus).to_bytes(256, "big"),
             ctypes.c_size_t(len(values)),
             b"".join(value.to_bytes(256, "big") for value in values),
             results,

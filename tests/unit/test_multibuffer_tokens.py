@@ -13,27 +13,26 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tacit.errors import CryptoError, ReportRejected
-from tacit.multibuffer import library, tokens
+from tacit.multibuffer import tokens
 from tacit.multibuffer.crypto import BatchCrypto
 from tacit.multibuffer.tokens import verify_signatures, verify_tokens
 from tacit.tokens import blind_rsa, pss
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import Token, token_input
+from tests.kit.multibuffer import LEVELS, chosen_kernels
 
 SIZES = [*range(18), 65]
 
 
-@pytest.fixture(params=["kernels", "off"], autouse=True)
+@pytest.fixture(params=[*LEVELS, "off"], autouse=True)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test runs with the kernels, where the processor has them, and with OpenSSL alone."""
+    """Every test runs with the kernels that the processor runs, and with OpenSSL alone."""
     chosen = str(request.param)
     if chosen == "off":
         monkeypatch.setenv("TACIT_NATIVE", "off")
     else:
-        monkeypatch.delenv("TACIT_NATIVE", raising=False)
-        if library.kernels() is None:
-            pytest.skip("this processor has no AVX-512 IFMA, or there is no C compiler")
+        chosen_kernels(chosen, monkeypatch)
     return chosen
 
 

@@ -11,24 +11,20 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tacit import hpke
 from tacit.hpke import RecipientContext, Suite
-from tacit.multibuffer import library
 from tacit.multibuffer.hpke import BatchOpener, BatchSealer
 from tacit.multibuffer.interface import DerivedKeys, Multibuffer, Setup
 from tacit.multibuffer.tokens import verify_signatures
 from tacit.tokens.blind_rsa import TokenKey
+from tests.kit.multibuffer import LEVELS, chosen_kernels
 
 FILLING = 9
 """Messages per batch, so that the vector is in every lane of a full group and alone in the next."""
 
 
-@pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Multibuffer:
+@pytest.fixture(params=LEVELS)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Multibuffer:
     """The kernels themselves, with nothing behind them."""
-    monkeypatch.delenv("TACIT_NATIVE", raising=False)
-    found = library.kernels()
-    if found is None:
-        pytest.skip("this processor has no AVX-512 IFMA, or there is no C compiler")
-    return found
+    return chosen_kernels(request.param, monkeypatch)
 
 
 def test_a_thousand_iterations_of_rfc_7748(kernels: Multibuffer) -> None:
@@ -131,6 +127,6 @@ def test_the_kernels_alone_judge_wycheproof_signatures_as_published(
         cases = [case for case in group["tests"] if len(case["sig"]) == 512]
         hashes = b"".join(hashlib.sha384(bytes.fromhex(case["msg"])).digest() for case in cases)
         signatures = b"".join(bytes.fromhex(case["sig"]) for case in cases)
-        numbers = (modulus.to_bytes(256, "big"), pow(2, 4160, modulus).to_bytes(256, "big"))
+        numbers = (modulus.to_bytes(256, "big"), pow(2, 2 * kernels.r_bits, modulus).to_bytes(256, "big"))
         verdicts = kernels.rsa_verify(*numbers, signatures, hashes)
         assert list(verdicts) == [int(case["result"] == "valid") for case in cases]
