@@ -150,8 +150,8 @@ void LEVEL(rsa_verify)(const u8 *number, const u8 *r_squared, size_t count, cons
         at = offsets(HASH_BYTES, rows);
         for (int i = 0; i < SHA384_WORDS; i++)
             message_hash[i] = swap_bytes(load(hashes + HASH_BYTES * first + 8 * i, at));
-        lane_mask valid = recover(words, &n) & consistent(words, message_hash);
-        unsigned good = bits_of(valid);
+        lane_mask in_range = recover(words, &n);
+        unsigned good = bits_of(in_range & consistent(words, message_hash));
         for (size_t row = 0; row < rows; row++)
             verdicts[first + row] = good >> row & 1;
     }
