@@ -38,7 +38,7 @@ _COLUMNS = (
     JOBS.c.holder,
     JOBS.c.expired,
     JOBS.c.location,
-    JOBS.c.request,
+    JOBS.c.digest,
 )
 
 
@@ -69,7 +69,7 @@ class JobsTx(CommonTx):
                 "expired": job.expired,
                 "cause": "",
                 "location": "",
-                "request": b"",
+                "digest": b"",
             }
             for job in jobs
         ]
@@ -125,14 +125,15 @@ class JobsTx(CommonTx):
         """Treat a formed job that could not be prepared as if its worker had died."""
         await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
 
-    async def job_to_send(self, job: JobRow, request: bytes, seqs: Sequence[int]) -> bool:
-        """Store the exact request of the job, made of these reports. False if another worker has the lease by now."""
+    async def job_to_send(self, job: JobRow, digest: bytes, seqs: Sequence[int]) -> bool:
+        """Store what fixes the exact request of the job: its SHA-256, and these reports in this order. False if another
+        worker has the lease by now."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(_held(job), _may_become(JobState.SENT))
             .values(
                 state=JobState.SENT.value,
-                request=request,
+                digest=digest,
                 members=pack_seqs(seqs),
                 size=len(seqs),
                 attempts=0,
@@ -170,11 +171,11 @@ class JobsTx(CommonTx):
         )
 
     async def end_job(self, job_id: bytes, state: JobState) -> bool:
-        """End a sent job and overwrite its request; False if it had ended before."""
+        """End a sent job and forget its reports; False if it had ended before."""
         result = await self.connection.execute(
             sa.update(JOBS)
             .where(JOBS.c.job_id == job_id, _may_become(state))
-            .values(state=state.value, request=b"", members=b"", holder=0, lease_until=0.0, cause="")
+            .values(state=state.value, digest=b"", members=b"", holder=0, lease_until=0.0, cause="")
         )
         return bool(result.rowcount)
 
@@ -276,5 +277,5 @@ def _job(row: Any) -> JobRow:
         row.holder,
         row.expired,
         row.location,
-        row.request,
+        row.digest,
     )

@@ -10,7 +10,7 @@ encoded ``Report``    the device               two sealed shares                
 ``StoredReport``      ``Leader.upload``        task, digest; its number once it is stored   the Leader's database
 ``ReportSlices``      ``prepare_leader``       the Leader's sealed share, cut out           the thread that prepares
 row of ``LeaderJob``  ``prepare_leader``       nullifier, out share, encoded VerifyInit     the worker, until it commits
-``VerifyInit``        ``encode_request``       only the part for the Helper, stored         ``JobRow.request``, Helper
+``VerifyInit``        ``encode_request``       only the part for the Helper                 the request, Helper
 ``OutcomeRow``        ``JobWork``              verdict and cause; no share any more         the Leader's database
 row of ``Rows``       ``finish_leader``        the Helper's consent                         the worker, until it commits
 ====================  =======================  ===========================================  =========================
@@ -44,7 +44,7 @@ JOB_STATES = States(
     JobState,
     [
         Move(None, JobState.FORMED, "formed from pending reports, in random order"),
-        Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request stored (transaction 1)"),
+        Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request's digest stored (transaction 1)"),
         Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split into halves"),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
         Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),
@@ -120,8 +120,9 @@ class StoredReport:
 
 @dataclass(frozen=True)
 class JobRow:
-    """One aggregation job: its reports in order and, once it was sent, the exact bytes that are sent until they are
-    answered. ``holder``: the lease under which a worker has it; ``expired``: how many leases ran out before."""
+    """One aggregation job: its reports in order and, once it was sent, the SHA-256 of the exact bytes that are sent
+    until they are answered. ``holder``: the lease under which a worker has it; ``expired``: how many leases ran out
+    before."""
 
     job_id: bytes
     task_id: bytes
@@ -132,7 +133,7 @@ class JobRow:
     holder: int = 0
     expired: int = 0
     location: str = ""
-    request: bytes = field(default=b"", repr=False)
+    digest: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
