@@ -24,6 +24,7 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tacit.states import Move, States
 
@@ -106,16 +107,18 @@ COLLECTION_STATES = States(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReport:
+class StoredReport(NamedTuple):
     """One uploaded report that awaits aggregation. ``digest`` is the SHA-256 of ``body``, which encodes the report;
     ``seq`` is its number, 0 until it has one."""
 
     task_id: bytes
     report_id: bytes
-    digest: bytes = field(repr=False)
-    body: bytes = field(repr=False)
+    digest: bytes
+    body: bytes
     seq: int = 0
+
+    def __repr__(self) -> str:
+        return f"StoredReport(report_id={self.report_id!r}, seq={self.seq})"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ nullifiers, so that two transactions that want the same tokens wait for each oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from sqlalchemy import ColumnElement, Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,6 +22,7 @@ from tacit.roles.aggregator import Tally, bucket_key, merge
 from tacit.task import Task
 
 _COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
+_REPORT_ID, _NULLIFIER = itemgetter(0), itemgetter(1)
 _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
@@ -54,12 +56,10 @@ class OutcomesTx:
         refusal of its report with no nullifier."""
         self.spends = self.spends or bool(rows)
         fresh, refused = _first_of_each(rows)
-        fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
+        values = [(task_id, *row) for row in _in_order(fresh)]
         table = self.common.outcomes
-        inserted = await self.dialect.insert_new(
-            self.connection, table, _COLUMNS, _values(task_id, fresh), "report_id", mostly_new=True
-        )
-        return refused | ({row.report_id for row in fresh} - set(inserted))
+        inserted = await self.dialect.insert_new(self.connection, table, _COLUMNS, values, "report_id", mostly_new=True)
+        return refused | set(map(_REPORT_ID, fresh)).difference(inserted)
 
     async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
         """Reject reports that already have an outcome: (code, cause) per report id. Their tokens stay spent."""
@@ -189,9 +189,10 @@ def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]
 
 def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:
     """The rows that use no report id and no nullifier of an earlier row, and the report ids of the other rows."""
-    report_ids = {row.report_id for row in rows}
-    nullifiers = {row.nullifier for row in rows if row.nullifier is not None}
-    if len(report_ids) == len(rows) == len(nullifiers) + sum(row.nullifier is None for row in rows):
+    report_ids = set(map(_REPORT_ID, rows))
+    spent = list(filter(None, map(_NULLIFIER, rows)))
+    nullifiers = set(spent)
+    if len(report_ids) == len(rows) and len(nullifiers) == len(spent):
         return list(rows), set()
     report_ids.clear()
     nullifiers.clear()
@@ -208,7 +209,8 @@ def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[by
     return fresh, refused
 
 
-def _values(task_id: bytes, rows: Iterable[OutcomeRow]) -> list[tuple[object, ...]]:
-    return [
-        (task_id, row.report_id, row.nullifier, row.code, row.cause, row.bucket, row.job_id, row.digest) for row in rows
-    ]
+def _in_order(rows: Sequence[OutcomeRow]) -> list[OutcomeRow]:
+    """Rows without a nullifier by report id, then the others by nullifier."""
+    spending = [row for row in rows if row.nullifier is not None]
+    others = [row for row in rows if row.nullifier is None] if len(spending) < len(rows) else []
+    return sorted(others, key=_REPORT_ID) + sorted(spending, key=_NULLIFIER)
