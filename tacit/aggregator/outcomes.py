@@ -8,9 +8,11 @@ nullifiers, so that two transactions that want the same tokens wait for each oth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from operator import itemgetter
+from typing import Any
 
-from sqlalchemy import ColumnElement, Table, func, select, update
+from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, Rows
@@ -101,19 +103,22 @@ class OutcomesTx:
         for bucket, tally in sorted(tallies.items()):
             key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
             values = {name: getattr(tally, name) for name in _TALLY}
-            inserted = await self.connection.execute(
-                self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
-            )
-            if inserted.rowcount:
-                continue
-            where = (table.c.task_id == task.task_id) & (table.c.bucket == bucket) & (table.c.shard == self.shard)
-            columns = [table.c[name] for name in _TALLY]
-            before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
+            locked, replaced = _bucket(table)
+            place = {f"of_{name}": value for name, value in key.items()}
+            rows = await self.dialect.run(self.connection, locked, **place)
+            if not rows:
+                inserted = await self.connection.execute(
+                    self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
+                )
+                if inserted.rowcount:
+                    continue
+                rows = await self.dialect.run(self.connection, locked, **place)
+            before = Tally(*rows[0])
             if not before.agg_share:
                 continue
-            merged = merge(task, [Tally(*before), tally])
-            values = {name: getattr(merged, name) for name in _TALLY}
-            await self.connection.execute(update(table).where(where).values(**values))
+            merged = merge(task, [before, tally])
+            changed = {f"new_{name}": getattr(merged, name) for name in _TALLY}
+            await self.dialect.run(self.connection, replaced, **place, **changed)
 
     async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
         """The content of a batch, or of all buckets of the task together; ``None`` if there is none."""
@@ -176,6 +181,14 @@ class LooksTx(OutcomesTx):
         self.spends = True  # noise must not be drawn again for a count that was already given out
         values = {"task_id": task_id, "number": look.number, "at": look.at, "tenths": look.tenths}
         await self.connection.execute(self.dialect.upsert(self.LOOKS).values(**values).on_conflict_do_nothing())
+
+
+@cache
+def _bucket(table: Table) -> tuple[Select[Any], Update]:
+    """Two statements on one shard of a bucket: its tally, locked; and another in its place."""
+    mine = [table.c[name] == bindparam(f"of_{name}") for name in ("task_id", "bucket", "shard")]
+    locked = select(*(table.c[name] for name in _TALLY)).where(*mine).with_for_update()
+    return locked, update(table).where(*mine).values({name: bindparam(f"new_{name}") for name in _TALLY})
 
 
 def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:

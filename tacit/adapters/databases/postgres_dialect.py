@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
@@ -18,6 +19,7 @@ from tacit.adapters.databases.postgres_driver import begun, constraints, fetch, 
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
+_DRIVER = asyncpg.dialect()  # type: ignore[no-untyped-call]
 _Columns = tuple[sa.Column[Any], ...]
 _Source = tuple[_Columns, sa.Column[Any], _Columns]
 """From ``Rows``: the columns, the key, and the columns that must equal a value."""
@@ -46,6 +48,12 @@ class PostgresDialect(Dialect):
         """Match the column against one array parameter, ``= ANY(...)``."""
         array = postgresql.ARRAY(column.type)
         return column == sa.any_(sa.bindparam(None, list(values), type_=array, unique=True))
+
+    async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
+        """Compiled once, and run on the driver's connection."""
+        text, names, constants = _compiled(statement)
+        given = constants | values
+        return await fetch(connection, text, *[given[name] for name in names])
 
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """One SELECT on the driver's connection, with one array for all sources; none for no values."""
@@ -104,6 +112,14 @@ class PostgresDialect(Dialect):
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
         """A table of partitions by ranges of the sequence."""
         return PostgresSlices(connection, table, sequence)
+
+
+@lru_cache(maxsize=64)
+def _compiled(statement: sa.Executable) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """The text of a statement, its parameters in order, and the values of those that it has itself."""
+    compiled: Any = statement.compile(dialect=_DRIVER)  # type: ignore[attr-defined]
+    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
+    return str(compiled), tuple(compiled.positiontup), constants
 
 
 @lru_cache(maxsize=64)
