@@ -27,14 +27,12 @@ async def commit(tx: CommonTx, party: Party, prepared: PreparedJob) -> bytes:
     """The commit rule (DAP-18 section 4.5.3.5) with tokens; returns the encoded response. Safe in a shared transaction:
     the database's constraints decide whether a report id or a token is free."""
     task, job = party.task, prepared.job
-    before = await tx.known(task.task_id, job.report_ids)
     closed = await tx.closed_times(task, prepared.batch_id, job.rows.times)
-    rows = [row for row in _rows(task, prepared, closed) if row.report_id not in before]
+    rows = _rows(task, prepared, closed)
     taken = await tx.record(task.task_id, rows)
-    # another process may have recorded them since the check above: such a report keeps the verdict that it got there,
-    # and such a token is spent
-    if taken:
-        before |= await tx.known(task.task_id, list(taken))
+    # a report that was recorded before keeps the verdict that it got then; otherwise its token was spent
+    in_question = taken | {one.report_id for one in job.rejections}.difference(row.report_id for row in rows)
+    before = await tx.known(task.task_id, sorted(in_question)) if in_question else {}
     spent = [row.report_id for row in rows if row.report_id in taken and row.report_id not in before]
     replayed = ReportError.REPORT_REPLAYED
     refused = {report_id: ReportError(known.code or replayed) for report_id, known in before.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.helper.records import JOB_STATES, JobState
@@ -21,8 +21,8 @@ class HelperTx(CommonTx):
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
         """The stored response of an aggregation job; empty while there is none, None for an unknown job."""
-        query = select(JOBS.c.response).where(JOBS.c.job_id == job_id, JOBS.c.task_id == task_id)
-        return (await self.connection.execute(query)).scalar_one_or_none()
+        rows = await self.dialect.run(self.connection, _RESPONSE, id=job_id, task=task_id)
+        return rows[0][0] if rows else None
 
     async def begin_job(self, task_id: bytes, job_id: bytes) -> bool:
         """Take an aggregation job; False if another transaction has answered it. Waits for a transaction that has taken
@@ -33,8 +33,7 @@ class HelperTx(CommonTx):
     async def end_job(self, job_id: bytes, response: bytes) -> None:
         """Store the response (not empty) of a job that this transaction took. Raises ``Fatal`` for a job that it did
         not take, or that has a response."""
-        answered = update(JOBS).where(JOBS.c.job_id == job_id, _may_become(JobState.ANSWERED))
-        if (await self.connection.execute(answered.values(response=response))).rowcount != 1:
+        if not await self.dialect.run(self.connection, _ANSWER, id=job_id, answer=response):
             raise Fatal("a job that was not taken cannot be answered")
 
     async def drop_job(self, task_id: bytes, job_id: bytes) -> bool:
@@ -75,6 +74,15 @@ def _may_become(state: JobState | None) -> ColumnElement[bool]:
     """SQL condition: a job may move to ``state`` (``None``: be deleted)."""
     conditions = {JobState.TAKEN: JOBS.c.response == b"", JobState.ANSWERED: JOBS.c.response != b""}
     return or_(*(conditions[before] for before in JOB_STATES.before(state)))
+
+
+_RESPONSE = select(JOBS.c.response).where(JOBS.c.job_id == bindparam("id"), JOBS.c.task_id == bindparam("task"))
+_ANSWER = (
+    update(JOBS)
+    .where(JOBS.c.job_id == bindparam("id"), _may_become(JobState.ANSWERED))
+    .values(response=bindparam("answer"))
+    .returning(JOBS.c.job_id)
+)
 
 
 class HelperStore(SqlStore[HelperTx]):

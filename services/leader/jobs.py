@@ -8,6 +8,7 @@ request gets the same answer.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,7 +39,7 @@ _COLUMNS = (
     JOBS.c.holder,
     JOBS.c.expired,
     JOBS.c.location,
-    JOBS.c.request,
+    JOBS.c.digest,
 )
 
 
@@ -69,7 +70,7 @@ class JobsTx(CommonTx):
                 "expired": job.expired,
                 "cause": "",
                 "location": "",
-                "request": b"",
+                "digest": b"",
             }
             for job in jobs
         ]
@@ -125,21 +126,11 @@ class JobsTx(CommonTx):
         """Treat a formed job that could not be prepared as if its worker had died."""
         await self.connection.execute(sa.update(JOBS).where(_held(job)).values(holder=0, lease_until=now, cause=cause))
 
-    async def job_to_send(self, job: JobRow, request: bytes, seqs: Sequence[int]) -> bool:
-        """Store the exact request of the job, made of these reports. False if another worker has the lease by now."""
-        result = await self.connection.execute(
-            sa.update(JOBS)
-            .where(_held(job), _may_become(JobState.SENT))
-            .values(
-                state=JobState.SENT.value,
-                request=request,
-                members=pack_seqs(seqs),
-                size=len(seqs),
-                attempts=0,
-                cause="",
-            )
-        )
-        return bool(result.rowcount)
+    async def job_to_send(self, job: JobRow, digest: bytes, seqs: Sequence[int]) -> bool:
+        """Store what fixes the exact request of the job: its SHA-256, and these reports in this order. False if another
+        worker has the lease by now."""
+        what = {"of": pack_seqs(seqs), "reports": len(seqs), "request": digest}
+        return bool(await self.dialect.run(self.connection, _SEND, id=job.job_id, lease=job.holder, **what))
 
     async def drop_job(self, job: JobRow) -> bool:
         """Delete a formed job of which no report is to be sent. False if another worker has the lease by now."""
@@ -170,13 +161,8 @@ class JobsTx(CommonTx):
         )
 
     async def end_job(self, job_id: bytes, state: JobState) -> bool:
-        """End a sent job and overwrite its request; False if it had ended before."""
-        result = await self.connection.execute(
-            sa.update(JOBS)
-            .where(JOBS.c.job_id == job_id, _may_become(state))
-            .values(state=state.value, request=b"", members=b"", holder=0, lease_until=0.0, cause="")
-        )
-        return bool(result.rowcount)
+        """End a sent job and forget its reports; False if it had ended before."""
+        return bool(await self.dialect.run(self.connection, _end(state), id=job_id))
 
     async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
         """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
@@ -258,7 +244,29 @@ def _due(now: float) -> sa.ColumnElement[bool]:
 
 def _may_become(state: JobState | None) -> sa.ColumnElement[bool]:
     """SQL condition: a job may move to ``state`` (``None``: be deleted)."""
-    return JOBS.c.state.in_(JOB_STATES.names_before(state))
+    return sa.or_(*(JOBS.c.state == name for name in JOB_STATES.names_before(state)))
+
+
+_SEND = (
+    sa.update(JOBS)
+    .where(JOBS.c.job_id == sa.bindparam("id"), JOBS.c.holder == sa.bindparam("lease"), _may_become(JobState.SENT))
+    .values(
+        state=JobState.SENT.value,
+        digest=sa.bindparam("request"),
+        members=sa.bindparam("of"),
+        size=sa.bindparam("reports"),
+        attempts=0,
+        cause="",
+    )
+    .returning(JOBS.c.job_id)
+)
+
+
+@cache
+def _end(state: JobState) -> sa.UpdateBase:
+    ended = sa.update(JOBS).where(JOBS.c.job_id == sa.bindparam("id"), _may_become(state))
+    left = {"digest": b"", "members": b"", "holder": 0, "lease_until": 0.0, "cause": ""}
+    return ended.values(state=state.value, **left).returning(JOBS.c.job_id)
 
 
 def _held(job: JobRow) -> sa.ColumnElement[bool]:
@@ -276,5 +284,5 @@ def _job(row: Any) -> JobRow:
         row.holder,
         row.expired,
         row.location,
-        row.request,
+        row.digest,
     )

@@ -10,7 +10,7 @@ encoded ``Report``    the device               two sealed shares                
 ``StoredReport``      ``Leader.upload``        task, digest; its number once it is stored   the Leader's database
 ``ReportSlices``      ``prepare_leader``       the Leader's sealed share, cut out           the thread that prepares
 row of ``LeaderJob``  ``prepare_leader``       nullifier, out share, encoded VerifyInit     the worker, until it commits
-``VerifyInit``        ``encode_request``       only the part for the Helper, stored         ``JobRow.request``, Helper
+``VerifyInit``        ``encode_request``       only the part for the Helper                 the request, Helper
 ``OutcomeRow``        ``JobWork``              verdict and cause; no share any more         the Leader's database
 row of ``Rows``       ``finish_leader``        the Helper's consent                         the worker, until it commits
 ====================  =======================  ===========================================  =========================
@@ -24,6 +24,7 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tacit.states import Move, States
 
@@ -44,7 +45,7 @@ JOB_STATES = States(
     JobState,
     [
         Move(None, JobState.FORMED, "formed from pending reports, in random order"),
-        Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request stored (transaction 1)"),
+        Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request's digest stored (transaction 1)"),
         Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split into halves"),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
         Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),
@@ -106,22 +107,25 @@ COLLECTION_STATES = States(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReport:
+class StoredReport(NamedTuple):
     """One uploaded report that awaits aggregation. ``digest`` is the SHA-256 of ``body``, which encodes the report;
     ``seq`` is its number, 0 until it has one."""
 
     task_id: bytes
     report_id: bytes
-    digest: bytes = field(repr=False)
-    body: bytes = field(repr=False)
+    digest: bytes
+    body: bytes
     seq: int = 0
+
+    def __repr__(self) -> str:
+        return f"StoredReport(report_id={self.report_id!r}, seq={self.seq})"
 
 
 @dataclass(frozen=True)
 class JobRow:
-    """One aggregation job: its reports in order and, once it was sent, the exact bytes that are sent until they are
-    answered. ``holder``: the lease under which a worker has it; ``expired``: how many leases ran out before."""
+    """One aggregation job: its reports in order and, once it was sent, the SHA-256 of the exact bytes that are sent
+    until they are answered. ``holder``: the lease under which a worker has it; ``expired``: how many leases ran out
+    before."""
 
     job_id: bytes
     task_id: bytes
@@ -132,7 +136,7 @@ class JobRow:
     holder: int = 0
     expired: int = 0
     location: str = ""
-    request: bytes = field(default=b"", repr=False)
+    digest: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

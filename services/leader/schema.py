@@ -73,7 +73,7 @@ JOBS = Table(
     Column("expired", Integer, nullable=False),
     Column("cause", Text, nullable=False),
     Column("location", Text, nullable=False),
-    Column("request", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
     Index("jobs_by_state", "state", "next_attempt"),
     Index("jobs_by_task", "task_id", "state"),
 )

@@ -1,15 +1,17 @@
 """What a worker does with one aggregation job that it has under a lease (DAP-18 section 4.5, P14).
 
 There are two transactions, and nothing between them that a crash could lose or repeat: (1) record what the Leader found
-about every report, spend the tokens, and store the exact request; (2) commit the Helper's answer. Verification states
-are not stored: a worker that takes the job over computes them again from the stored reports. All transactions are
-shared: jobs of other workers commit beside them.
+about every report, spend the tokens, and store the digest of the exact request; (2) commit the Helper's answer. Neither
+the request nor verification states are stored: a worker that takes the job over computes them again from the stored
+reports, and sends nothing unless the digest shows that the request is the same. All transactions are shared: jobs of
+other workers commit beside them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +37,7 @@ from tacit.service.log import get_logger
 from tacit.task import BatchClose
 
 KEPT_STATES = 8
-"""Number of jobs whose verification states are kept from one attempt to the next."""
+"""Number of jobs whose verification states and requests are kept from one attempt to the next."""
 
 Notes = list[tuple[bytes, bytes]]
 
@@ -65,7 +67,7 @@ class JobWork:
         self._limits = limits
         self._crypto = crypto
         self._helper_token = helper_token
-        self._states: OrderedDict[bytes, LeaderJob] = OrderedDict()
+        self._states: OrderedDict[bytes, tuple[LeaderJob, bytes]] = OrderedDict()
         self._log = get_logger("leader")
         self._collecting = collecting
 
@@ -94,19 +96,20 @@ class JobWork:
             await tx.add_pending([(seq, job.task_id) for seq in later], self._deps.clock.now() + self._later(party))
             seqs = [reports[report_id].seq for report_id in kept.report_ids]
             await tx.delete_reports(sorted({*job.seqs} - {*later} - {*seqs}))
-            # stored in the transaction that spends the tokens: a worker that continues after a crash sends these very
+            # fixed in the transaction that spends the tokens: a worker that continues after a crash sends these very
             # bytes, and the Helper, which finds its stored answer by them, repeats it instead of refusing replayed
             # reports (P14)
             request = encode_request(party.task, kept, job.batch_id) if seqs else b""
-            if not (await tx.job_to_send(job, request, seqs) if seqs else await tx.drop_job(job)):
+            digest = hashlib.sha256(request).digest()
+            if not (await tx.job_to_send(job, digest, seqs) if seqs else await tx.drop_job(job)):
                 # rolls back the whole transaction: the worker that has the job by now records the same reports itself
                 raise LeaseLostError
         self._observe(notes, set(kept.report_ids))
         if not seqs:
             return None
-        self._keep(job.job_id, kept)
+        self._keep(job.job_id, kept, request)
         return JobRow(
-            job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(seqs), holder=job.holder, request=request
+            job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(seqs), holder=job.holder, digest=digest
         )
 
     async def _stored(self, job: JobRow) -> list[StoredReport]:
@@ -187,8 +190,9 @@ class JobWork:
         return LeaderJob.joined(jobs), rejections
 
     async def _send(self, party: Party, job: JobRow) -> int:
+        state, request = await self._sent(party, job)
         try:
-            answer = await self._exchange(party, job)
+            answer = await self._exchange(party, job, request)
         except TransportError:
             # the request may have arrived: the only safe retry is to send the same bytes
             return await self._retry(party, job, "", "helper-unreachable")
@@ -197,7 +201,6 @@ class JobWork:
             return await self._retry(party, job, "", f"helper-status-{answer.status}")
         if not answer.body:
             return await self._retry(party, job, _location(party, job, answer), "helper-not-ready")
-        state = await self._state(party, job)
         try:
             accepted, rejections = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
         except DecodeError as error:  # whoever garbled the answer, the Helper has it stored and gives it again (P14)
@@ -209,11 +212,11 @@ class JobWork:
             return await self._give_up(job, JobState.ABANDONED)
         return await self._commit(party, job, accepted, rejections)
 
-    async def _exchange(self, party: Party, job: JobRow) -> HttpResponse:
+    async def _exchange(self, party: Party, job: JobRow, request: bytes) -> HttpResponse:
         if job.location:
             return await self._deps.transport.request("GET", job.location, headers=self._headers())
         method, url = creation(party.task.version, _jobs_url(party), job.job_id)
-        return await self._deps.transport.request(method, url, headers=self._headers(), body=job.request)
+        return await self._deps.transport.request(method, url, headers=self._headers(), body=request)
 
     def _headers(self) -> dict[str, str]:
         return {"Content-Type": media_types.dap("aggregation-job-init-req"), **self._helper_token.headers()}
@@ -224,8 +227,9 @@ class JobWork:
             with contextlib.suppress(TransportError):
                 await self._deps.transport.request("DELETE", url, headers=self._headers())
 
-    async def _state(self, party: Party, job: JobRow) -> LeaderJob:
-        """Verification states of a sent job, computed again if this process does not have them."""
+    async def _sent(self, party: Party, job: JobRow) -> tuple[LeaderJob, bytes]:
+        """Verification states and exact request of a sent job, computed again if this process does not have them.
+        Raises ``Fatal`` if other bytes come out, which are not to be sent (P14)."""
         known = self._states.get(job.job_id)
         if known is not None:
             return known
@@ -234,15 +238,16 @@ class JobWork:
             state, _ = await self._prepare(party, stored, [], again=True)
         except PreparationError as error:
             raise Fatal("the reports of a sent job cannot be prepared any more") from error
-        if encode_request(party.task, state, job.batch_id) != job.request:
+        request = encode_request(party.task, state, job.batch_id)
+        if hashlib.sha256(request).digest() != job.digest:
             raise Fatal("a stored job does not match its stored reports")
-        self._keep(job.job_id, state)
-        return state
+        return self._keep(job.job_id, state, request)
 
-    def _keep(self, job_id: bytes, state: LeaderJob) -> None:
-        self._states[job_id] = replace(state, verify_inits=[])  # the request has them
+    def _keep(self, job_id: bytes, state: LeaderJob, request: bytes) -> tuple[LeaderJob, bytes]:
+        self._states[job_id] = kept = replace(state, verify_inits=[]), request  # the request has them
         if len(self._states) > KEPT_STATES:
             self._states.popitem(last=False)
+        return kept
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
         """Send the same bytes again later, until the task's end and its grace are over."""

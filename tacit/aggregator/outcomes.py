@@ -7,9 +7,12 @@ nullifiers, so that two transactions that want the same tokens wait for each oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any
 
-from sqlalchemy import ColumnElement, Table, func, select, update
+from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, Rows
@@ -21,6 +24,7 @@ from tacit.roles.aggregator import Tally, bucket_key, merge
 from tacit.task import Task
 
 _COLUMNS = ("task_id", "report_id", "nullifier", "code", "cause", "bucket", "job_id", "digest")
+_REPORT_ID, _NULLIFIER = itemgetter(0), itemgetter(1)
 _TALLY = ("count", "checksum", "first_time", "last_time", "agg_share")
 
 
@@ -54,12 +58,10 @@ class OutcomesTx:
         refusal of its report with no nullifier."""
         self.spends = self.spends or bool(rows)
         fresh, refused = _first_of_each(rows)
-        fresh.sort(key=lambda row: (row.nullifier or b"", row.report_id))
+        values = [(task_id, *row) for row in _in_order(fresh)]
         table = self.common.outcomes
-        inserted = await self.dialect.insert_new(
-            self.connection, table, _COLUMNS, _values(task_id, fresh), "report_id", mostly_new=True
-        )
-        return refused | ({row.report_id for row in fresh} - set(inserted))
+        inserted = await self.dialect.insert_new(self.connection, table, _COLUMNS, values, "report_id", mostly_new=True)
+        return refused | set(map(_REPORT_ID, fresh)).difference(inserted)
 
     async def amend(self, task_id: bytes, rejections: Mapping[bytes, tuple[int, str]]) -> None:
         """Reject reports that already have an outcome: (code, cause) per report id. Their tokens stay spent."""
@@ -101,19 +103,22 @@ class OutcomesTx:
         for bucket, tally in sorted(tallies.items()):
             key = {"task_id": task.task_id, "bucket": bucket, "shard": self.shard}
             values = {name: getattr(tally, name) for name in _TALLY}
-            inserted = await self.connection.execute(
-                self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
-            )
-            if inserted.rowcount:
-                continue
-            where = (table.c.task_id == task.task_id) & (table.c.bucket == bucket) & (table.c.shard == self.shard)
-            columns = [table.c[name] for name in _TALLY]
-            before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
+            locked, replaced = _bucket(table)
+            place = {f"of_{name}": value for name, value in key.items()}
+            rows = await self.dialect.run(self.connection, locked, **place)
+            if not rows:
+                inserted = await self.connection.execute(
+                    self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
+                )
+                if inserted.rowcount:
+                    continue
+                rows = await self.dialect.run(self.connection, locked, **place)
+            before = Tally(*rows[0])
             if not before.agg_share:
                 continue
-            merged = merge(task, [Tally(*before), tally])
-            values = {name: getattr(merged, name) for name in _TALLY}
-            await self.connection.execute(update(table).where(where).values(**values))
+            merged = merge(task, [before, tally])
+            changed = {f"new_{name}": getattr(merged, name) for name in _TALLY}
+            await self.dialect.run(self.connection, replaced, **place, **changed)
 
     async def tally(self, task: Task, batch: Batch = None) -> Tally | None:
         """The content of a batch, or of all buckets of the task together; ``None`` if there is none."""
@@ -178,6 +183,14 @@ class LooksTx(OutcomesTx):
         await self.connection.execute(self.dialect.upsert(self.LOOKS).values(**values).on_conflict_do_nothing())
 
 
+@cache
+def _bucket(table: Table) -> tuple[Select[Any], Update]:
+    """Two statements on one shard of a bucket: its tally, locked; and another in its place."""
+    mine = [table.c[name] == bindparam(f"of_{name}") for name in ("task_id", "bucket", "shard")]
+    locked = select(*(table.c[name] for name in _TALLY)).where(*mine).with_for_update()
+    return locked, update(table).where(*mine).values({name: bindparam(f"new_{name}") for name in _TALLY})
+
+
 def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]:
     """The conditions on a bucket's key."""
     if batch is None:
@@ -189,9 +202,10 @@ def _in(column: ColumnElement[bytes], batch: Batch) -> list[ColumnElement[bool]]
 
 def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[bytes]]:
     """The rows that use no report id and no nullifier of an earlier row, and the report ids of the other rows."""
-    report_ids = {row.report_id for row in rows}
-    nullifiers = {row.nullifier for row in rows if row.nullifier is not None}
-    if len(report_ids) == len(rows) == len(nullifiers) + sum(row.nullifier is None for row in rows):
+    report_ids = set(map(_REPORT_ID, rows))
+    spent = list(filter(None, map(_NULLIFIER, rows)))
+    nullifiers = set(spent)
+    if len(report_ids) == len(rows) and len(nullifiers) == len(spent):
         return list(rows), set()
     report_ids.clear()
     nullifiers.clear()
@@ -208,7 +222,8 @@ def _first_of_each(rows: Sequence[OutcomeRow]) -> tuple[list[OutcomeRow], set[by
     return fresh, refused
 
 
-def _values(task_id: bytes, rows: Iterable[OutcomeRow]) -> list[tuple[object, ...]]:
-    return [
-        (task_id, row.report_id, row.nullifier, row.code, row.cause, row.bucket, row.job_id, row.digest) for row in rows
-    ]
+def _in_order(rows: Sequence[OutcomeRow]) -> list[OutcomeRow]:
+    """Rows without a nullifier by report id, then the others by nullifier."""
+    spending = [row for row in rows if row.nullifier is not None]
+    others = [row for row in rows if row.nullifier is None] if len(spending) < len(rows) else []
+    return sorted(others, key=_REPORT_ID) + sorted(spending, key=_NULLIFIER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tacit.codec import b64url
 from tacit.messages import Interval
@@ -18,18 +19,21 @@ ACCEPTED = 0
 """The ``code`` of a report that counts; any other is the DAP report error with which it was rejected."""
 
 
-@dataclass(slots=True)
-class OutcomeRow:
-    """The outcome of one report. ``nullifier``: that of a valid token, which this row spends; ``bucket``: where an
-    accepted report counts; ``digest``: SHA-256 of the report as it was uploaded."""
+class OutcomeRow(NamedTuple):
+    """The outcome of one report, in the order of the table's columns after the task. ``nullifier``: that of a valid
+    token, which this row spends; ``bucket``: where an accepted report counts; ``digest``: SHA-256 of the report as it
+    was uploaded."""
 
     report_id: bytes
-    nullifier: bytes | None = field(repr=False)
+    nullifier: bytes | None
     code: int
     cause: str = ""
     bucket: bytes | None = None
     job_id: bytes | None = None
-    digest: bytes | None = field(default=None, repr=False)
+    digest: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"OutcomeRow(report_id={self.report_id!r}, code={self.code}, cause={self.cause!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import MetaData, delete, func, insert, select
+from sqlalchemy import MetaData, Select, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.database import Database
@@ -73,13 +74,10 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         An ended row never changes back, see ``put_task``; reading it here also suffices in a shared transaction,
         because a task ends in one that runs alone. ``store_reports`` of the Leader checks the row in SQL.
         """
-        table = self.common.tasks
-        closed = select(func.max(MARKS.c.number)).where(MARKS.c.shard.in_([CLOSED, DOUBT])).scalar_subquery()
-        query = select(table.c.state, closed.label("closed")).where(table.c.recipe_hash == party.task.recipe_hash)
-        row = (await self.connection.execute(query)).one_or_none()
-        if row is None or row.state != TaskState.ACTIVE.value:
+        rows = await self.dialect.run(self.connection, _state(self.common), recipe_hash=party.task.recipe_hash)
+        if not rows or rows[0][0] != TaskState.ACTIVE.value:
             return False
-        return now < party.closes and not had_begun(party.task.start_seconds, row.closed or 0)
+        return now < party.closes and not had_begun(party.task.start_seconds, rows[0][1] or 0)
 
     async def closed_until(self) -> int:
         """The POSIX second before which everything may have been spent, as an operator has accepted: no task that had
@@ -140,11 +138,9 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         or is the task's only one. If a task was closed without a release, this holds for every batch of it."""
         if isinstance(batch, Interval):
             return any(span.overlaps(batch) for span in await self._closed_spans(task))
-        table = self.common.releases
-        query = select(func.count()).where(table.c.task_id == task.task_id)
-        if task.batch_mode is BatchMode.LEADER_SELECTED:
-            query = query.where(table.c.selector.in_([batch, UNRELEASED]))
-        return bool((await self.connection.execute(query)).scalar_one())
+        of_batch = {"batch": batch} if task.batch_mode is BatchMode.LEADER_SELECTED else {}
+        query = _released(self.common, of_batch=bool(of_batch))
+        return bool(await self.dialect.run(self.connection, query, task=task.task_id, **of_batch))
 
     async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
         """Those of ``times`` (units of the precision) for which no report counts any more, in batch ``batch_id`` of a
@@ -208,6 +204,24 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         table = self.common.releases
         query = select(func.count()).where(table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
+
+
+@cache
+def _state(tables: CommonTables) -> Select[Any]:
+    """State of the task of ``recipe_hash``, and the mark of a database that was restored from the past."""
+    marked = (MARKS.c.shard == CLOSED) | (MARKS.c.shard == DOUBT)
+    closed = select(func.max(MARKS.c.number)).where(marked).scalar_subquery()
+    mine = tables.tasks.c.recipe_hash == bindparam("recipe_hash")
+    return select(tables.tasks.c.state, closed).where(mine)
+
+
+@cache
+def _released(tables: CommonTables, *, of_batch: bool) -> Select[Any]:
+    """A row where a batch of a task is closed for good: any, or the one of its id."""
+    table = tables.releases
+    query = select(table.c.task_id).where(table.c.task_id == bindparam("task")).limit(1)
+    either = (table.c.selector == bindparam("batch")) | (table.c.selector == UNRELEASED)
+    return query.where(either) if of_batch else query
 
 
 def had_begun(start: float, closed: float) -> bool:

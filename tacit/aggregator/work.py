@@ -16,7 +16,9 @@ Item = TypeVar("Item")
 
 def shuffled(items: Sequence[Item], entropy: Entropy) -> list[Item]:
     """A uniformly random order: sorted by 16 random bytes each."""
-    return [item for _, item in sorted(((entropy(16), item) for item in items), key=lambda pair: pair[0])]
+    drawn = entropy(16 * len(items))
+    keys = [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+    return [items[at] for at in sorted(range(len(items)), key=keys.__getitem__)]
 
 
 def resource_id(kind: bytes, task_id: bytes, body: bytes, generation: int = 0) -> bytes:

@@ -187,7 +187,7 @@ async def test_a_formed_job_whose_lease_ran_out_is_split_and_a_sent_one_taken_ov
         assert await tx.split_jobs(late, 10) == []
     later = late + 60
     (taken,) = await claim(leader, 1, 2, now=later, holder=OTHER, until=later + 60)
-    assert (taken.job_id, taken.state, taken.request) == (report(2), JobState.SENT, b"request")
+    assert (taken.job_id, taken.state, taken.digest) == (report(2), JobState.SENT, b"request")
     async with leader.transaction() as tx:
         (poisoned,) = await tx.split_jobs(later, 10)
         assert poisoned.seqs == formed.seqs
@@ -265,14 +265,14 @@ async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> N
         assert await tx.failing_jobs(TASK, 10) == [FailingJob(report(1), "sent", 2, 1, 0, "answered 503")]
     assert await due(leader) == []
     (again,) = await claim(leader, 1, now=NOW + 5)
-    assert (again.request, again.seqs, again.attempts, again.location) == (b"request", (3, 1), 1, "there")
+    assert (again.digest, again.seqs, again.attempts, again.location) == (b"request", (3, 1), 1, "there")
     async with leader.transaction(shared=True) as tx:
         assert await tx.end_job(report(1), JobState.DONE)
         assert not await tx.end_job(report(1), JobState.FAILED)
         assert (await tx.in_flight(TASK), await tx.unfinished_jobs(TASK)) == (0, 0)
         assert await tx.job_counts(TASK) == {"done": 1}
         assert await tx.seqs_in_jobs() == set()
-        rows = await tx.connection.exec_driver_sql("select length(request), length(members) from aggregation_jobs")
+        rows = await tx.connection.exec_driver_sql("select length(digest), length(members) from aggregation_jobs")
         assert [tuple(row) for row in rows] == [(0, 0)]
     assert await due(leader, NOW + 999) == []
 

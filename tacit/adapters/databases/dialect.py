@@ -97,6 +97,11 @@ class Dialect(ABC):
         """The condition that ``column`` is one of ``values``; these are one part from ``pieces``."""
 
     @abstractmethod
+    async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
+        """Run a frequent statement that is made once, without lists of parameters, and return its rows. ``values``: its
+        bound parameters by name."""
+
+    @abstractmethod
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """Select the rows of ``sources`` (whose columns have the same types) that match ``values``, in the order of the
         sources; for frequent queries or those with many rows."""

@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
-from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
+from tacit.adapters.databases.postgres_driver import begun, constraints, fetch, typed
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
+_DRIVER = asyncpg.dialect()  # type: ignore[no-untyped-call]
 _Columns = tuple[sa.Column[Any], ...]
 _Source = tuple[_Columns, sa.Column[Any], _Columns]
 """From ``Rows``: the columns, the key, and the columns that must equal a value."""
@@ -47,22 +49,33 @@ class PostgresDialect(Dialect):
         array = postgresql.ARRAY(column.type)
         return column == sa.any_(sa.bindparam(None, list(values), type_=array, unique=True))
 
+    async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
+        """Compiled once, and run on the driver's connection."""
+        text, names, constants = _compiled(statement)
+        given = constants | values
+        return await fetch(connection, text, *[given[name] for name in names])
+
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
-        """One SELECT on the driver's connection, with one array for all sources."""
+        """One SELECT on the driver's connection, with one array for all sources; none for no values."""
+        if not values:
+            return []
         statement = _select_among(tuple((one.columns, one.key, tuple(one.equal)) for one in sources))
-        return await fetch(connection, statement, values, *(value for one in sources for value in one.equal.values()))
+        array = _array(sources[0].key, values)
+        return await fetch(connection, statement, array, *(value for one in sources for value in one.equal.values()))
 
     async def delete_among(self, connection: AsyncConnection, key: sa.Column[Any], values: Sequence[Any]) -> None:
-        """One DELETE on the driver's connection, with an array."""
+        """One DELETE on the driver's connection, with an array; none for no values."""
+        if not values:
+            return
         statement = f"DELETE FROM {key.table} WHERE {_is_among(key, 1)}"  # noqa: S608 - own names, here and below
-        await fetch(connection, statement, values)
+        await fetch(connection, statement, _array(key, values))
 
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         """Insert the rows with ``COPY``."""
         if rows:
-            driver = await driver_of(connection)
+            driver = await begun(connection)
             with constraints(f"COPY {table.name}"):
                 await driver.copy_records_to_table(table.name, records=rows, columns=columns)
 
@@ -81,7 +94,7 @@ class PostgresDialect(Dialect):
             return []
         if mostly_new:
             try:
-                async with connection.begin_nested():
+                async with (await begun(connection)).transaction():  # a savepoint
                     await self.copy_rows(connection, table, columns, rows)
             except sa.exc.IntegrityError:
                 pass
@@ -102,6 +115,14 @@ class PostgresDialect(Dialect):
 
 
 @lru_cache(maxsize=64)
+def _compiled(statement: sa.Executable) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """The text of a statement, its parameters in order, and the values of those that it has itself."""
+    compiled: Any = statement.compile(dialect=_DRIVER)  # type: ignore[attr-defined]
+    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
+    return str(compiled), tuple(compiled.positiontup), constants
+
+
+@lru_cache(maxsize=64)
 def _select_among(sources: tuple[_Source, ...]) -> str:
     places = count(2)
     selects: list[str] = []
@@ -113,7 +134,14 @@ def _select_among(sources: tuple[_Source, ...]) -> str:
 
 
 def _is_among(key: sa.Column[Any], place: int) -> str:
-    return f"{key.name} = ANY(${place}::{_type(key)}[])"
+    text = "::text" if isinstance(key.type, sa.Integer) else ""
+    return f"{key.name} = ANY(${place}{text}::{_type(key)}[])"
+
+
+def _array(key: sa.Column[Any], values: Sequence[Any]) -> object:
+    """The array that ``_is_among`` takes: of integers its text, because the driver looks at each element of an array
+    several times."""
+    return f"{{{','.join(map(str, values))}}}" if isinstance(key.type, sa.Integer) else values
 
 
 def _type(column: sa.Column[Any]) -> str:

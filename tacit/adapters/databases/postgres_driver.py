@@ -30,10 +30,15 @@ async def driver_of(connection: AsyncConnection) -> Any:
 async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
     """Run a statement within the open transaction and return its rows; $1 is the first of ``values``. Raises
     ``IntegrityError`` for a violated constraint."""
+    return await fetch_alone(await begun(connection), statement, *values)
+
+
+async def begun(connection: AsyncConnection) -> Any:
+    """``driver_of``, with the transaction begun: SQLAlchemy begins it with the first statement of its own."""
     driver = await driver_of(connection)
-    if not driver.is_in_transaction():  # SQLAlchemy begins with the first statement of its own
+    if not driver.is_in_transaction():
         await connection.execute(_FIRST)
-    return await fetch_alone(driver, statement, *values)
+    return driver
 
 
 async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:

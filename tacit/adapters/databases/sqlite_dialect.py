@@ -63,6 +63,11 @@ class SqliteDialect(Dialect):
         """Compares with a list of parameters."""
         return column.in_(values)
 
+    async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
+        """Runs it as SQLAlchemy does."""
+        found = await connection.execute(statement, values)
+        return found.all() if found.returns_rows else ()
+
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """One SELECT for each source and piece."""
         found: list[Any] = []
