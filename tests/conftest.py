@@ -25,7 +25,7 @@ from infra.base.postgres_programs import find_binaries
 from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level
-from tests.kit import databases, draws
+from tests.kit import databases, draws, late
 from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase
 from tests.kit.rotation import Rotation
@@ -35,6 +35,8 @@ hypothesis.settings.register_profile("searching", deadline=None, print_blob=True
 hypothesis.settings.load_profile("same")
 draws.watch()
 databases.hasten()
+late.put_off()
+gc.disable()
 
 PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
 REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
@@ -63,9 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: no later search for garbage looks at it again."""
+    """What was collected stays: no search for garbage looks at it, neither before nor later."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
