@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ from tacit.tokens.structures import TokenResponse
 from tests.kit.device import Device
 from tests.kit.oracles import leader as leader_role
 from tests.kit.oracles.leader import Prepared
-from tests.kit.simulation import Simulation, Template
+from tests.kit.simulation import Simulation
 
 NewSimulation = Callable[..., Simulation]
 B = 6
@@ -143,19 +142,6 @@ class Stage:
         """An aggregator's rejections by cause."""
         found: dict[str, int] = (await self.simulation.status(name, self.recipe))["rejected_by_cause"]
         return found
-
-
-@pytest.fixture(scope="module")
-def asked(bare: Template, tmp_path_factory: pytest.TempPathFactory) -> Template:
-    """A stack in which the usual recipe is active."""
-    folder = bare.copy(tmp_path_factory.mktemp("attacks") / "asked")
-    return asyncio.run(Template.extend(folder, lambda simulation: [simulation.recipe()]))
-
-
-@pytest.fixture
-def simulation(asked: Template, tmp_path: Path) -> Simulation:
-    """One on a copy of it."""
-    return Simulation(asked.copy(tmp_path / "asked"))
 
 
 @asynccontextmanager
