@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ hypothesis.settings.load_profile("same")
 draws.watch()
 databases.hasten()
 late.put_off()
-gc.disable()
 
 PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
 REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
@@ -64,11 +63,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Hardly anything that is made meanwhile is garbage, which a search for it would find out again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays: no search for garbage looks at it, neither before nor later."""
+    """What was collected stays: no later search for garbage looks at it again."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture

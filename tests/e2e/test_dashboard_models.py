@@ -212,9 +212,8 @@ RESULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("scheme", "script"), [("light", True), ("dark", False)], ids=["light, script", "dark, no script"]
-)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
 async def test_zeros_many_answers_and_rankings_are_read_in_every_window(
     site: BesideCollector, browser: Browser, scheme: Scheme, script: bool
 ) -> None:
