@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from infra.base.postgres_programs import find_binaries
 from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
 from tacit.service.log import log_level, set_log_level
-from tests.kit import databases, draws
+from tests.kit import databases, draws, late
 from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase
 from tests.kit.rotation import Rotation
@@ -35,6 +35,7 @@ hypothesis.settings.register_profile("searching", deadline=None, print_blob=True
 hypothesis.settings.load_profile("same")
 draws.watch()
 databases.hasten()
+late.put_off()
 
 PUBLISHER, PUBLISHER_PASSWORD = "recipe_server", secrets.token_hex(16)
 REDIS_USER = RedisUser("tacit", secrets.token_hex(16), "tacit")
@@ -60,6 +61,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("runs") > 1:
         draws.reseed()
         config.pluginmanager.register(draws.Repeats(config.getoption("runs")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Hardly anything that is made meanwhile is garbage, which a search for it would find out again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -132,6 +132,7 @@ SHORTER = {
     "tacit log monitor --follow --port 9470": "tacit log monitor --follow --port 0",
     "tacit agent host .tacit/agents": "tacit agent host --every 0.5 .tacit/agents",
     "tacit bench admin --rows 200 --recipes 20 --seconds 2": "tacit bench admin --rows 50 --recipes 5 --seconds 0.5",
+    "tacit figures succinct --out figures": "tacit figures succinct --out figures --runs 2",
 }
 """Command -> the form that ``make test`` gives, beside whatever else runs on this machine and without waiting."""
 

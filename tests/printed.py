@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -92,6 +93,7 @@ def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield from leaves(command, below) if hasattr(command, "commands") else [(below, command)]
 
 
+@functools.cache
 def commands() -> list[tuple[tuple[str, ...], Any]]:
     """Every command of ``tacit``, in the order of its list of commands."""
     return [leaf for name in COMMANDS for leaf in leaves(typer.main.get_command(build(name))) if leaf[0][0] == name]

@@ -20,8 +20,8 @@ STACK = (
 )
 """One of them has more than ten minutes left of its epoch."""
 PRINTED = everything()
-ALONE = re.compile(r"tacit bench ")
-"""What reads nothing of its folder and leaves nothing there: printed in two places, it is given once."""
+ALONE = re.compile(r"tacit (bench|agent host) ")
+"""What reads nothing of its folder but the stack, and leaves nothing there: printed in two places, it is given once."""
 
 
 def given_now() -> Iterator[Printed]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
 from tacit.tokens.issuance import request_token
+from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import TokenRequest, TokenResponse
 from tests.certificates import Authority
@@ -48,6 +51,7 @@ CREDENTIAL = "attester-credential"
 SIGNER = generate_signing_key(SeededEntropy(b"signer"))
 BEARER = {"Authorization": f"Bearer {CREDENTIAL}"}
 CONTENT = {"Content-Type": media_types.PRIVATE_TOKEN_REQUEST}
+MAKE_KEY = IssuerKey.generate
 
 
 @dataclass
@@ -137,11 +141,19 @@ def config_in(folder: Path, **changes: object) -> IssuerConfig:
     return IssuerConfig.model_validate(values | changes)
 
 
+@functools.cache
+def key_number(_number: int) -> IssuerKey:
+    """The keys that an issuer makes here, by their order: new to each issuer, and made once for all tests."""
+    return MAKE_KEY()
+
+
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     write_signing_key(tmp_path / "signing.key", SIGNER)
     write_secret(tmp_path / "attester.credential", CREDENTIAL.encode() + b"\n")
     log, clock, seen = Log(), SimClock(NOW), Seen()
+    numbers = itertools.count()
+    monkeypatch.setattr(IssuerKey, "generate", lambda _bits: key_number(next(numbers)))
     async with InProcessTransport({LOG: log.app()}) as network:
         outgoing = FaultyTransport(network)
         app = create_app(config_in(tmp_path), Deps(clock, SeededEntropy(1), outgoing, seen, background=False))

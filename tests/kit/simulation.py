@@ -296,6 +296,10 @@ class Simulation:
             raise LookupError(f"the {name} does not serve the recipe")
         return found
 
+    def serves(self, recipe: Recipe) -> bool:
+        """Whether both aggregators have it as an active recipe."""
+        return all(self.apps[name][PARTIES].find(derive.task_id(recipe)) for name in ("leader", "helper"))
+
     def task(self, recipe: Recipe) -> Task:
         """The task of an active recipe."""
         return self.party("leader", recipe).task

@@ -44,3 +44,16 @@ def new_simulation(bare: Template, tmp_path: Path) -> NewSimulation:
         return Simulation(folder, **options)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def asked(bare: Template, tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """A stack in which the usual recipe is active, and nothing else."""
+    folder = bare.copy(tmp_path_factory.mktemp("simulation") / "asked")
+    return asyncio.run(Template.extend(folder, lambda simulation: [simulation.recipe()]))
+
+
+@pytest.fixture
+def simulation(asked: Template, tmp_path: Path) -> Simulation:
+    """One on a copy of ``asked``."""
+    return Simulation(asked.copy(tmp_path / "asked"))

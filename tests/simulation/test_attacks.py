@@ -148,11 +148,12 @@ class Stage:
 async def stage(
     simulation: Simulation, devices: int, *, tokens: bool = True, recipes: Sequence[dict[str, Any]] = ({},)
 ) -> AsyncIterator[Stage]:
-    """Active recipes and provisioned devices, by default with their tokens."""
+    """Active recipes, the first of which may be active already, and provisioned devices, by default with tokens."""
     async with simulation.running():
         made = [simulation.recipe(**options) for options in recipes]
         for recipe in made:
-            await simulation.publish(recipe)
+            if not simulation.serves(recipe):
+                await simulation.publish(recipe)
         simulation.provision([{"four": "a"} for _ in range(devices)])
         await simulation.step_agents()
         if tokens:
@@ -201,10 +202,9 @@ async def send_token_request(simulation: Simulation, device: Device, pending: Pe
 
 @pytest.mark.slow
 async def test_devices_that_ask_for_many_tokens_at_once_and_across_crashes_count_once_each(
-    new_simulation: NewSimulation,
+    simulation: Simulation,
 ) -> None:
-    async with stage(new_simulation(), 3, tokens=False) as found:
-        simulation = found.simulation
+    async with stage(simulation, 3, tokens=False) as found:
         got: list[BoundToken | None] = []
         for number, device in enumerate(found.devices):
             if number == 0:
@@ -226,9 +226,9 @@ async def test_devices_that_ask_for_many_tokens_at_once_and_across_crashes_count
         assert await found.accepted() == (1, 1)
 
 
-async def test_a_device_gets_its_one_token_again_with_the_same_request_only(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1, tokens=False) as found:
-        simulation, (device,) = found.simulation, found.devices
+async def test_a_device_gets_its_one_token_again_with_the_same_request_only(simulation: Simulation) -> None:
+    async with stage(simulation, 1, tokens=False) as found:
+        (device,) = found.devices
         key = TokenKey.from_spki(simulation.task(found.recipe).token_key_spki)
         entropy = SeededEntropy(b"again")
         secrets = Preimages.draw(entropy)
@@ -248,9 +248,9 @@ async def test_a_device_gets_its_one_token_again_with_the_same_request_only(new_
 
 @pytest.mark.parametrize(("thief", "who"), [(Role.LEADER, "helper"), (Role.HELPER, "leader")])
 async def test_a_token_that_an_aggregator_stole_is_refused_by_the_other(
-    new_simulation: NewSimulation, thief: Role, who: str
+    simulation: Simulation, thief: Role, who: str
 ) -> None:
-    async with stage(new_simulation(), 2) as found:
+    async with stage(simulation, 2) as found:
         found.begin()
         forger = found.forger()
         stolen = await found.token(found.devices[0])
@@ -260,8 +260,8 @@ async def test_a_token_that_an_aggregator_stole_is_refused_by_the_other(
         assert await found.causes(who) == {"token-binding": 1}
 
 
-async def test_a_stolen_token_cannot_be_shown_with_the_secrets_of_another_one(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 2) as found:
+async def test_a_stolen_token_cannot_be_shown_with_the_secrets_of_another_one(simulation: Simulation) -> None:
+    async with stage(simulation, 2) as found:
         found.begin()
         stolen, own = [await found.token(device) for device in found.devices]
         task, entropy = found.simulation.task(found.recipe), SeededEntropy(b"mixed")
@@ -280,9 +280,9 @@ async def test_a_stolen_token_cannot_be_shown_with_the_secrets_of_another_one(ne
 
 
 async def test_a_leader_cannot_move_an_honest_share_under_another_report_id_or_time(
-    new_simulation: NewSimulation,
+    simulation: Simulation,
 ) -> None:
-    async with stage(new_simulation(), 1) as found:
+    async with stage(simulation, 1) as found:
         (report,) = await decide(found)
         found.begin()
         good = found.prepared(report)
@@ -298,8 +298,8 @@ async def test_a_leader_cannot_move_an_honest_share_under_another_report_id_or_t
         assert (await found.accepted())[1] == 0
 
 
-async def test_a_token_of_another_slot_is_refused_by_both(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_a_token_of_another_slot_is_refused_by_both(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         found.begin()
         other = await found.token(found.devices[0], slot=1)
         await found.upload(found.forger().valid(0, token=other))
@@ -312,9 +312,9 @@ async def test_a_token_of_another_slot_is_refused_by_both(new_simulation: NewSim
 
 
 async def test_a_leader_that_drops_all_but_one_and_fills_up_with_stolen_tokens_gets_no_share(
-    new_simulation: NewSimulation,
+    simulation: Simulation,
 ) -> None:
-    async with stage(new_simulation(), B) as found:
+    async with stage(simulation, B) as found:
         reports = await decide(found)
         found.begin()
         forger = found.forger()
@@ -335,8 +335,8 @@ async def test_a_leader_that_drops_all_but_one_and_fills_up_with_stolen_tokens_g
 # R4: a token is spent once
 
 
-async def test_one_token_in_many_reports_at_once_and_after_a_crash_counts_once(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_one_token_in_many_reports_at_once_and_after_a_crash_counts_once(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         found.begin()
         simulation, forger = found.simulation, found.forger()
         token = await found.token(found.devices[0])
@@ -352,8 +352,8 @@ async def test_one_token_in_many_reports_at_once_and_after_a_crash_counts_once(n
         assert await found.causes("leader") == {"token-spent": 20}
 
 
-async def test_the_same_report_again_is_success_and_counts_once(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_the_same_report_again_is_success_and_counts_once(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         found.begin()
         report = found.forger().valid(0, token=await found.token(found.devices[0]))
         for _ in range(3):
@@ -363,8 +363,8 @@ async def test_the_same_report_again_is_success_and_counts_once(new_simulation: 
         assert await found.accepted() == (1, 1)
 
 
-async def test_shares_of_two_reports_with_one_token_do_not_go_together(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_shares_of_two_reports_with_one_token_do_not_go_together(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         found.begin()
         forger, token = found.forger(), await found.token(found.devices[0])
         first, second = (forger.valid(0, token=token, report_id=bytes(15) + bytes([n])) for n in range(2))
@@ -374,8 +374,8 @@ async def test_shares_of_two_reports_with_one_token_do_not_go_together(new_simul
         assert await found.accepted() == (0, 0)
 
 
-async def test_a_token_whose_report_failed_its_proof_stays_spent(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_a_token_whose_report_failed_its_proof_stays_spent(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         found.begin()
         forger, token = found.forger(), await found.token(found.devices[0])
         await found.upload(forger.bad_proof(0, token=token))
@@ -393,9 +393,9 @@ async def test_a_token_whose_report_failed_its_proof_stays_spent(new_simulation:
 @pytest.mark.parametrize("changes", [{"min_batch_size": 1}, {"task_info": bytes(32)}], ids=["B", "recipe hash"])
 @pytest.mark.parametrize("who", ["leader", "helper"])
 async def test_nothing_opens_at_an_aggregator_that_runs_another_recipe(
-    new_simulation: NewSimulation, who: str, changes: dict[str, Any]
+    simulation: Simulation, who: str, changes: dict[str, Any]
 ) -> None:
-    async with stage(new_simulation(), 2) as found:
+    async with stage(simulation, 2) as found:
         reports = await decide(found)
         party = found.simulation.party(who, found.recipe)
         wrong = replace(party.task, configuration=replace(party.task.configuration, **changes))
@@ -449,8 +449,8 @@ async def reports_in_time(found: Stage) -> list[Report]:
 
 @pytest.mark.slow
 async def test_captured_bytes_are_refused_or_change_nothing_at_every_hop(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), B) as found:
-        simulation = found.simulation
+    simulation = new_simulation()  # whose transcript has the recipe's way into the log, too
+    async with stage(simulation, B) as found:
         await decide(found)
         await simulation.live(found.recipe.interval.end - 1)
         assert await found.accepted() == (B, B)
@@ -485,8 +485,8 @@ async def test_captured_bytes_are_refused_or_change_nothing_at_every_hop(new_sim
         assert (await simulation.results(found.recipe))[0]["report_count"] == B
 
 
-async def test_a_report_in_a_second_job_is_a_replay_also_after_a_crash(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 2) as found:
+async def test_a_report_in_a_second_job_is_a_replay_also_after_a_crash(simulation: Simulation) -> None:
+    async with stage(simulation, 2) as found:
         first, second = [found.prepared(report) for report in await reports_in_time(found)]
         assert await found.job(first, second) == [VerifyRespType.CONTINUE] * 2
         assert await found.job(second, first) == [VerifyRespType.REJECT] * 2
@@ -499,10 +499,9 @@ async def test_a_report_in_a_second_job_is_a_replay_also_after_a_crash(new_simul
 
 
 async def test_a_batch_of_b_minus_one_waits_for_one_more_and_is_then_closed_for_good(
-    new_simulation: NewSimulation,
+    simulation: Simulation,
 ) -> None:
-    async with stage(new_simulation(), B + 1) as found:
-        simulation = found.simulation
+    async with stage(simulation, B + 1) as found:
         reports = await reports_in_time(found)
         await found.upload(*reports[: B - 1])
         found.end()
@@ -523,9 +522,9 @@ async def test_a_batch_of_b_minus_one_waits_for_one_more_and_is_then_closed_for_
 
 
 async def test_a_leader_gets_no_second_share_for_one_report_more_or_another_interval(
-    new_simulation: NewSimulation,
+    simulation: Simulation,
 ) -> None:
-    async with stage(new_simulation(), B + 1) as found:
+    async with stage(simulation, B + 1) as found:
         reports = await reports_in_time(found)
         await found.job(*(found.prepared(report) for report in reports[:B]))
         found.end()
@@ -539,8 +538,7 @@ async def test_a_leader_gets_no_second_share_for_one_report_more_or_another_inte
         assert (await found.simulation.status("helper", found.recipe))["released"] == 1
 
 
-async def test_reports_and_tokens_of_one_recipe_do_not_count_in_another(new_simulation: NewSimulation) -> None:
-    simulation = new_simulation()
+async def test_reports_and_tokens_of_one_recipe_do_not_count_in_another(simulation: Simulation) -> None:
     recipes = [{}, {"name": "second", "token": simulation.slot(1)}]
     async with stage(simulation, 2, recipes=recipes) as found:
         second = simulation.recipe(**recipes[1])
@@ -555,16 +553,15 @@ async def test_reports_and_tokens_of_one_recipe_do_not_count_in_another(new_simu
 # R12: one slot, one recipe
 
 
-async def test_a_second_recipe_on_a_slot_is_refused_by_the_log(new_simulation: NewSimulation) -> None:
-    async with stage(new_simulation(), 1) as found:
+async def test_a_second_recipe_on_a_slot_is_refused_by_the_log(simulation: Simulation) -> None:
+    async with stage(simulation, 1) as found:
         other = found.simulation.recipe(name="overlapping", population=9)
         answer = await found.simulation.post_recipe(other)
         assert answer.status >= 400
         assert b"slot-taken" in answer.body
 
 
-async def test_recipes_on_two_slots_are_both_charged_to_the_devices_ledger(new_simulation: NewSimulation) -> None:
-    simulation = new_simulation()
+async def test_recipes_on_two_slots_are_both_charged_to_the_devices_ledger(simulation: Simulation) -> None:
     recipes = [{}, {"name": "second", "token": simulation.slot(1)}]
     async with stage(simulation, 1, recipes=recipes) as found:
         await decide(found)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.messages import Interval
@@ -29,7 +30,7 @@ from tacit.recipe.response import Asked, biased_by_missing, with_response
 from tacit.recipe.survey import NO_VALUE, Survey
 from tacit.roles.collector import AggregateResult
 from tests.kit.statistics import NORMAL_95, SKEW_SLACK, normality
-from tests.unit.device_path import SILENCE, Law
+from tests.unit.device_path import Law
 from tests.unit.test_methods_every import ANSWERS, CASES, VALUES, dummy_law, law, made, summed
 
 RUNS, DEVICES, RATE, ALPHA = 400, 1_200, 0.5, 1e-5
@@ -38,23 +39,22 @@ RANDOM = 20_261_124
 DESIGN = SampleDesign(RATE)
 
 
-def drawn(random: np.random.Generator, cells: int, groups: Sequence[tuple[Law, int]]) -> tuple[list[int], int]:
-    """The aggregate of one batch, and the number of its reports, of groups of devices that share a law."""
-    found = np.zeros(cells + 1, dtype=np.int64)
-    for law_of, devices in groups:
-        outputs = list(law_of)
-        takes_part = random.binomial(devices, RATE)
-        times = random.multinomial(takes_part, [float(law_of[output]) for output in outputs])
-        for output, often in zip(outputs, times, strict=True):
-            if output is not SILENCE:
-                found += int(often) * np.array(summed(cells, output))
-    return [int(value) for value in found[:-1]], int(found[-1])
+def sums(cells: int, law_of: Law) -> tuple[list[float], NDArray[np.int64]]:
+    """The probability of every output, and what each adds to the aggregate and to the number of reports."""
+    rows = np.array([summed(cells, output) for output in law_of], dtype=np.int64)
+    return [float(probability) for probability in law_of.values()], rows
 
 
 def estimates(name: str, statistic: str, groups: Sequence[tuple[Law, int]]) -> list[Estimate]:
+    """Of batches of groups of devices that share a law."""
     method, random = made(name, statistic), np.random.default_rng(RANDOM)
-    batches = (drawn(random, method.cells, groups) for _ in range(RUNS))
-    return [method.estimate(counts, reports, DESIGN) for counts, reports in batches]
+    tables = [(*sums(method.cells, law_of), devices) for law_of, devices in groups]
+    found = []
+    for _ in range(RUNS):
+        drawn = [random.multinomial(random.binomial(held, RATE), likely) @ rows for likely, rows, held in tables]
+        *counts, reports = np.sum(drawn, axis=0).tolist()
+        found.append(method.estimate(counts, reports, DESIGN))
+    return found
 
 
 def scores(found: Sequence[Estimate], truth: Sequence[float]) -> list[list[float]]:

@@ -36,9 +36,8 @@ def store_of(simulation: Simulation, name: str) -> SqlStore[Any]:
 
 
 async def begun(simulation: Simulation) -> Recipe:
-    """A recipe that is served, in whose window something may have been spent."""
+    """The usual recipe, which is served, in whose window something may have been spent."""
     recipe = simulation.recipe()
-    await simulation.publish(recipe)
     simulation.clock.jump(BEGIN + 60 - simulation.clock.now())
     return recipe
 
@@ -74,9 +73,8 @@ def next_recipe(simulation: Simulation, slot: int = 1, later: int = 0) -> Recipe
 @pytest.mark.slow
 @ROLES
 async def test_an_accepted_backup_closes_every_task_whose_window_had_begun_and_serves_later_ones(
-    new_simulation: NewSimulation, name: str
+    simulation: Simulation, name: str
 ) -> None:
-    simulation = new_simulation()
     async with simulation.running():
         recipe = await begun(simulation)
         lost, served = next_recipe(simulation), simulation.party(name, recipe)
@@ -129,12 +127,10 @@ async def test_what_an_operator_accepted_is_not_held_against_tasks_that_begin_la
 @ROLES
 @pytest.mark.parametrize(("before", "state"), [(CLOCK_LEEWAY - 10, "ended"), (CLOCK_LEEWAY + 10, "active")])
 async def test_an_accepted_backup_closes_a_task_whose_first_reports_may_have_come_from_clocks_ahead_of_ours(
-    new_simulation: NewSimulation, name: str, before: float, state: str
+    simulation: Simulation, name: str, before: float, state: str
 ) -> None:
-    simulation = new_simulation()
     async with simulation.running():
         recipe = simulation.recipe()
-        await simulation.publish(recipe)
         simulation.clock.jump(BEGIN - before - simulation.clock.now())
         await simulation.stop(name)
         await simulation.start(name, Recovery.ACCEPT)
@@ -143,8 +139,7 @@ async def test_an_accepted_backup_closes_a_task_whose_first_reports_may_have_com
 
 
 @ROLES
-async def test_a_whole_folder_from_the_past_is_shown_by_the_log(new_simulation: NewSimulation, name: str) -> None:
-    simulation = new_simulation()
+async def test_a_whole_folder_from_the_past_is_shown_by_the_log(simulation: Simulation, name: str) -> None:
     async with simulation.running():
         recipe = await begun(simulation)
         await restored(simulation, name, whole=True, later=lambda: next_recipe(simulation))
@@ -168,8 +163,7 @@ async def test_a_whole_folder_from_the_past_is_shown_by_the_log(new_simulation: 
 
 @pytest.mark.slow
 @ROLES
-async def test_the_newest_backup_put_back_after_an_older_one_goes_on(new_simulation: NewSimulation, name: str) -> None:
-    simulation = new_simulation()
+async def test_the_newest_backup_put_back_after_an_older_one_goes_on(simulation: Simulation, name: str) -> None:
     async with simulation.running():
         recipe = await begun(simulation)
         folder = folder_of(simulation, name)
@@ -191,8 +185,7 @@ async def test_the_newest_backup_put_back_after_an_older_one_goes_on(new_simulat
 
 
 @ROLES
-async def test_a_lost_folder_refuses_what_it_opted_in_to_and_goes_on(new_simulation: NewSimulation, name: str) -> None:
-    simulation = new_simulation()
+async def test_a_lost_folder_refuses_what_it_opted_in_to_and_goes_on(simulation: Simulation, name: str) -> None:
     async with simulation.running():
         recipe = await begun(simulation)
         await simulation.stop(name)
