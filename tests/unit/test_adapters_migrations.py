@@ -9,8 +9,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 
+from tacit.adapters.databases.migrate import migrations_of
 from tacit.adapters.databases.sql import open_database
+from tacit.adapters.databases.sqlite_schema import newest_revision
 from tacit.errors import UsageError
 from tests.kit.migrations import assert_migrations_match
 
@@ -35,6 +38,14 @@ SCHEMAS = (
 def test_migrations_make_the_declared_tables(schema: str) -> None:
     module = importlib.import_module(schema)
     assert_migrations_match(module.METADATA, module.MIGRATIONS)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_the_last_file_is_the_newest_revision_and_every_revision_has_one_before_it(schema: str) -> None:
+    folder = migrations_of(importlib.import_module(schema).MIGRATIONS)
+    chain = list(ScriptDirectory(folder).walk_revisions())
+    assert newest_revision(folder) == chain[0].revision
+    assert len(chain) == len(list((folder / "versions").glob("[0-9]*.py"))), "one line of revisions, and no other"
 
 
 async def test_an_older_version_does_not_start_on_the_database_of_a_newer_one(tmp_path: Path) -> None:
