@@ -2,7 +2,8 @@
 
 Strict pass-through of RFC 9458 section 6. Only the media type and the body are forwarded, nothing about the client;
 nothing is retried; and of the gateway's answer only status, media type, body and Retry-After are returned. With frames
-(``relay.framing``) several messages share the exchange, and the same holds for each.
+(``tacit.frames``; not in RFC 9458, so the gateway must support them too) several messages share the exchange, and the
+same holds for each.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from relay.config import RelayConfig
-from relay.framing import Framing
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
@@ -20,6 +20,7 @@ from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_F
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.counters import TrafficCounters
+from tacit.service.framing import FrameBounds, Framing
 from tacit.service.limits import ByteBudget, busy
 from tacit.service.live_tokens import ShownToken
 
@@ -44,7 +45,10 @@ class Relay:
         self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"
         self._credential = credential
-        self._framing = None if config.frames is None else Framing(config.frames, deps, self._send_frame)
+        self._framing: Framing[bytes, FramedAnswer] | None = None
+        if (frames := config.frames) is not None:
+            bounds = FrameBounds(frames.max_messages, frames.max_bytes, frames.max_delay)
+            self._framing = Framing(bounds, deps, self._send_frame)
 
     async def close(self) -> None:
         """Send the gathered messages and log the counters."""
@@ -63,7 +67,7 @@ class Relay:
         if self._framing is None:
             return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
-            return self._checked(await self._framing.submit(message))
+            return self._checked(await self._framing.submit(message, REQUEST_OVERHEAD + len(message)))
         except Abort as abort:  # a Retry-After of the whole frame: each of its clients gets a random one of its own
             retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
             raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort

@@ -16,6 +16,8 @@ OHTTP_REQ = "message/ohttp-req"  # RFC 9458 section 4
 OHTTP_RES = "message/ohttp-res"
 OHTTP_REQ_FRAME = "application/vnd.tacit.ohttp-req-frame"  # tacit.frames: ours, between a relay and its own gateway
 OHTTP_RES_FRAME = "application/vnd.tacit.ohttp-res-frame"
+UPLOAD_REQ_FRAME = "application/vnd.tacit.upload-req-frame"  # the same between a gateway and a leader that knows it
+UPLOAD_RES_FRAME = "application/vnd.tacit.upload-res-frame"
 
 PRIVATE_TOKEN_REQUEST = "application/private-token-request"  # RFC 9578 section 6  # noqa: S105
 PRIVATE_TOKEN_RESPONSE = "application/private-token-response"  # noqa: S105

@@ -75,8 +75,8 @@ class GroupTransport(Transport, Protocol):
         """Whether requests like this benefit from grouping."""
         ...
 
-    async def post_all(self, exchanges: Sequence[Exchange]) -> list[HttpResponse]:
-        """Send all exchanges; return their answers in the same order. Raises ``TransportError`` for all of them."""
+    async def post_all(self, exchanges: Sequence[Exchange]) -> Sequence[HttpResponse | TransportError]:
+        """Send all exchanges; return in the same order their answers, or why there are none."""
         ...
 
 

@@ -107,8 +107,9 @@ LeaderWorkers = Annotated[
 ]
 HelperWorkers = Annotated[int, typer.Option("--helper-workers", min=1, max=64, help="Helper processes on one address.")]
 Together = Annotated[
-    bool, typer.Option("--together", help="For load: gateway and leader uploads in one process, messages in frames.")
+    bool, typer.Option("--together", help="For load: gateway and leader uploads in one process, and --frames.")
 ]
+InFrames = Annotated[bool, typer.Option("--frames", help="For load: the relay also sends messages in frames.")]
 BatchCrypto = Annotated[
     bool, typer.Option("--batch-crypto", help="Gateway, leader and helper open messages with the multi-buffer kernels.")
 ]
@@ -142,6 +143,7 @@ def up(
     mqtt_url_file: MqttUrl = None,
     leader_workers: LeaderWorkers = 0,
     helper_workers: HelperWorkers = 1,
+    frames: InFrames = False,
     together: Together = False,
     batch_crypto: BatchCrypto = False,
     tls: Tls = False,
@@ -156,7 +158,7 @@ def up(
 
     folder, unbounded, secure = state_dir.absolute(), allow_unbounded_local or None, tls or None
     made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
-    spread = Deployment(together, batch_crypto, leader_workers, helper_workers)
+    spread = Deployment(together, batch_crypto, leader_workers, helper_workers, frames)
     status = _run(
         folder,
         lambda: open_stack(*made_with, unbounded, tls=secure, network="", slots=slots, agents=agents),

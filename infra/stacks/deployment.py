@@ -1,11 +1,13 @@
 """How the services of a stack are spread over processes, and the settings that go with it.
 
-By default every service is one process, and each client message is one exchange on each leg, as RFC 9458 describes.
-Two choices change that for higher load:
+By default every service is one process, and each client message is one exchange with the gateway, as RFC 9458
+describes; the gateway sends uploads to the leader in frames if several are ready. Three choices change that for higher
+load:
 
-* ``together``: the gateway and the leader's uploads share one process (``infra.stacks.ingest``), and the relay sends
-  its messages in frames. On PostgreSQL, at least one separate leader process then runs the jobs; on SQLite, which only
-  one process may open, the jobs stay with the uploads.
+* ``frames``: the relay also sends its messages in frames.
+* ``together``: that, and the gateway and the leader's uploads share one process (``infra.stacks.ingest``). On
+  PostgreSQL, at least one separate leader process then runs the jobs; on SQLite, which only one process may open, the
+  jobs stay with the uploads.
 * ``batch_crypto``: gateway, leader and helper also use the multi-buffer kernels for HPKE.
 
 A choice that the next start does not repeat is undone; settings made by hand stay.
@@ -40,6 +42,7 @@ class Deployment:
     batch_crypto: bool = False
     leader_workers: int = 0
     helper_workers: int = 1
+    frames: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def ingest_part(layout: Layout) -> Part:
 def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> None:
     """Write the settings that are chosen, and undo those chosen at an earlier start but not now."""
     settings: list[tuple[str, str, Any, bool]] = [
-        ("relay", "frames", {}, deployment.together),
+        ("relay", "frames", {}, deployment.together or deployment.frames),
         ("leader", "roles", ["upload"], own_workers),
         *((name, BATCH_CRYPTO, True, deployment.batch_crypto) for name in ("gateway", *SERVERS)),
     ]

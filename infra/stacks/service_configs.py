@@ -85,6 +85,7 @@ class ServiceConfigs:
                     "path_prefix": "/tasks/",
                     "methods": ["POST"],
                     "bearer": "gateway_uploads.token",
+                    "frames": True,
                 },
                 {
                     "origin": self.urls["analyzer"],

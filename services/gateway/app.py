@@ -17,6 +17,7 @@ from tacit import ohttp
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
+from tacit.frames import MOST_UPLOAD_BYTES
 from tacit.service import operated
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.callers import Callers, tokens_of
@@ -66,7 +67,7 @@ def make_transport(config: GatewayConfig) -> HttpTransport:
     """The transport for the ``Deps`` of a gateway that runs as a process of its own: bounded."""
     return HttpTransport(
         timeout=config.target_timeout,
-        max_response=ohttp.SIZE_CLASSES[-1],
+        max_response=max(ohttp.SIZE_CLASSES[-1], MOST_UPLOAD_BYTES * any(rule.frames for rule in config.targets)),
         connections=1024,
         tls=config.client_tls,
         insecure_http=config.insecure_http,

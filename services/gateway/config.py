@@ -22,6 +22,10 @@ class TargetRule(Frozen):
     """Only requests with one of these methods are forwarded."""
     bearer: ConfigPath | None = None
     """File (0600) with the bearer token with which this gateway authenticates to the target."""
+    frames: bool = False
+    """Whether the target is a leader of this software that knows this gateway: uploads that are ready at the same time
+    then go to it in one request, in random order. ``path_prefix`` is then the leader's prefix, with or without
+    ``/tasks/``."""
 
 
 class GatewayConfig(ServiceConfig):

@@ -15,14 +15,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from services.gateway.config import GatewayConfig
+from services.gateway.framed import FramedUploads
 from services.gateway.keys import KeyRing
 from services.gateway.opening import OpenAll, Opening
 from services.gateway.ports import ReplayWindow, SeenRequest
-from services.gateway.targets import DATE_STEP, AllowList, Target, request_date
+from services.gateway.targets import DATE_STEP, AllowList, Target, refused_target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.frames import FramedAnswer
-from tacit.media_types import OHTTP_RES, PROBLEM_JSON
+from tacit.media_types import OHTTP_RES, PROBLEM_JSON, UPLOAD_REQ_FRAME, is_a
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
 from tacit.service.app import Deps, own_fault
@@ -69,7 +70,8 @@ class Gateway:
         self._deps = deps
         self.targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
-        self._group = deps.transport if isinstance(deps.transport, GroupTransport) else None
+        self._framed = FramedUploads(self.targets.framed(), deps)
+        self._group: GroupTransport = deps.transport if isinstance(deps.transport, GroupTransport) else self._framed
         self._seen = window
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
@@ -87,8 +89,9 @@ class Gateway:
         return changed
 
     async def close(self) -> None:
-        """Finish the group of requests that is being remembered."""
+        """Finish the group of requests that is being remembered, and the uploads under way."""
         await self._window.close()
+        await self._framed.close()
 
     async def answer(self, message: bytes) -> bytes:
         """The encapsulated response to ``message``.
@@ -190,30 +193,30 @@ class Gateway:
             ) from error
 
     async def _fetch_all(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
-        """The targets' answers. Each request is sent alone, unless the transport can send several together."""
-        grouped = [one for one in passing if self._group is not None and self._group.groups(one.method, one.target.url)]
-        if self._group is None or not grouped:
+        """The targets' answers. Each request is sent alone, unless it may share an exchange with others."""
+        grouped = [one for one in passing if self._group.groups(one.method, one.target.url)]
+        if not grouped:
             return list(await asyncio.gather(*map(self._fetch, passing)))
         together = {one.place for one in grouped}
         alone = [one for one in passing if one.place not in together]
-        some, others = await asyncio.gather(
-            self._fetch_group(self._group, grouped), asyncio.gather(*map(self._fetch, alone))
-        )
+        some, others = await asyncio.gather(self._fetch_group(grouped), asyncio.gather(*map(self._fetch, alone)))
         by_place = dict(zip([one.place for one in (*grouped, *alone)], (*some, *others), strict=True))
         return [by_place[one.place] for one in passing]
 
     async def _fetch(self, one: _Passing) -> bhttp.Response:
         return (await self._asked(self._exchange(one), 1))[0]
 
-    async def _fetch_group(self, transport: GroupTransport, group: Sequence[_Passing]) -> list[bhttp.Response]:
+    async def _fetch_group(self, group: Sequence[_Passing]) -> list[bhttp.Response]:
         exchanges = [Exchange(one.target.url, one.headers, one.content) for one in group]
-        return await self._asked(transport.post_all(exchanges), len(group))
+        return await self._asked(self._group.post_all(exchanges), len(group))
 
     async def _exchange(self, one: _Passing) -> list[HttpResponse]:
         transport = self._deps.transport
         return [await transport.request(one.method, one.target.url, headers=one.headers, body=one.content)]
 
-    async def _asked(self, answers: Awaitable[Sequence[HttpResponse]], count: int) -> list[bhttp.Response]:
+    async def _asked(
+        self, answers: Awaitable[Sequence[HttpResponse | TransportError]], count: int
+    ) -> list[bhttp.Response]:
         """The ``count`` answers, or ``count`` times the reason why there are none."""
         try:
             async with asyncio.timeout(self.config.target_timeout):
@@ -221,14 +224,16 @@ class Gateway:
         except TimeoutError:
             failed = _problem(_unreachable(504))
         except TransportError as error:
-            failed = _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
+            failed = _unanswered(error)
         except Exception as error:  # errors of an opened request are answered inside
             failed = self._failed(error)
         return [failed] * count
 
-    def _as_bhttp(self, response: HttpResponse) -> bhttp.Response:
-        """A target's answer. A 401 becomes a 502: that the target refuses the gateway's credential is nothing that the
-        client could fix."""
+    def _as_bhttp(self, response: HttpResponse | TransportError) -> bhttp.Response:
+        """A target's answer, or the reason why there is none. A 401 becomes a 502: that the target refuses the
+        gateway's credential is nothing that the client could fix."""
+        if isinstance(response, TransportError):
+            return _unanswered(response)
         if response.status == HTTPStatus.UNAUTHORIZED:
             self.counters.add("target_knows_us_not")
             return _problem(_unreachable(502))
@@ -245,7 +250,8 @@ class Gateway:
 
 
 def _passed(request: bhttp.Request) -> Mapping[str, str]:
-    """The header fields that are forwarded to a target. Raises ``DecodeError`` for repeated fields and for trailers."""
+    """The header fields that are forwarded to a target. Raises ``DecodeError`` for repeated fields and for trailers,
+    and ``Abort`` (403) for frames: only gateways make them, as a leader takes their messages for those of many."""
     if request.trailers:
         raise DecodeError("a request with trailers is not forwarded")
     return _passed_fields(request.fields)
@@ -254,6 +260,8 @@ def _passed(request: bhttp.Request) -> Mapping[str, str]:
 @lru_cache(maxsize=_KNOWN_FIELDS)
 def _passed_fields(fields: bhttp.Fields) -> Mapping[str, str]:
     found = {name: bhttp.field_value(fields, name) for name in REQUEST_FIELDS}
+    if is_a(found["content-type"] or "", UPLOAD_REQ_FRAME):
+        raise refused_target()
     return MappingProxyType({name: value for name, value in found.items() if value is not None})
 
 
@@ -282,6 +290,10 @@ def _wrong_key(error: Exception) -> Abort:
 
 def _malformed(error: Exception) -> Abort:
     return Abort("about:blank", str(error), status=400)
+
+
+def _unanswered(error: TransportError) -> bhttp.Response:
+    return _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
 
 
 def _unreachable(status: int) -> Abort:

@@ -56,6 +56,14 @@ class AllowList:
         string."""
         return [credential.trouble for _, _, credential in self._rules]
 
+    def framed(self) -> dict[str, ShownToken]:
+        """The leaders that take frames: the URL in front of their resources, and what this gateway shows to them."""
+        return {
+            rule.origin + rule.path_prefix.rstrip("/").removesuffix("/tasks"): credential
+            for _, rule, credential in self._rules
+            if rule.frames
+        }
+
     def target_of(self, request: Request) -> Target:
         """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and ``DecodeError`` if the
         request contradicts itself."""
@@ -65,15 +73,15 @@ class AllowList:
     def _check(self, method: str, scheme: str, authority: str, path: str) -> Target:
         match = _PATH.fullmatch(path)
         if match is None or not _plain(match[1]) or not _AUTHORITY.fullmatch(authority):
-            raise _refused()
+            raise refused_target()
         try:
             origin = origin_of(f"{scheme}://{authority}")
         except UsageError as error:
-            raise _refused() from error
+            raise refused_target() from error
         for allowed, rule, credential in self._rules:
             if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
                 return Target(rule.origin + path, rule.origin + match[1], credential)
-        raise _refused()
+        raise refused_target()
 
 
 def _authority(request: Request) -> str:
@@ -145,5 +153,6 @@ def _below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
 
-def _refused() -> Abort:
+def refused_target() -> Abort:
+    """The answer (403) to a request that no target may get."""
     return Abort(TARGET_REFUSED, status=403, title="The gateway does not serve this target.")

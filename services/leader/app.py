@@ -181,7 +181,8 @@ def _handlers(
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
         app[UPLOAD] = uploads.call
-        add_hot_route(app, uploads.route(parts.prefix, parts.senders))
+        for route in (uploads.route, uploads.frame_route):
+            add_hot_route(app, route(parts.prefix, parts.senders))
     return Handlers(
         leader,
         collections,

@@ -54,6 +54,10 @@ class Senders:
             return Sender(source=source_of_request(request))
         return Sender(is_shuffler=role == SHUFFLER)
 
+    def require_gateway(self, request: Asking) -> None:
+        """Raise ``Abort`` (401) unless a known gateway sends the request."""
+        self._callers.require(request, *(role for role in self._known if role != SHUFFLER))
+
     def charge(self, sender: Sender, size: int) -> None:
         """Count an upload of ``size`` bytes. Raises ``Abort`` (503) if the source has used up its budget."""
         if sender.source is not None and self._budget is not None:

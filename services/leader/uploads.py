@@ -1,5 +1,5 @@
-"""POST /tasks/{task-id}/reports without HTTP, for one request or many: used by the HTTP resource, and by a gateway in
-the same process."""
+"""POST /tasks/{task-id}/reports for one request or many: used by the HTTP resource, by the one for frames of a gateway,
+and by a gateway in the same process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from services.leader.service import Leader
 from tacit import media_types
 from tacit.aggregator.http import decode, known_task_id
 from tacit.aggregator.parties import Parties
+from tacit.codec import b64url
 from tacit.errors import Abort
+from tacit.frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
 from tacit.messages import UploadErrors
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
@@ -63,6 +65,20 @@ class Uploads:
         if isinstance(found, Exception):
             raise found
         return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
+
+    def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
+        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows."""
+
+        def admit(head: Asking) -> Respond:
+            senders.require_gateway(head)
+            return self._take_frame
+
+        return HotRoute(prefix + "/uploads", media_types.UPLOAD_REQ_FRAME, MOST_UPLOAD_BYTES, admit)
+
+    async def _take_frame(self, frame: bytes) -> Answer:
+        uploads = [(b64url(task_id), _MEDIA_TYPE, body) for task_id, body in decode_uploads(frame)]
+        answers = encode_answers([_framed(answer) for answer in await self.call(uploads)])
+        return Answer(answers, {"Content-Type": media_types.UPLOAD_RES_FRAME})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
         """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
@@ -125,3 +141,10 @@ class Uploads:
             raise Abort("about:blank", f"the body may have at most {self._max_body} bytes", status=413)
         if content_type is None or not media_types.is_a(content_type, _MEDIA_TYPE):
             raise Abort("about:blank", f"the body must be {_MEDIA_TYPE}", status=415)
+
+
+def _framed(answer: HttpResponse) -> FramedAnswer:
+    retry_after = answer.headers.get("retry-after")
+    return FramedAnswer(
+        answer.status, answer.headers.get("content-type", ""), answer.body, int(retry_after) if retry_after else None
+    )

@@ -310,6 +310,17 @@ def test_gateway_and_uploads_together_are_one_process_and_the_relay_sends_frames
     assert setting(layout, "leader.roles") is None
 
 
+def test_frames_on_both_ways_need_no_common_process(tmp_path: Path) -> None:
+    layout = create_layout(tmp_path, StackOptions(), SeededEntropy(1), NOW)
+    parts = deploy(layout, Deployment(frames=True))
+    assert [part.label for part in parts.first] == list(SERVICES)
+    assert setting(layout, "relay.frames") == {}
+    targets = json.loads(layout.configs["gateway"].read_text())["targets"]
+    assert [target["origin"] for target in targets if target.get("frames")] == [layout.urls["leader"]]
+    deploy(layout, Deployment())
+    assert setting(layout, "relay.frames") is None
+
+
 def test_on_a_database_server_jobs_are_another_process_than_uploads(tmp_path: Path) -> None:
     layout = create_layout(tmp_path, StackOptions(), SeededEntropy(1), NOW)
     amend_config(layout.configs["leader"], database_file="database.url")

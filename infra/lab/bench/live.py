@@ -62,12 +62,13 @@ def default_servers() -> frozenset[str]:
     return frozenset({POSTGRES} if has_postgres() else ())
 
 
-def path_of(crypto: str, servers: frozenset[str], *, together: bool) -> str:
-    """The ``path`` of rows: cryptography, database and brokers, and whether gateway and uploads share one process and
-    messages come in frames (``tacit up --together``)."""
+def path_of(crypto: str, servers: frozenset[str], *, together: bool = False, frames: bool = False) -> str:
+    """The ``path`` of rows: cryptography, database and brokers, and whether gateway and uploads share one process
+    (``tacit up --together``) or else the relay's messages come in frames (``--frames``)."""
     database = POSTGRES if POSTGRES in servers else SQLITE
     used = "+".join([database, *sorted(servers - {POSTGRES})])
-    return f"{crypto}, {used}, {'together' if together else 'one process each'}"
+    spread = "one process each, frames" if frames else "one process each"
+    return f"{crypto}, {used}, {'together' if together else spread}"
 
 
 @dataclass(frozen=True)

@@ -53,18 +53,18 @@ def pipeline_rows(
     at_b: int = AT_B,
 ) -> Iterator[Row]:
     """Measure costs at each rate, the sustained rate, and the time from the B-th contribution to the result: with a
-    process for each service, with gateway and uploads in one process, and the latter with batch cryptography. Then
-    measure the memory under a queue."""
+    process for each service, the same with messages in frames, with gateway and uploads in one process, and the latter
+    with batch cryptography. Then measure the memory under a queue."""
     beside = default_servers() if servers is None else servers
     plan = RATES if rates is None else rates
-    deployments = [Deployment(), Deployment(together=True)]
+    deployments = [Deployment(), Deployment(frames=True), Deployment(together=True)]
     if has_multibuffer():
         deployments.append(Deployment(together=True, batch_crypto=True))
     for deployment in deployments:
         with laid_out(beside, deployment) as site:
             found = run_on(site, lambda stack: _measure(stack, plan, repetitions, at_b))
         crypto = MULTIBUFFER if deployment.batch_crypto else OPENSSL
-        yield from _rows(path_of(crypto, beside, together=deployment.together), plan, found)
+        yield from _rows(path_of(crypto, beside, together=deployment.together, frames=deployment.frames), plan, found)
     yield from memory_rows(queued, beside)
 
 
