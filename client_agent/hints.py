@@ -20,7 +20,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ports import Announcer, Clock, Entropy
 from tacit.recipe.policy import Policy
 from tacit.service.announcements import LOG, parse_size
-from tacit.service.backends import broker_tls
+from tacit.service.base.backends import broker_tls
 
 
 @dataclass(frozen=True)
