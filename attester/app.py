@@ -23,9 +23,9 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers, tokens_of
+from tacit.service.base.secret_files import read_secret, write_secret
+from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
-from tacit.service.secret_files import read_secret, write_secret
 
 SECRET_SIZE = 32
 

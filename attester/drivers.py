@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attester.service import Attester
 from attester.software_root import RevocationList
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 
 
 class HousekeepingDriver:

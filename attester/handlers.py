@@ -12,7 +12,7 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.app import read_body
-from tacit.service.callers import CALLERS
+from tacit.service.http.callers import CALLERS
 from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
 
 ATTESTER = web.AppKey("attester", Attester)

@@ -24,9 +24,9 @@ from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import Deps
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
 from tacit.service.metrics import Reading, by_label
 from tacit.tokens.attestation import Evidence, attestation_binding
 from tacit.tokens.structures import TokenRequest, TokenResponse

@@ -20,9 +20,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from client_agent import audience, device_rules
+from client_agent import device_rules
 from client_agent.answering import Origins, Reply
 from client_agent.config import AgentConfig
+from client_agent.data import audience
 from client_agent.journal import AgentStore, Entry, SeriesDraw, State
 from client_agent.series import Participation
 from client_agent.supervision import unusable

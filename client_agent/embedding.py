@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.data.sources import DataSource
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
 from client_agent.panprivate.listening import kept
 from client_agent.runner import Report, Watch, clock_of, keep_running, opened_agent
-from client_agent.sources import DataSource
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import Clock
 

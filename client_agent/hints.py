@@ -67,7 +67,7 @@ def hints_of(config: AgentConfig, clock: Clock, entropy: Entropy) -> Hints | Non
     if wanted is None:
         return None
     from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
-    from tacit.service.backends import broker_tls
+    from tacit.service.base.backends import broker_tls
 
     tls = broker_tls(wanted.tls_ca) if wanted.tls else None
     return Hints(MqttAnnouncer(Broker(wanted.host, wanted.port, tls), clock, entropy), wanted.delay_seconds)

@@ -18,12 +18,12 @@ from sqlalchemy.exc import OperationalError
 from client_agent.agent import Agent
 from client_agent.common import Common
 from client_agent.config import LOCK, AgentConfig
+from client_agent.data.sources import DataSource, open_source
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
-from client_agent.sources import DataSource, open_source
 from client_agent.store import SqlAgentStore
 from tacit.adapters.databases.watermark import Watermark
 from tacit.adapters.disk.files import read_bounded
@@ -35,8 +35,8 @@ from tacit.errors import DecodeError, UsageError
 from tacit.logview.view import LogState
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
-from tacit.service.config import MOST_BYTES
-from tacit.service.secret_files import read_secret
+from tacit.service.base.config import MOST_BYTES
+from tacit.service.base.secret_files import read_secret
 from tacit.tokens.attestation import SoftwareDevice
 
 DATABASE = "agent.sqlite3"

@@ -49,14 +49,17 @@ COMMANDS = {
     ),
     "restore": ("infra.commands.backup:restore", "Replace the database of a stopped service by a backup."),
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
-    "recipe": ("infra.commands.recipe:app", "Design, write, check, sign, publish and read recipes."),
-    "series": ("infra.commands.series:app", "Ask one recipe in several rounds that are charged once."),
+    "recipe": ("infra.commands.recipes.recipe:app", "Design, write, check, sign, publish and read recipes."),
+    "series": ("infra.commands.recipes.series:app", "Ask one recipe in several rounds that are charged once."),
     "collect": ("infra.commands.results:collect", "Collect a recipe's batch, and show the result once it is released."),
     "results": (
         "infra.commands.results:results",
         "Show released results: estimates, their errors, and what they cost.",
     ),
-    "admin": ("infra.commands.admin:app", "Manage questions, results, people and the audit log over an admin API."),
+    "admin": (
+        "infra.commands.admin.main:app",
+        "Manage questions, results, people and the audit log over an admin API.",
+    ),
     "operator": (
         "infra.commands.operator:app",
         "Show status, jobs and keys of one service to the organisation that runs it.",

@@ -20,8 +20,8 @@ from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
-from tacit.service.backends import make_announcer
-from tacit.service.callers import Callers, tokens_of
+from tacit.service.base.backends import make_announcer
+from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
 
 NAME = "recipe_server"

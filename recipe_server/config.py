@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tacit.recipe.policy import Policy
-from tacit.service.backends import AnnouncerConfig
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.backends import AnnouncerConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 
 
 class WitnessConfig(Frozen):

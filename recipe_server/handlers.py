@@ -14,7 +14,7 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
-from tacit.service.callers import CALLERS
+from tacit.service.http.callers import CALLERS
 from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
 
 RECIPES = web.AppKey("recipe_service", RecipeService)

@@ -25,8 +25,8 @@ from tacit.models.forms import form_of
 from tacit.ports import Announcer, Clock
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
-from tacit.service.keys import read_signing_key
-from tacit.service.log import get_logger
+from tacit.service.base.keys import read_signing_key
+from tacit.service.base.log import get_logger
 from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf

@@ -18,7 +18,7 @@ from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
 from tacit.tlog.witnessing import AddCheckpoint

@@ -14,7 +14,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.frames import ANSWER_OVERHEAD
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.live_tokens import ShownToken
 
 
 def create_app(config: RelayConfig, deps: Deps) -> web.Application:

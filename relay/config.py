@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 
 
 class Frames(Frozen):

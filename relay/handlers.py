@@ -13,9 +13,9 @@ from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
 from tacit.service.app import DEPS, UNAVAILABLE
 from tacit.service.hot import add_hot_route
-from tacit.service.lean import Asking, HotRoute, Respond
-from tacit.service.limits import come_back
-from tacit.service.problems import Answer
+from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.limits import come_back
+from tacit.service.http.problems import Answer
 
 RELAY = web.AppKey("relay", Relay)
 KEY_SETS_MAX_AGE = 600

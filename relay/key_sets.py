@@ -19,8 +19,8 @@ from tacit.logview.paged import consistency, log_at
 from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
-from tacit.service.secret_files import write_secret
+from tacit.service.base.log import get_logger
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey

@@ -19,10 +19,10 @@ from tacit.frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.counters import TrafficCounters
+from tacit.service.base.counters import TrafficCounters
 from tacit.service.framing import FrameBounds, Framing
-from tacit.service.limits import ByteBudget, busy
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.limits import ByteBudget, busy
+from tacit.service.http.live_tokens import ShownToken
 
 GATEWAY_UNREACHABLE = "urn:tacit:problem:gateway-unreachable"
 _OK = 200

@@ -24,7 +24,7 @@ from infra.base.free_ports import free_ports
 from infra.base.postgres_programs import find_binaries
 from tacit.adapters.system import OsEntropy
 from tacit.extras import install_command
-from tacit.service.log import log_level, set_log_level
+from tacit.service.base.log import log_level, set_log_level
 from tests.kit import databases, draws, late
 from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase

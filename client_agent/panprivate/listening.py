@@ -16,7 +16,7 @@ from pathlib import Path
 
 from client_agent.panprivate.watches import Watches
 from tacit.errors import UsageError
-from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.ports import Clock
 
 SOCKET = "watch.sock"

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from client_agent.config import AgentConfig
+from client_agent.data.sources import Value
 from client_agent.embedding import embedded
-from client_agent.sources import Value
 from tacit.errors import UsageError
-from tacit.service.config import load_config
+from tacit.service.base.config import load_config
 
 METRIC, EVENT = "mdvis", "visit"
 

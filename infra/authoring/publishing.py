@@ -27,7 +27,7 @@ from tacit.operations.publishing import read_leaf, send_leaf, signed_leaf, verif
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.service.keys import read_signing_key
+from tacit.service.base.keys import read_signing_key
 from tacit.signing import Signer
 from tacit.tlog.leaves import SignedLeaf
 

@@ -21,9 +21,9 @@ from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.models.form import Form
 from tacit.models.parties import Parties
 from tacit.operations.drafting import Drafted, drafted, watched_from
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder_specs import Prefixes
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 from tacit.tlog.canonical import parse_json, validated
 
 

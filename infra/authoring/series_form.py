@@ -15,7 +15,7 @@ from tacit.ports import TransportError
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
-from tacit.recipe.series_builder import Shape
+from tacit.recipe.writing.series_builder import Shape
 from tacit.tlog.canonical import parse_json
 
 

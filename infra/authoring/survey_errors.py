@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from tacit.errors import FieldError
-from tacit.methods.statistics import STATISTICS
-from tacit.recipe.survey_table import OCCURRENCES, SURVEY_FIELDS, Value
+from tacit.methods.base.statistics import STATISTICS
+from tacit.recipe.writing.survey_table import OCCURRENCES, SURVEY_FIELDS, Value
 
 if TYPE_CHECKING:
-    from tacit.recipe.survey import Survey
+    from tacit.recipe.writing.survey import Survey
 
 
 _OPTIONS: Final = {option.name: (row, option) for row in SURVEY_FIELDS for option in row.options}
@@ -43,7 +43,7 @@ class Said:
 
     def survey(self) -> Survey:
         """Return the survey. Raises ``FieldError``, and ``BadParameter`` for two flags that fill one member."""
-        from tacit.recipe.survey import Survey
+        from tacit.recipe.writing.survey import Survey
 
         if {"metric", "event"} <= self.flags.keys():
             raise typer.BadParameter("give either --metric or --event")

@@ -15,8 +15,8 @@ import typer
 from infra.authoring.survey_errors import Said
 from infra.stacks.command_options import read_file
 from tacit.errors import FieldError, UsageError
-from tacit.methods.method import plain
-from tacit.recipe.survey_table import SURVEY_FIELDS, Option, SurveyField, Value
+from tacit.methods.base.method import plain
+from tacit.recipe.writing.survey_table import SURVEY_FIELDS, Option, SurveyField, Value
 
 Command = Callable[..., None]
 SurveyFile = Annotated[
@@ -111,7 +111,7 @@ class Flag:
 
 def _described(field: str) -> tuple[str, Any]:
     """The document's description of a member, and its default in the command line's notation."""
-    from tacit.recipe.survey import ImportancePlan, Survey
+    from tacit.recipe.writing.survey import ImportancePlan, Survey
 
     part, _, member = field.rpartition(".")
     models: dict[str, type[ImportancePlan | Survey]] = {"": Survey, "importance": ImportancePlan}
@@ -195,7 +195,7 @@ class _Taking:
 def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> Said:
     """The values from the command line and, if there is no file, the command's own defaults. Raises ``BadParameter``,
     and ``UsageError`` for a file that holds no survey."""
-    from tacit.recipe.survey import read_survey
+    from tacit.recipe.writing.survey import read_survey
 
     path: Path | None = given.get(_FILE)
     file = None if path is None else read_survey(read_file(path), str(path))

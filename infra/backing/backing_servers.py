@@ -31,8 +31,8 @@ from tacit.adapters.messaging.redis_replay import RedisSeen
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
-from tacit.service.backends import AnnouncerConfig, RedisConfig
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.backends import AnnouncerConfig, RedisConfig
+from tacit.service.base.secret_files import read_secret, write_secret
 
 REDIS, BROKER = "redis", "mosquitto"
 REDIS_FILE, BROKER_FILE = "redis.url", "mqtt.url"

@@ -27,8 +27,8 @@ from infra.base.service_names import kind_of
 from infra.stacks.deployables import deployable
 from tacit.adapters.disk.files import sync_folder
 from tacit.errors import UsageError
-from tacit.service.config import Frozen, ServiceConfig
-from tacit.service.secret_files import write_secret
+from tacit.service.base.config import Frozen, ServiceConfig
+from tacit.service.base.secret_files import write_secret
 
 CONTENTS = "backup.json"
 DATABASES = {"sqlite": "database.sqlite3", "postgres": "database.sql"}

@@ -24,7 +24,7 @@ from tacit.adapters.databases.postgres import administer
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Entropy
-from tacit.service.secret_files import read_database_url, write_secret
+from tacit.service.base.secret_files import read_database_url, write_secret
 
 FOLDER = "postgres"
 URL_FILE = "database.url"

@@ -22,7 +22,7 @@ from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
 from infra.base.certificates import CertificateAuthority, certify
 from infra.base.postgres_programs import find_binaries
 from tacit.errors import UsageError
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 
 SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"

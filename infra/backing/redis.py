@@ -14,7 +14,7 @@ from pathlib import Path
 
 from infra.backing.child import PrivateServer, require_program
 from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 
 ANSWER_SECONDS = 1.0
 SETTINGS = {

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 from tacit.errors import UsageError
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 
 CA_KEY = "ca.key"
 LIFETIME = 400 * 86400

@@ -18,7 +18,7 @@ from tacit.monitor.audit import Audit
 from tacit.monitor.findings import Finding, check_evidence, check_tiles, check_witnesses
 from tacit.ports import Clock, Transport
 from tacit.recipe.policy import Policy
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.tlog.checkpoint import Note, NoteKey
 from tacit.tlog.tiles import tiles_of
 

@@ -10,7 +10,7 @@ import typer
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.service.hsm import Pkcs11Key
+    from tacit.service.base.hsm import Pkcs11Key
     from tacit.signing import Signer
 
 
@@ -23,8 +23,8 @@ PinFile = Annotated[Path | None, typer.Option("--pin-file", help="File (0600) wi
 
 def signer_of(key: str, module: Path | None, token: str | None, pin_file: Path | None) -> Signer:
     """Return the key in the file ``key``, or the one with the label ``key`` in a token. Raises ``UsageError``."""
-    from tacit.service.hsm import HsmKey
-    from tacit.service.keys import read_signing_key
+    from tacit.service.base.hsm import HsmKey
+    from tacit.service.base.keys import read_signing_key
 
     place = place_of(key, module, token, pin_file)
     return read_signing_key(Path(key)) if place is None else HsmKey(place)
@@ -35,7 +35,7 @@ def place_of(key: str | None, module: Path | None, token: str | None, pin_file: 
     ``typer.BadParameter`` if only some of the options are given."""
     from pydantic import ValidationError
 
-    from tacit.service.hsm import Pkcs11Key
+    from tacit.service.base.hsm import Pkcs11Key
 
     given = (module, token, pin_file)
     if given == (None, None, None):

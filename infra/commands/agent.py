@@ -53,7 +53,7 @@ def run(
     """
     from client_agent.config import AgentConfig
     from infra.views.agent_lines import AgentLines
-    from tacit.service.config import load_config
+    from tacit.service.base.config import load_config
 
     configs = [load_config(path, AgentConfig) for path in config]
     lines = None if as_json or not sys.stderr.isatty() else AgentLines(len(configs), notes(), SystemClock())
@@ -93,7 +93,7 @@ async def _run_one(
     from client_agent.embedding import at_work
     from client_agent.journal import Fact
     from client_agent.runner import Watch, opened_agent
-    from tacit.service.log import get_logger
+    from tacit.service.base.log import get_logger
 
     log, clock = get_logger("agent"), SystemClock()
 
@@ -131,7 +131,7 @@ def journal(
     """
     from client_agent.config import AgentConfig
     from client_agent.runner import database_of
-    from tacit.service.config import load_config
+    from tacit.service.base.config import load_config
 
     settings = load_config(config, AgentConfig)
     if not database_of(settings).exists():

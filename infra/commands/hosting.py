@@ -80,7 +80,7 @@ class _JsonVoice:
     """Reports every change as one JSON line."""
 
     def __init__(self) -> None:
-        from tacit.service.log import get_logger
+        from tacit.service.base.log import get_logger
 
         self._log = get_logger("agent")
 

@@ -17,9 +17,9 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
-from tacit.service.keys import read_signing_key, write_signing_key
-from tacit.service.secret_files import read_secret, write_secret
-from tacit.service.token_files import read_tokens
+from tacit.service.base.keys import read_signing_key, write_signing_key
+from tacit.service.base.secret_files import read_secret, write_secret
+from tacit.service.http.token_files import read_tokens
 from tacit.signing import Signer, generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, ED25519, NoteKey
 
@@ -78,7 +78,7 @@ def generate(
 
     Example: tacit keys generate signing --out leader/signing.key
     """
-    from tacit.service.hsm import generate_hsm_key
+    from tacit.service.base.hsm import generate_hsm_key
 
     del as_json
     if config_id is not None and kind is not Kind.HPKE:
@@ -117,7 +117,7 @@ def show(
 
     Example: tacit keys show leader/signing.key
     """
-    from tacit.service.hsm import HsmKey
+    from tacit.service.base.hsm import HsmKey
 
     del as_json
     place = place_of(key, pkcs11, token, pin_file)

@@ -181,8 +181,8 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
     from infra.commands.log_service import Monitor, create_app
     from infra.views.log_view import Bars
     from tacit.service.app import Deps
-    from tacit.service.config import Listen
-    from tacit.service.log import set_log_level
+    from tacit.service.base.config import Listen
+    from tacit.service.base.log import set_log_level
     from tacit.service.run import serve
 
     console = answers(LEAST_WIDTH)

@@ -22,8 +22,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.moments import moment
 from tacit.operations.calls import call
+from tacit.service.http.token_files import first_token
 from tacit.service.metric_names import PATH
-from tacit.service.token_files import first_token
 
 ANSWER_SECONDS = 10.0
 PAGE = 200

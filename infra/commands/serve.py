@@ -155,7 +155,7 @@ def _interop(
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the test API, which accepts none of the ``others``. Raises ``BadParameter``."""
     from infra.tools.interop.run import ROLES, run_interop
-    from tacit.service.config import Listen
+    from tacit.service.base.config import Listen
 
     if any(other is not None for other in others):
         raise typer.BadParameter(f"{INTEROP} takes no configuration and has no database")

@@ -11,7 +11,7 @@ import typer
 from infra.base.flags import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
-from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
 
@@ -29,7 +29,7 @@ def record(
     """
     from client_agent.config import AgentConfig
     from client_agent.panprivate.listening import OK, UNWATCHED, tell
-    from tacit.service.config import load_config
+    from tacit.service.base.config import load_config
 
     answer = tell(load_config(config, AgentConfig).state_dir, event, times)
     if answer not in {OK, UNWATCHED}:
@@ -47,7 +47,7 @@ def state(config: ConfigOption, as_json: AsJson = False) -> None:
     """
     from client_agent.config import AgentConfig
     from client_agent.panprivate.watches import FOLDER, states_in
-    from tacit.service.config import load_config
+    from tacit.service.base.config import load_config
 
     rows = states_in(load_config(config, AgentConfig).state_dir / FOLDER)
     if as_json:

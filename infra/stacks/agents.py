@@ -24,7 +24,7 @@ from infra.stacks.options import ATTRIBUTES
 from tacit.errors import DecodeError, UsageError
 from tacit.pauses import uniform
 from tacit.ports import Entropy
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.tokens.software_root import SoftwareRoot
 
 CONFIG_NAME = "agent.json"

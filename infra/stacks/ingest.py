@@ -23,7 +23,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Exchange, HttpResponse, Transport
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import Site, serve_all
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]

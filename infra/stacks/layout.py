@@ -17,7 +17,7 @@ from infra.stacks.tls import CLIENT_FILES, OPERATOR
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.errors import UsageError
-from tacit.service.token_files import first_token
+from tacit.service.http.token_files import first_token
 
 if TYPE_CHECKING:
     from infra.stacks.parties import StackParties
@@ -144,6 +144,6 @@ def write_index(layout: Layout) -> None:
 
 def signing_key_of(layout: Layout) -> SigningKey:
     """Read the analyst's signing key."""
-    from tacit.service.keys import read_signing_key
+    from tacit.service.base.keys import read_signing_key
 
     return read_signing_key(layout.analyst_key)

@@ -36,8 +36,8 @@ from infra.stacks.tls import OPERATOR, client_files, listen_files
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url
 from tacit.ports import Entropy
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.software_root import SoftwareRoot

@@ -15,9 +15,9 @@ from infra.stacks.options import PEOPLE
 from infra.stacks.parties import StackParties
 from tacit.codec import b64url
 from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.service.auth import token_digest
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 from tacit.signing import SigningKey
 
 ADMIN = "admin"

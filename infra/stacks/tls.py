@@ -2,7 +2,8 @@
 
 Every service, every server and the operator has a certificate of the stack's own authority
 (``infra.base.certificates``) in its folder, with the authority's beside it. Services present theirs when they call, and
-admit only callers whose name they know (``tacit.service.callers``). Each start of the stack makes new certificates.
+admit only callers whose name they know (``tacit.service.http.callers``). Each start of the stack makes new
+certificates.
 """
 
 from __future__ import annotations

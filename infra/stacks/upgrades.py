@@ -17,8 +17,8 @@ from infra.stacks.service_configs import ServiceConfigs
 from infra.stacks.tls import OPERATOR, listen_files
 from tacit.errors import UsageError
 from tacit.ports import Entropy
-from tacit.service.keys import read_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import read_signing_key
+from tacit.service.base.secret_files import write_secret
 
 CREDENTIAL = "collections"
 """The credential that the admin service presents to the collector."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.figures import has_population, number, with_margin
-from tacit.methods.statistics import STATISTICS
 from tacit.recipe.cautions import devices
 
 WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}

@@ -13,6 +13,7 @@ from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
 from infra.views.response_lines import exact_text, response_lines
 from infra.views.terminal import plain_table, span
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.figures import (
     MARGIN,
     form_of,
@@ -24,7 +25,6 @@ from tacit.methods.figures import (
     share_texts,
 )
 from tacit.methods.result import answers
-from tacit.methods.statistics import STATISTICS
 from tacit.moments import when
 from tacit.recipe.cautions import cautions, missing_share
 

@@ -20,8 +20,8 @@ from tacit.recipe.charges import with_relay_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import expected_contributions, population_of, share_taking_part
 from tacit.recipe.series_claims import independent_claim, total_claim
+from tacit.recipe.writing.series_builder import expected_contributions, population_of, share_taking_part
 
 MOST_ROUNDS = 12
 

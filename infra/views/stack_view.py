@@ -16,7 +16,7 @@ from infra.stacks.layout import Layout
 from infra.stacks.options import OPERATORS, PEOPLE, operator_credential
 from infra.stacks.processes import ServiceProcess
 from infra.stacks.workers import Part
-from tacit.recipe.sampling_plan import FILL
+from tacit.recipe.writing.sampling_plan import FILL
 from tacit.service.metric_names import PATH as METRICS_PATH
 
 SERVICE_NAMES = (

@@ -47,13 +47,13 @@ from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers
-from tacit.service.hsm import HsmKey
-from tacit.service.keys import read_signing_key
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import REQUEST, RequestId
-from tacit.service.openapi import add_described
-from tacit.service.secret_files import read_secret
+from tacit.service.base.hsm import HsmKey
+from tacit.service.base.keys import read_signing_key
+from tacit.service.base.log import REQUEST, RequestId
+from tacit.service.base.secret_files import read_secret
+from tacit.service.documents.openapi import add_described
+from tacit.service.http.callers import Callers
+from tacit.service.http.live_tokens import ShownToken
 from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 

@@ -30,9 +30,9 @@ from tacit.models.parties import SHUFFLER
 from tacit.models.servers import server_side
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_tokens, tokens_of
-from tacit.service.keys import read_signing_key
-from tacit.service.limits import ByteBudget
+from tacit.service.base.keys import read_signing_key
+from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
+from tacit.service.http.limits import ByteBudget
 from tacit.service.operated import OPERATED
 
 NAME = ANALYZER

@@ -18,8 +18,8 @@ from tacit.messages.chunk import MessageChunk
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.shuffled import MessageCounter, Tally, Total
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
-from tacit.service.store import Transactions
+from tacit.service.base.log import get_logger
+from tacit.service.base.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED
 from tacit.task.shuffled import Bundling
 

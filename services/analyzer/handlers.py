@@ -19,9 +19,9 @@ from tacit.aggregator.parties import PartyTable
 from tacit.errors import Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
-from tacit.service.callers import CALLERS
-from tacit.service.limits import ByteBudget
-from tacit.service.store import Transactions
+from tacit.service.base.store import Transactions
+from tacit.service.http.callers import CALLERS
+from tacit.service.http.limits import ByteBudget
 from tacit.task.one_server import INVALID
 
 

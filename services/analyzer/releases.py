@@ -20,7 +20,7 @@ from tacit.errors import Abort, Fatal, Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM, RATE_FACTOR
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 
 TOO_SMALL = "batch-too-small"
 RATE_BOUND = "rate-bound"

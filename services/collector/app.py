@@ -22,8 +22,8 @@ from tacit.aggregator.credentials import report_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, tokens_of
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.callers import Callers, tokens_of
+from tacit.service.http.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
 
 NAME = "collector"

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
-from tacit.service.backends import AnnouncerConfig
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.backends import AnnouncerConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 
 
 class PublishConfig(Frozen):

@@ -8,8 +8,8 @@ from services.collector.records import Result
 from tacit import media_types
 from tacit.ports import TransportError
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
-from tacit.service.store import Transactions
+from tacit.service.base.store import Transactions
+from tacit.service.http.live_tokens import ShownToken
 
 BATCH = 16
 

@@ -10,7 +10,7 @@ from tacit.errors import Abort, DecodeError
 from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import Transport
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.live_tokens import ShownToken
 
 
 class Fillings:

@@ -18,7 +18,7 @@ from tacit.messages import BatchMode
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.problem import problem_type
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
 """Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""

@@ -9,7 +9,7 @@ from tacit.models.faces.one_server_collector import OneServerSource
 from tacit.problem import problem_type
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
+from tacit.service.http.live_tokens import ShownToken
 
 
 class OneServerExchange:

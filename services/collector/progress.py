@@ -18,7 +18,7 @@ from tacit.ports import HttpResponse
 from tacit.problem import read_problem
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 
 MAX_DETAIL = 500
 

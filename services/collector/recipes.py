@@ -20,7 +20,7 @@ from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.service.app import Deps
-from tacit.service.store import Transactions
+from tacit.service.base.store import Transactions
 
 ACTIVE = "active"
 REFUSED = "refused"

@@ -26,8 +26,8 @@ from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import TransportError
 from tacit.service.app import Deps
-from tacit.service.live_tokens import NO_TOKEN, ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import NO_TOKEN, ShownToken
 
 STEP_LIMIT = 64
 _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")

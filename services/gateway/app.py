@@ -20,8 +20,8 @@ from tacit.errors import UsageError
 from tacit.frames import MOST_UPLOAD_BYTES
 from tacit.service import operated
 from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, tokens_of
-from tacit.service.keys import open_signing_key
+from tacit.service.base.keys import open_signing_key
+from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from tacit.service.backends import RedisConfig
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.backends import RedisConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 

@@ -9,7 +9,7 @@ from services.gateway.service import Gateway
 from tacit.media_types import JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 from tacit.signing import SigningKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 

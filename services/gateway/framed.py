@@ -29,10 +29,10 @@ from tacit.frames import (
 from tacit.media_types import UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap, is_a
 from tacit.ports import Exchange, HttpResponse, TransportError
 from tacit.service.app import Deps
+from tacit.service.base.log import get_logger
 from tacit.service.framing import FrameBounds, Framing
-from tacit.service.limits import come_back
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.http.limits import come_back
+from tacit.service.http.live_tokens import ShownToken
 
 PAUSE_SECONDS = 300.0
 """Seconds after which frames are offered again to a leader that did not take one."""

@@ -10,10 +10,10 @@ from services.gateway.service import Gateway
 from tacit import ohttp
 from tacit.frames import decode_requests, encode_answers
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
-from tacit.service.callers import CALLERS, Callers
 from tacit.service.hot import add_hot_route
-from tacit.service.lean import Asking, HotRoute, Respond
-from tacit.service.problems import Answer
+from tacit.service.http.callers import CALLERS, Callers
+from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.problems import Answer
 
 GATEWAY = web.AppKey("gateway", Gateway)
 

@@ -27,10 +27,10 @@ from tacit.media_types import OHTTP_RES, PROBLEM_JSON, UPLOAD_REQ_FRAME, is_a
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
 from tacit.service.app import Deps, own_fault
-from tacit.service.counters import TrafficCounters
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.limits import ByteBudget
-from tacit.service.problems import problem_answer
+from tacit.service.base.counters import TrafficCounters
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.http.limits import ByteBudget
+from tacit.service.http.problems import problem_answer
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
 REPLAYED = "urn:tacit:problem:request-replayed"

@@ -13,7 +13,7 @@ from services.gateway.config import TargetRule
 from tacit.adapters.network.origins import origin_of, require_secure_url
 from tacit.bhttp import Fields, Request, field_value
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.service.live_tokens import NO_TOKEN, ShownToken
+from tacit.service.http.live_tokens import NO_TOKEN, ShownToken
 
 DATE_PROBLEM = "https://iana.org/assignments/http-problem-types#date"
 TARGET_REFUSED = "urn:tacit:problem:target-not-allowed"

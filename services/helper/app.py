@@ -22,9 +22,9 @@ from tacit.aggregator.seat import AggregatorSeat
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_store, make_app
-from tacit.service.callers import Callers
-from tacit.service.limits import ByteBudget
-from tacit.service.live_tokens import AcceptedTokens
+from tacit.service.http.callers import Callers
+from tacit.service.http.limits import ByteBudget
+from tacit.service.http.live_tokens import AcceptedTokens
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 

@@ -21,8 +21,8 @@ from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
 from tacit.messages.framing import decode_framed
 from tacit.roles.aggregator import Party
-from tacit.service.callers import CALLERS
-from tacit.service.limits import ByteBudget
+from tacit.service.http.callers import CALLERS
+from tacit.service.http.limits import ByteBudget
 from tacit.version import DAP_18, DapVersion
 
 _RESPONSE = "aggregation-job-resp"

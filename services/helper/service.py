@@ -24,8 +24,8 @@ from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import CHUNK, HelperJob, prepare_helper
 from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps
-from tacit.service.limits import ByteBudget
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.limits import ByteBudget
 from tacit.task import Task, seal_aggregate_share
 
 

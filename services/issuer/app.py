@@ -21,7 +21,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers, tokens_of
+from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.tokens.directory import WELL_KNOWN_PATH

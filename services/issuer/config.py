@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.service.config import ConfigPath, ServiceConfig
+from tacit.service.base.config import ConfigPath, ServiceConfig
 
 MAX_SLOTS = 64
 """Most slots per epoch: live keys (of four epochs at most) have distinct one-byte ids, of which there are 256."""
@@ -18,7 +18,7 @@ class IssuerConfig(ServiceConfig):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
     """The issuer's name in challenges and in its directory leaves."""
     signing_key: ConfigPath
-    """File (0600) with the Ed25519 key that signs directory leaves (``tacit.service.keys``)."""
+    """File (0600) with the Ed25519 key that signs directory leaves (``tacit.service.base.keys``)."""
     attester_credential: ConfigPath | None = None
     """File (0600) with the attester's bearer token. It is accepted on loopback, or together with the client certificate
     that ``listen.client_ca`` demands of the attester."""

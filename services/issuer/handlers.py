@@ -10,7 +10,7 @@ from services.issuer.service import Issuer, refused
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.app import read_body
-from tacit.service.callers import CALLERS
+from tacit.service.http.callers import CALLERS
 
 ISSUER = web.AppKey("issuer", Issuer)
 

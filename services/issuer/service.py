@@ -27,9 +27,9 @@ from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.ports import HttpResponse
 from tacit.problem import problem_type
 from tacit.service.app import Deps
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.keys import read_signing_key
-from tacit.service.log import get_logger
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.base.keys import read_signing_key
+from tacit.service.base.log import get_logger
 from tacit.service.metrics import Reading
 from tacit.service.operated import HeldKey, signing_key
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody

@@ -33,10 +33,10 @@ from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.hot import add_hot_route
-from tacit.service.limits import ByteBudget
-from tacit.service.live_tokens import Accepted, ShownToken
+from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
+from tacit.service.http.limits import ByteBudget
+from tacit.service.http.live_tokens import Accepted, ShownToken
 from tacit.service.operated import OPERATED
 from tacit.version import DAP_18, DapVersion
 

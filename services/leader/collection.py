@@ -45,8 +45,8 @@ from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps, refused
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_RETRY_AFTER = 60

@@ -23,7 +23,7 @@ from tacit.messages import BatchMode, Role
 from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, share_size
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 from tacit.task import Task
 
 POOL = 1 << 13

@@ -23,7 +23,7 @@ from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
-from tacit.service.callers import CALLERS
+from tacit.service.http.callers import CALLERS
 from tacit.version import DAP_18, DapVersion
 
 MAX_WAIT = 30

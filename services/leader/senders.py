@@ -14,10 +14,10 @@ from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Deps
-from tacit.service.callers import Callers, gateway_roles
-from tacit.service.connection import source_of_request
-from tacit.service.lean import Asking
-from tacit.service.limits import SourceBudget
+from tacit.service.http.callers import Callers, gateway_roles
+from tacit.service.http.connection import source_of_request
+from tacit.service.http.lean import Asking
+from tacit.service.http.limits import SourceBudget
 from tacit.task import Task
 
 NOT_ALLOWED = "urn:tacit:problem:sender-not-allowed"

@@ -24,8 +24,8 @@ from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.limits import busy
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.http.limits import busy
 from tacit.task import BatchClose
 
 FAILING_SHOWN = 20

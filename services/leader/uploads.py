@@ -22,9 +22,9 @@ from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps, own_fault
-from tacit.service.lean import Asking, HotRoute, Respond
-from tacit.service.limits import ByteBudget
-from tacit.service.problems import Answer, problem_answer
+from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.limits import ByteBudget
+from tacit.service.http.problems import Answer, problem_answer
 
 UploadCall = Callable[[Sequence[tuple[str, str | None, bytes]]], Awaitable[list[HttpResponse]]]
 """Called with (task id as in the URL, Content-Type, body) of several uploads; returns the answers in the same order,

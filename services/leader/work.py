@@ -32,8 +32,8 @@ from tacit.roles.jobs import CHUNK, LeaderJob, encode_request, finish_leader, pr
 from tacit.roles.leader import JobAbandonedError
 from tacit.roles.rows import Rows
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose
 
 KEPT_STATES = 8

@@ -20,7 +20,7 @@ from tacit.aggregator.parties import Parties
 from tacit.errors import Abort, Fatal, UsageError
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 
 CANDIDATES = 64
 """Most due jobs that one look considers."""

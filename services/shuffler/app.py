@@ -28,10 +28,10 @@ from tacit.models.parties import SHUFFLER
 from tacit.models.servers import shuffler_side
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.callers import Callers, gateway_tokens, tokens_of
-from tacit.service.keys import read_signing_key
-from tacit.service.limits import ByteBudget
-from tacit.service.live_tokens import ShownToken
+from tacit.service.base.keys import read_signing_key
+from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
+from tacit.service.http.limits import ByteBudget
+from tacit.service.http.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
 from tacit.task.onward import ToAnalyzer, ToLeader
 

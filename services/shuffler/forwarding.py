@@ -21,8 +21,8 @@ from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.shuffled import shuffled
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
 from tacit.task.one_server import OneServerTask
 from tacit.task.onward import Onward, Receipt
 

@@ -19,8 +19,8 @@ from tacit.errors import Abort
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import Deps
-from tacit.service.live_tokens import ShownToken
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
 from tacit.task.onward import Onward
 
 

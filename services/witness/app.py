@@ -15,7 +15,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
 from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
-from tacit.service.callers import Callers
+from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 
 
 class WitnessedLog(Frozen):

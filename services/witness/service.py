@@ -18,8 +18,8 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries
 from tacit.service.app import Deps
-from tacit.service.keys import read_signing_key
-from tacit.service.log import get_logger
+from tacit.service.base.keys import read_signing_key
+from tacit.service.base.log import get_logger
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import cosign, newest_cosignature
 from tacit.tlog.merkle import verify_consistency

@@ -16,13 +16,13 @@ from tacit.dp import parameters
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
-from tacit.methods.design import SampleDesign
-from tacit.methods.method import LocalMethod, Method
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import LocalMethod, Method
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import COUNT, Shape
 from tacit.methods.packing import packing_of
-from tacit.methods.proof import Proof
 from tacit.methods.registry import methods_for
 from tacit.methods.shuffled import ShuffledCounts
-from tacit.methods.statistics import COUNT, Shape
 from tacit.models.local.form import Local
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.models.shuffled.form import Shuffled

@@ -15,11 +15,11 @@ from tacit.dp.binomial import log_pmf
 from tacit.dp.hidden_count import Crowd, SendingRates, dummies_epsilon
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import epsilon0_from
-from tacit.methods.estimate import CellModel
-from tacit.methods.method import LocalMethod
-from tacit.methods.statistics import HISTOGRAM, Shape
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import epsilon0_from
+from tacit.methods.base.estimate import CellModel
+from tacit.methods.base.method import LocalMethod
+from tacit.methods.base.statistics import HISTOGRAM, Shape
 
 Quantities = dict[str, float]
 _NEVER = 1e-9

@@ -19,8 +19,8 @@ from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Laplace, 
 from tacit.dp import amplification, composition, poisson, sampling
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
 from tacit.errors import Refusal
+from tacit.methods.base.method import LocalMethod
 from tacit.methods.krr import Krr
-from tacit.methods.method import LocalMethod
 from tacit.methods.rappor import Rappor
 from tacit.methods.registry import METHODS
 from tacit.methods.rr import Rr

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from tacit.dp import parameters
 from tacit.dp.vector_noise import VectorStep
-from tacit.methods.method import Method
-from tacit.methods.statistics import COUNT, STATISTICS, Shape, Statistic, StatisticName
+from tacit.methods.base.method import Method
+from tacit.methods.base.statistics import COUNT, STATISTICS, Shape, Statistic, StatisticName
 from tacit.models.secure_aggregation.form import SecureAggregation
 
 MAX_EPSILON0 = 8.0

@@ -9,8 +9,8 @@ from tacit.errors import DecodeError, UsageError
 from tacit.multibuffer import BatchCrypto
 from tacit.recipe.policy import Policy
 from tacit.roles.crypto import JobCrypto
-from tacit.service.backends import AnnouncerConfig
-from tacit.service.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.backends import AnnouncerConfig
+from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
 from tacit.tlog.checkpoint import NoteKey
 
 

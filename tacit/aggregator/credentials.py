@@ -18,9 +18,9 @@ from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.panprivate.elgamal import PrivateKey
-from tacit.service.callers import tokens_of
-from tacit.service.keys import read_signing_key
-from tacit.service.live_tokens import Accepted
+from tacit.service.base.keys import read_signing_key
+from tacit.service.http.callers import tokens_of
+from tacit.service.http.live_tokens import Accepted
 from tacit.service.operated import HeldKey, signing_key
 from tacit.signing import SigningKey
 

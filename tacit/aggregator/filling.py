@@ -26,7 +26,7 @@ from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, Filling, Look
 from tacit.aggregator.parties import Served, ServedTask
 from tacit.aggregator.ports import CountingTx, OpenTx, SharedStore
 from tacit.errors import Abort
-from tacit.methods.draws import discrete_laplace
+from tacit.methods.base.draws import discrete_laplace
 from tacit.ports import Clock, Entropy
 from tacit.recipe.asking import DECIDING_SHARE
 

@@ -15,7 +15,7 @@ from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
 from tacit.messages import JOB_ID_SIZE, TASK_ID_SIZE, HpkeConfigList
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Handler, read_body
-from tacit.service.callers import CALLERS
+from tacit.service.http.callers import CALLERS
 
 Message = TypeVar("Message")
 

@@ -25,8 +25,8 @@ from tacit.hpke import (
 )
 from tacit.messages import HpkeConfig
 from tacit.ports import Entropy
-from tacit.service.secret_files import read_secret, write_secret
-from tacit.service.token_files import checked_tokens
+from tacit.service.base.secret_files import read_secret, write_secret
+from tacit.service.http.token_files import checked_tokens
 from tacit.task import VERIFY_KEY_SEED_SIZE
 
 

@@ -35,7 +35,7 @@ from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import Deps, add_driver
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
 
 REFRESH_SECONDS = 1.0

@@ -32,7 +32,7 @@ from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import Deps
-from tacit.service.log import get_logger
+from tacit.service.base.log import get_logger
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
 
 _TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import Batch
-from tacit.service.store import Transactions
+from tacit.service.base.store import Transactions
 
 Tx_co = TypeVar("Tx_co", covariant=True)
 

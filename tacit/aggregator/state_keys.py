@@ -14,7 +14,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Entropy
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 
 _MEMBERS = {"state_key", "private_key"}
 

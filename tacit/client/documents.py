@@ -1,5 +1,5 @@
 """The answers of the admin API as immutable documents, with the members of the service's own models
-(``tacit.service.admin_documents`` and its neighbours). Members that this version does not know are kept.
+(``tacit.service.documents.admin`` and its neighbours). Members that this version does not know are kept.
 
 Times are POSIX seconds. ``document()`` returns the JSON of a document.
 """
@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.errors import DecodeError
-from tacit.service import admin_documents as served
-from tacit.service import admin_log_documents as in_log
-from tacit.service import admin_people_documents as of_people
-from tacit.service.operator_documents import JobDocument
+from tacit.service.documents import admin as served
+from tacit.service.documents import admin_log as in_log
+from tacit.service.documents import admin_people as of_people
+from tacit.service.documents.operator import JobDocument
 
 
 class Answer(BaseModel):

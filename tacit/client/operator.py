@@ -23,7 +23,7 @@ from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
 
 _KEY = re.compile(r"[!-~]{1,256}")
 

@@ -12,7 +12,7 @@ from tacit.client.errors import ChangedError, NotFoundError
 from tacit.client.pages import items
 
 if TYPE_CHECKING:
-    from tacit.recipe.survey import Survey
+    from tacit.recipe.writing.survey import Survey
     from tacit.tlog.leaves import SignedLeaf
 
 ROOT = "/v1/questions"
@@ -104,7 +104,7 @@ class AsyncQuestions:
 
 def body_of(survey: Asked) -> dict[str, Any]:
     """The JSON of a survey, in the form that the service stores. Raises ``FieldError``."""
-    from tacit.recipe.survey import Survey
+    from tacit.recipe.writing.survey import Survey
 
     found = survey if isinstance(survey, Survey) else Survey.from_body(survey)
     return found.model_dump(mode="json", exclude_none=True)

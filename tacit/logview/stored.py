@@ -15,8 +15,8 @@ from tacit.logview.paged import Get, PagedReader
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogState, LogView, VerifiedEntry
 from tacit.recipe.policy import Policy
-from tacit.service.log import get_logger
-from tacit.service.store import Transactions
+from tacit.service.base.log import get_logger
+from tacit.service.base.store import Transactions
 from tacit.tlog.checkpoint import LogPolicy
 from tacit.tlog.leaves import SignedLeaf
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 from functools import lru_cache
 
-from tacit.methods.draws import ONE
+from tacit.methods.base.draws import ONE
 from tacit.ports import Entropy
 
 DRAW_BITS = 192

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.result import Zeros, answers
-from tacit.methods.statistics import STATISTICS
 
 NORMAL_95: Final = 1.96
 """Standard errors to either side of an estimate, within which the truth is in 95 of 100 cases."""

@@ -40,13 +40,13 @@ from typing import Any, Self
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare, noise_share
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep, vector_share
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import fair_flips
-from tacit.methods.estimate import Estimate
-from tacit.methods.method import Answer, Draws, Measurement, Members, Method, SumErrors
-from tacit.methods.proof import Proof
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import fair_flips
+from tacit.methods.base.estimate import Estimate
+from tacit.methods.base.method import Answer, Draws, Measurement, Members, Method, SumErrors
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.methods.spread import typical_variance
-from tacit.methods.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.ports import Entropy
 
 MAX_BATCH_FLIPS = 1 << 20

@@ -8,12 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
-from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import Draws, LocalMethod, Members, check_category
-from tacit.methods.proof import Proof
-from tacit.methods.statistics import Shape
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
+from tacit.methods.base.estimate import CellModel, Estimate, check_counts
+from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import Shape
 from tacit.ports import Entropy
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Self
 
-from tacit.methods.draws import ONE, keep_threshold
-from tacit.methods.statistics import Shape
+from tacit.methods.base.draws import ONE, keep_threshold
+from tacit.methods.base.statistics import Shape
 from tacit.methods.unary import UnaryEncoding, unary_draws
 
 MOST_SILENT = 1e-6

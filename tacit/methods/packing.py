@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import ReportError, ReportRejected
-from tacit.methods.affine import PUBLIC_SIZE
-from tacit.methods.method import Method
+from tacit.methods.base.affine import PUBLIC_SIZE
+from tacit.methods.base.method import Method
 
 CATEGORY_SIZE = 2
 _RANGE = ReportRejected(ReportError.INVALID_MESSAGE, "answer-range")

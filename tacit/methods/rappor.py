@@ -9,8 +9,8 @@ from typing import Self
 
 from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, exceeds_two_cells, rappor_flip
-from tacit.methods.draws import keep_threshold
-from tacit.methods.statistics import Shape
+from tacit.methods.base.draws import keep_threshold
+from tacit.methods.base.statistics import Shape
 from tacit.methods.unary import UnaryEncoding, unary_draws
 
 

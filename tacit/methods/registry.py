@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tacit.methods.affine import AffineHashing
+from tacit.methods.base.affine import AffineHashing
+from tacit.methods.base.method import Method
+from tacit.methods.base.statistics import Shape, Statistic
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
-from tacit.methods.method import Method
 from tacit.methods.oue import Oue
-from tacit.methods.paper_histogram import PaperHistogram
+from tacit.methods.paper.histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Flipped, Unbiased
-from tacit.methods.statistics import Shape, Statistic
 
 METHODS: dict[str, type[Method]] = {
     one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram, Zsum, Unbiased, Flipped)

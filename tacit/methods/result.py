@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tacit.methods.estimate import Estimate
+from tacit.methods.base.estimate import Estimate
 
 MOST_ITEMS: Final = 1_000
 """The most answers of a ranked result."""

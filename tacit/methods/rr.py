@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any, Self
 
 from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell, rr_flip
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
-from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import Draws, LocalMethod, Members, check_category, plain
-from tacit.methods.proof import Proof
-from tacit.methods.statistics import Shape
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
+from tacit.methods.base.estimate import CellModel, Estimate, check_counts
+from tacit.methods.base.method import Draws, LocalMethod, Members, check_category, plain
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import Shape
 from tacit.ports import Entropy
 
 _BITS = 2

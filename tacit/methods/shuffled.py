@@ -25,11 +25,11 @@ from typing import Any, ClassVar, Self
 
 from tacit.dp import shuffled_counts
 from tacit.dp.binomial import binomial_window
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import BYTES, ONE, hex_threshold
-from tacit.methods.estimate import Estimate
-from tacit.methods.method import Draws, Members, Method, plain
-from tacit.methods.statistics import STATISTICS, Shape, StatisticName
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import BYTES, ONE, hex_threshold
+from tacit.methods.base.estimate import Estimate
+from tacit.methods.base.method import Draws, Members, Method, plain
+from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
 from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1 << 20

@@ -24,11 +24,11 @@ from decimal import Decimal
 from typing import Any, Self
 
 from tacit.dp.binomial import binomial_above, rarely_reached
+from tacit.methods.base.draws import ONE, hex_threshold
+from tacit.methods.base.method import Draws, Members
+from tacit.methods.base.statistics import Shape
 from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.methods.draws import ONE, hex_threshold
-from tacit.methods.method import Draws, Members
 from tacit.methods.shuffled import MAX_CATEGORIES, ShuffledCounts
-from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
 
 MOST_SHOWN = 4096

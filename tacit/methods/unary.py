@@ -4,7 +4,7 @@ Proved by Prio3MultihotCountVec, which bounds the weight. With h the probability
 f that in any other, the weight is ``Ber(h) + Bin(k-1, f)`` for every category, so the chance that an output exceeds
 ``max_weight`` and is not sent says nothing about the answer, and the output given that it is sent is still epsilon0-LDP
 by replacement. It does shift the cells' probabilities and the effective sampling rate, and the estimator uses the
-shifted ones (``tacit.methods.estimate``). Sums of k bits, each one with probability f, are written B(k). With w =
+shifted ones (``tacit.methods.base.estimate``). Sums of k bits, each one with probability f, are written B(k). With w =
 ``max_weight``, S the chance that an output is sent and an answer v, a sent one has a one
 
 * in cell v with ``h Pr[B(k-1) <= w-1] / S``,
@@ -28,13 +28,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, hex_threshold
+from tacit.methods.base.estimate import CellModel, Estimate, check_counts
+from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import Shape
 from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import BYTES, ONE, epsilon0_from, hex_threshold
-from tacit.methods.estimate import CellModel, Estimate, check_counts
-from tacit.methods.method import Draws, LocalMethod, Members, check_category
-from tacit.methods.proof import Proof
-from tacit.methods.statistics import Shape
 from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1000

@@ -12,9 +12,9 @@ from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.errors import Refusal
-from tacit.methods.method import Method
-from tacit.methods.proof import Proof
-from tacit.methods.statistics import StatisticName
+from tacit.methods.base.method import Method
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import StatisticName
 from tacit.models.parties import SHUFFLER, Parties
 
 MIXING = (

@@ -10,18 +10,18 @@ from tacit.accounting.alternatives import central, local, shuffled, shuffled_cou
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.errors import FieldError, Refusal, UsageError
-from tacit.methods.method import Method
+from tacit.methods.base.method import Method
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.local.form import Local
 from tacit.models.shuffled.form import Shuffled
-from tacit.recipe.builder import MAX_EPSILON0 as MOST_OF_RECIPES
-from tacit.recipe.builder import plan_of
 from tacit.recipe.derive import sample_design
 from tacit.recipe.policy import Policy
-from tacit.recipe.privacy_target import PrivacyTarget
 from tacit.recipe.randomised import Sampling
-from tacit.recipe.sampling_plan import SamplingPlan
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import MAX_EPSILON0 as MOST_OF_RECIPES
+from tacit.recipe.writing.builder import plan_of
+from tacit.recipe.writing.privacy_target import PrivacyTarget
+from tacit.recipe.writing.sampling_plan import SamplingPlan
+from tacit.recipe.writing.survey import Survey
 
 
 def requirements_of(

@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from tacit.codec import b64url
 from tacit.errors import FieldError, UsageError
-from tacit.methods.method import Method, plain
+from tacit.methods.base.method import Method, plain
 from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.prefix_rounds import Level, level_of, searched
-from tacit.recipe.builder import propose
 from tacit.recipe.candidates import Candidates, extensions, most_candidates
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Donation, Series
-from tacit.recipe.series_builder import (
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.series_builder import (
     Shape,
     expected_contributions,
     propose_series,
@@ -31,7 +31,7 @@ from tacit.recipe.series_builder import (
     slot_batch,
     slot_rate,
 )
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table
 
 WINDOW_SECONDS: Final = 3600

@@ -15,11 +15,11 @@ from decimal import Decimal
 from typing import Any
 
 from tacit.errors import DecodeError, FieldError, Refusal, UsageError
-from tacit.methods.design import SampleDesign
-from tacit.methods.method import Method, plain
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import Method, plain
+from tacit.methods.base.statistics import HEAVY_HITTERS, HISTOGRAM, Shape
 from tacit.methods.packing import packing_of
 from tacit.methods.registry import methods_for, methods_of
-from tacit.methods.statistics import HEAVY_HITTERS, HISTOGRAM, Shape
 from tacit.models.forms import form_of
 from tacit.models.local.form import Local
 from tacit.models.secure_aggregation.form import SecureAggregation
@@ -27,7 +27,7 @@ from tacit.operations.design_rounds import RoundsPlan, expected_levels, plan_of_
 from tacit.recipe.derive import vdaf_of
 from tacit.recipe.encoder_specs import Domain
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.succinct.engines import engine_of
 
 EPSILONS = (Decimal(1), Decimal(2), Decimal(4), Decimal(8))

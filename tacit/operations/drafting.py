@@ -14,13 +14,13 @@ from tacit.models.parties import Parties
 from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
-from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import Occurrences, Watched
 from tacit.recipe.model import Recipe, TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
+from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
 from tacit.tlog.leaves import IssuerDirectory

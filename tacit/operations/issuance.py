@@ -113,7 +113,7 @@ def warn(slots: Iterable[SlotIssuance]) -> None:
     """Log each mismatch with its counts."""
     wrong = [one for one in slots if one.mismatches]
     if wrong:
-        from tacit.service.log import get_logger
+        from tacit.service.base.log import get_logger
 
         log = get_logger("status")
         for one in wrong:

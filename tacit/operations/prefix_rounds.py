@@ -22,8 +22,8 @@ from typing import Any
 from tacit.dp.binomial import rarely_reached
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
-from tacit.methods.design import SampleDesign
-from tacit.methods.method import Method
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import Method
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
 from tacit.moments import when

@@ -9,12 +9,12 @@ from tacit.models.parties import Parties
 from tacit.moments import moment
 from tacit.operations.drafting import Drafted, Reserved, at_place, placed
 from tacit.operations.pace import USUAL_PACE, Pace
-from tacit.recipe.builder import PRECISION_SECONDS, propose
 from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
 from tacit.recipe.model import Recipe, TokenSlot
 from tacit.recipe.policy import Policy
-from tacit.recipe.series_builder import Shape, propose_series
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
+from tacit.recipe.writing.series_builder import Shape, propose_series
+from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table as series_rules
 
 LEAST_PAUSE = 1.0

@@ -63,7 +63,7 @@ async def _database(folder: Path, name: str) -> str:
     from sqlalchemy.engine import make_url
 
     from tacit.adapters.databases.postgres import administer
-    from tacit.service.secret_files import read_database_url
+    from tacit.service.base.secret_files import read_database_url
 
     async with asyncio.timeout(ANSWER_SECONDS):
         await administer(make_url(read_database_url(folder / name)), ["SELECT 1"])
@@ -72,8 +72,8 @@ async def _database(folder: Path, name: str) -> str:
 
 async def _redis(folder: Path, settings: dict[str, str]) -> str:
     from tacit.adapters.messaging.redis_replay import RedisSeen
-    from tacit.service.backends import RedisConfig
-    from tacit.service.config import parse_config
+    from tacit.service.base.backends import RedisConfig
+    from tacit.service.base.config import parse_config
 
     config = parse_config(settings, RedisConfig, base=folder)
     seen = RedisSeen(config.url(insecure=True), "status")
@@ -88,8 +88,8 @@ async def _broker(folder: Path, settings: dict[str, str]) -> str:
     from tacit.adapters.system import OsEntropy, SystemClock
     from tacit.adapters.waiting import first_of
     from tacit.service.announcements import LOG, parse_size
-    from tacit.service.backends import AnnouncerConfig, make_announcer
-    from tacit.service.config import parse_config
+    from tacit.service.base.backends import AnnouncerConfig, make_announcer
+    from tacit.service.base.config import parse_config
 
     failed = asyncio.Event()
     announcer = make_announcer(

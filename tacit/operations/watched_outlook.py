@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for

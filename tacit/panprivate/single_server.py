@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tacit.methods.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
-from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.panprivate.elgamal import Ciphertext, PublicKey, add
 from tacit.panprivate.state import chosen, known, known_bit, next_cells
 from tacit.ports import Entropy

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tacit.errors import DecodeError
-from tacit.methods.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
-from tacit.methods.statistics import MAX_OCCURRENCES
+from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey, PublicKey, ciphertext_size
 from tacit.panprivate.embedding import elements_for, embed, extract
 from tacit.panprivate.state import chosen, known

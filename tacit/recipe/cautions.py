@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 
 
 def cautions(document: Mapping[str, Any]) -> list[str]:

@@ -22,10 +22,10 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
-from tacit.methods.design import SampleDesign
-from tacit.methods.method import Method
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import Method
+from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import method_named
-from tacit.methods.statistics import STATISTICS, Shape
 from tacit.models.forms import form_of
 from tacit.models.pan_private.form import StateAggregator
 from tacit.models.parties import Aggregator

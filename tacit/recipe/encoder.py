@@ -22,9 +22,9 @@ from collections.abc import Iterator, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
 from typing import Final, Generic, Protocol, TypeVar, overload
 
-from tacit.methods.method import Answer
+from tacit.methods.base.method import Answer
+from tacit.methods.base.statistics import STATISTICS, StatisticName
 from tacit.methods.result import unused
-from tacit.methods.statistics import STATISTICS, StatisticName
 from tacit.recipe.candidates import Candidates, candidates_of, label_of
 from tacit.recipe.encoder_specs import (
     Attributes,

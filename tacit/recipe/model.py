@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
-from tacit.methods.statistics import StatisticName
+from tacit.methods.base.statistics import StatisticName
 from tacit.models.forms import FORMS, known
 from tacit.models.parties import Operator, Part, Parties, UnknownParties
 from tacit.recipe.document import Document

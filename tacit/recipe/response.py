@@ -38,11 +38,11 @@ from typing import Any
 
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
-from tacit.methods.design import SampleDesign
-from tacit.methods.estimate import Estimate
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.estimate import Estimate
+from tacit.methods.base.method import Method
+from tacit.methods.base.statistics import STATISTICS, Statistic
 from tacit.methods.figures import NORMAL_95
-from tacit.methods.method import Method
-from tacit.methods.statistics import STATISTICS, Statistic
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of

@@ -6,7 +6,7 @@ ciphertext of the state. The cost is public, and no event changes it.
 
 from __future__ import annotations
 
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import form_of
 from tacit.panprivate.stored import PARTS
 from tacit.recipe.encoder_specs import Occurrences

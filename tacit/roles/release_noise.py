@@ -7,7 +7,7 @@ sealed share in the transaction that ends the batch, so a retry gives the same b
 
 from __future__ import annotations
 
-from tacit.methods.draws import fair_flips
+from tacit.methods.base.draws import fair_flips
 from tacit.ports import Entropy
 from tacit.task import Task
 

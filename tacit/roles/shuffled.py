@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tacit.errors import CryptoError
 from tacit.hpke import ENC_SIZE, KeyPair
-from tacit.methods.draws import permutation
+from tacit.methods.base.draws import permutation
 from tacit.ports import Entropy
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task.shuffled import Bundling, number_size, split

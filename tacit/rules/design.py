@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.shuffled import ShuffledCounts
-from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import form_of, known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES

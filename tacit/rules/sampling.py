@@ -19,7 +19,7 @@ from tacit.dp.hidden_count import MAX_COUNT_EPSILON
 from tacit.dp.reports import Reports
 from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.recipe.claims import sample_of

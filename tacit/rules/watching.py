@@ -6,9 +6,9 @@ import re
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
-from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import FORMS, form_of
 from tacit.moments import moment
 from tacit.panprivate.elgamal import PublicKey

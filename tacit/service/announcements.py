@@ -16,7 +16,7 @@ from aiohttp import web
 from tacit.errors import DecodeError
 from tacit.ports import Announcer, Clock
 from tacit.service.app import DEPS, SERVICE_NAME
-from tacit.service.backends import AnnouncerConfig, make_announcer
+from tacit.service.base.backends import AnnouncerConfig, make_announcer
 
 LOG, KEYS, RECIPES = "tacit/v1/log", "tacit/v1/keys", "tacit/v1/recipes"
 REST_SECONDS = 0.25

@@ -23,15 +23,15 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
-from tacit.service.callers import CALLERS, Callers
-from tacit.service.connection import connection_of
-from tacit.service.driver import Driver, run_driver
-from tacit.service.lean import expectation_failed, require_media_type
-from tacit.service.limits import busy, come_back
-from tacit.service.log import REQUEST, RequestId, get_logger, hear_tls
+from tacit.service.base.driver import Driver, run_driver
+from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls
+from tacit.service.http.callers import CALLERS, Callers
+from tacit.service.http.connection import connection_of
+from tacit.service.http.lean import expectation_failed, require_media_type
+from tacit.service.http.limits import busy, come_back
+from tacit.service.http.problems import problem_response, status_abort, too_large, too_slow
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
-from tacit.service.problems import problem_response, status_abort, too_large, too_slow
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
 
 DRIVER_STOP_SECONDS = 20.0
@@ -171,7 +171,8 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     """Read the whole body of a request whose media type is ``media_type`` (``media_types.is_a``; None: any).
 
     Raises ``Abort``: 415 for another or a missing type or a content coding, 413 over ``limit`` bytes (judged by
-    Content-Length before anything is read), 408 when the body does not arrive in time (``tacit.service.admission``).
+    Content-Length before anything is read), 408 when the body does not arrive in time
+    (``tacit.service.http.admission``).
     """
     if media_type is not None:
         found = request.headers.getall("Content-Type", ())

@@ -11,10 +11,10 @@ import asyncio
 from aiohttp import web
 
 from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, read_body, refuse_expect
-from tacit.service.lean import HotRoute, HotRoutes, Reader, Serving
-from tacit.service.limits import busy
-from tacit.service.log import REQUEST, RequestId
-from tacit.service.problems import Answer, bad_request, problem_answer
+from tacit.service.base.log import REQUEST, RequestId
+from tacit.service.http.lean import HotRoute, HotRoutes, Reader, Serving
+from tacit.service.http.limits import busy
+from tacit.service.http.problems import Answer, bad_request, problem_answer
 
 HOT: web.AppKey[list[HotRoute]] = web.AppKey("hot")
 

@@ -25,7 +25,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from tacit.methods.draws import uniform_below
+from tacit.methods.base.draws import uniform_below
 from tacit.ports import Clock, Entropy
 from tacit.service.metric_names import BUCKETS, METRICS, REQUESTS, STORE_WRITES, Rule, Shown
 

@@ -12,9 +12,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
 from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
-from tacit.service.callers import CALLERS, Callers
-from tacit.service.config import Listen
-from tacit.service.live_tokens import Accepted
+from tacit.service.base.config import Listen
+from tacit.service.http.callers import CALLERS, Callers
+from tacit.service.http.live_tokens import Accepted
 from tacit.service.metric_names import PATH
 from tacit.service.metrics import Reading
 from tacit.service.operated import OPERATED

@@ -11,7 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from tacit.codec import b64url
-from tacit.service.live_tokens import Accepted, AcceptedTokens
+from tacit.service.http.live_tokens import Accepted, AcceptedTokens
 from tacit.service.readiness import Steps
 from tacit.signing import SigningKey
 

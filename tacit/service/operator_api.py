@@ -19,14 +19,9 @@ from pydantic import BaseModel
 from tacit import __version__, media_types
 from tacit.errors import Abort
 from tacit.service.app import DEPS, METRICS, SERVICE_NAME, STEPS, unready
-from tacit.service.callers import CALLERS
-from tacit.service.described import described_page
-from tacit.service.metric_names import METRICS as NAMES
-from tacit.service.metric_names import REQUESTS, Rule
-from tacit.service.metrics import GRANULARITY
-from tacit.service.openapi import About, add_described, page_of, require_known_query
-from tacit.service.operated import OPERATED, Job, background_jobs, background_work
-from tacit.service.operator_documents import (
+from tacit.service.documents.described import described_page
+from tacit.service.documents.openapi import About, add_described, page_of, require_known_query
+from tacit.service.documents.operator import (
     CauseDocument,
     CertificateDocument,
     EpochDocument,
@@ -41,6 +36,11 @@ from tacit.service.operator_documents import (
     RetriedDocument,
     StatusDocument,
 )
+from tacit.service.http.callers import CALLERS
+from tacit.service.metric_names import METRICS as NAMES
+from tacit.service.metric_names import REQUESTS, Rule
+from tacit.service.metrics import GRANULARITY
+from tacit.service.operated import OPERATED, Job, background_jobs, background_work
 
 ROLE: Final = "operator"
 """The role of the caller, on the listener of the metrics."""

@@ -23,13 +23,13 @@ from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.network.port_holder import holder_of
 from tacit.adapters.network.tls import listener_context
 from tacit.errors import UsageError
-from tacit.service.admission import Admission
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
-from tacit.service.config import Limits, Listen, ServiceConfig
-from tacit.service.connection import Server
+from tacit.service.base.config import Limits, Listen, ServiceConfig
+from tacit.service.base.log import quiet_http_logger
 from tacit.service.hot import serving
-from tacit.service.listener import TlsSite, listening_sockets
-from tacit.service.log import quiet_http_logger
+from tacit.service.http.admission import Admission
+from tacit.service.http.connection import Server
+from tacit.service.http.listener import TlsSite, listening_sockets
 from tacit.service.metric_names import PATH
 from tacit.service.metrics_listener import metrics_site, watch_certificates
 from tacit.service.operated import let_operate

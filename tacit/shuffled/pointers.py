@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from tacit.methods.draws import uniform_below
+from tacit.methods.base.draws import uniform_below
 from tacit.ports import Entropy
 
 MAX_LENGTH = 1 << 20

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Protocol, Self, TypeVar
 
 from tacit.dp import parameters, shuffled_counts
-from tacit.methods.draws import ONE, bernoulli
+from tacit.methods.base.draws import ONE, bernoulli
 from tacit.ports import Entropy
 from tacit.shuffled.bounds import require_enough_users
 

@@ -2,7 +2,7 @@
 that has one (``Method.ENGINE``).
 
 ``tree`` is affine hashing on a tree of prefixes (``tacit.succinct.tree``), ``paper`` the histogram of Bassily and Smith
-(``tacit.methods.paper_channels``).
+(``tacit.methods.paper.channels``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
-from tacit.methods.design import SampleDesign
-from tacit.methods.estimate import Estimate
-from tacit.methods.method import Method
-from tacit.methods.paper_channels import PublicComponents, decoded
-from tacit.methods.paper_histogram import BETA, PaperHistogram
+from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.estimate import Estimate
+from tacit.methods.base.method import Method
+from tacit.methods.paper.channels import PublicComponents, decoded
+from tacit.methods.paper.histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
     CONFIDENCE,
     FALSE_POSITIVE_RATE,

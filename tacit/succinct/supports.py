@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
 
-from tacit.methods.affine import MAX_HASH_BITS, words
-from tacit.methods.statistics import MAX_ITEM_BITS
+from tacit.methods.base.affine import MAX_HASH_BITS, words
+from tacit.methods.base.statistics import MAX_ITEM_BITS
 from tacit.succinct.native.library import load
 
 MAX_FREE_BITS = 20

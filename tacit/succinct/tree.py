@@ -1,8 +1,8 @@
 """Heavy hitters of a large domain: devices are split over the levels of a prefix tree, and each reports one prefix.
 
 Theory. Items are strings of ``bits`` bits. Level i belongs to the prefixes of ``levels[i]`` bits
-(``tacit.methods.affine``); every device reports its item's prefix of one level, chosen by public randomness, with its
-whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
+(``tacit.methods.base.affine``); every device reports its item's prefix of one level, chosen by public randomness, with
+its whole epsilon. The server counts the supports of every prefix of the first level, keeps the best ones, counts the
 supports of all their extensions at the next level, and so on (PEM of T. Wang, N. Li, S. Jha, "Locally Differentially
 Private Heavy Hitter Identification", 2019, with affine hashing as its oracle). With S levels, splitting devices costs
 the error a factor of the square root of (2S + 1) / 3; splitting epsilon would cost S.
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from tacit.dp.binomial import rarely_reached
-from tacit.methods.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
+from tacit.methods.base.design import SampleDesign
 from tacit.succinct.supports import Reports, count_supports
 
 MAX_TOP = 1000

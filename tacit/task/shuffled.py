@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit import hpke
-from tacit.methods.draws import permutation
+from tacit.methods.base.draws import permutation
 from tacit.ports import Entropy
 from tacit.task.one_server import OneServerTask
 

@@ -24,7 +24,7 @@ from tacit.adapters.databases.postgres import administer
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.adapters.databases.sql import open_database
 from tacit.errors import UsageError
-from tacit.service.secret_files import read_database_url, write_secret
+from tacit.service.base.secret_files import read_database_url, write_secret
 from tests.certificates import LIFETIME, Authority
 
 MIGRATIONS = (schema.METADATA, schema.MIGRATIONS)

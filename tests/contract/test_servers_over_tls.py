@@ -17,8 +17,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Announcement
 from tacit.service.announcements import LOG
-from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer
+from tacit.service.base.secret_files import read_secret, write_secret
 from tests.certificates import Authority
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 

@@ -22,7 +22,7 @@ from infra.stacks.agents import provision_agents
 from services.admin.app import create_app
 from tacit.adapters.system import OsEntropy
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.conftest import skip_or_fail
 from tests.e2e import test_node_device

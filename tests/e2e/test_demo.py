@@ -18,10 +18,10 @@ from rich.console import Console
 
 from infra.lab.demo import run as run_module
 from infra.lab.demo.dataset import Dataset, Question, load_randhie
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DemoRun
-from infra.lab.demo.view import Stages
 from tacit.dp.amplification import epsilon_fmt22
-from tacit.recipe.survey import NO_VALUE
+from tacit.recipe.writing.survey import NO_VALUE
 from tests.kit.processes import running
 
 DEVICES = 200

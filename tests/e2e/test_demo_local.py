@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.lab.demo.local_result import LocalResult
 from infra.lab.demo.local_run import LocalRun
-from infra.lab.demo.report import write_report
-from infra.lab.demo.view import Stages, show
+from infra.lab.demo.results.local_result import LocalResult
+from infra.lab.demo.results.report import write_report
+from infra.lab.demo.results.view import Stages, show
 from infra.lab.demo.words import MIN_DEVICES, Texts, load_texts
 from tacit.errors import UsageError
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
 
 STRINGS = {"kind": "strings", "length": 2, "alphabet": "abc"}

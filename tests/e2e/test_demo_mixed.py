@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from infra.lab.demo.dataset import load_randhie
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DemoRun
-from infra.lab.demo.view import Stages
 
 DEVICES = 200
 

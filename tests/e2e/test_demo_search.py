@@ -14,10 +14,10 @@ from rich.console import Console
 
 from infra.lab.demo import run as run_module
 from infra.lab.demo import search_run
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.search_run import SearchRun
-from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 from tests.e2e.test_demo import tacit
 from tests.kit.logged import Secrets, members_beyond
 from tests.unit.test_demo_search import SCHEMA

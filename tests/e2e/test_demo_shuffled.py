@@ -14,12 +14,12 @@ from infra.lab.commands.demo_shuffled import MOST_SEALED_DOMAIN, of_domain
 from infra.lab.demo import counted_run
 from infra.lab.demo.counted_run import CountedRun
 from infra.lab.demo.dataset import Dataset
-from infra.lab.demo.report import write_report
-from infra.lab.demo.shuffled_result import MOST_MESSAGES, ShuffledResult
+from infra.lab.demo.results.report import write_report
+from infra.lab.demo.results.shuffled_result import MOST_MESSAGES, ShuffledResult
+from infra.lab.demo.results.view import Stages, show
 from infra.lab.demo.shuffled_run import LEAST_DEVICES, ShuffledRun
-from infra.lab.demo.view import Stages, show
 from tacit.errors import UsageError
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
 
 DOMAIN = 12

@@ -15,17 +15,17 @@ import pytest
 from rich.console import Console
 
 from infra.lab.demo import watched_run
-from infra.lab.demo.report import write_report
-from infra.lab.demo.view import Stages, show
+from infra.lab.demo.results.report import write_report
+from infra.lab.demo.results.view import Stages, show
+from infra.lab.demo.results.watched_result import WatchedResult
 from infra.lab.demo.visits import Visits
-from infra.lab.demo.watched_result import WatchedResult
 from infra.lab.demo.watched_run import WatchedRun, Watching
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero
 from tacit.panprivate.stored import OneServer
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
 
 TWO, ONE = "pan-private", "pan-private-single"

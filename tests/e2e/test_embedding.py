@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CallableSource, open_source
 from client_agent.embedding import embedded
-from client_agent.sources import CallableSource, open_source
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
@@ -23,7 +23,7 @@ from infra.stacks.options import StackOptions
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.service.config import load_config
+from tacit.service.base.config import load_config
 from tests.conftest import ROOT
 from tests.e2e import test_node_device
 from tests.e2e.test_node_device import DEVICES, publish

@@ -35,8 +35,8 @@ from infra.backing.mosquitto import MosquittoServer
 from infra.backing.postgres import PostgresServer
 from infra.backing.redis import RedisServer
 from infra.base.remembered_servers import amend_config
-from infra.lab.bench.contributions import Order, make_reports, private_key
-from infra.lab.bench.live import BUCKETS, LiveStack
+from infra.lab.bench.loading.contributions import Order, make_reports, private_key
+from infra.lab.bench.loading.live import BUCKETS, LiveStack
 from infra.stacks.layout import Layout, load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
@@ -53,7 +53,7 @@ from tacit.models.secure_aggregation.device import SecureAggregationDevice
 from tacit.operations.status import DeploymentStatus
 from tacit.ports import TransportError
 from tacit.recipe.derive import task_of
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tokens.issuer_key import IssuerKey
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.e2e.doomed_worker import STAGES

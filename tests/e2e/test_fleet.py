@@ -42,11 +42,11 @@ from infra.stacks.options import OPERATORS, StackOptions
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
-from tacit.recipe.builder import propose
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.response import biased_by_missing
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.software_root import SoftwareRoot
 from tests.kit.fleet_journal import last_states, read_journal
@@ -92,7 +92,7 @@ class Stage:
         self, name: str, slot: int, rate: Decimal, floor: int, question: Question = THREE, **options: Any
     ) -> Destination:
         """A recipe whose interval has begun, active and verified as a device verifies it; ``options`` of
-        ``tacit.recipe.builder.propose``."""
+        ``tacit.recipe.writing.builder.propose``."""
         start = int(self.clock.now()) // 60 * 60
         recipe: Recipe = propose(
             survey_from(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.lab.bench.live import LiveStack
+from infra.lab.bench.loading.live import LiveStack
 from infra.stacks.layout import load_layout
 from tacit.adapters.network.http import HttpTransport
 from tacit.operations.status import DeploymentStatus

@@ -26,7 +26,7 @@ from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError
 from tacit.service.app import METRICS as APP_METRICS
 from tacit.service.app import TROUBLES, Deps, make_app
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.metric_names import METRICS
 from tacit.service.metrics import Reading, Source
 from tacit.service.run import started

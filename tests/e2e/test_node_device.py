@@ -24,10 +24,10 @@ from tacit import media_types
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
-from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
 from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
+from tacit.recipe.writing.builder import propose
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.conftest import ROOT, skip_or_fail
 from tests.e2e.test_up import Operator, Stack, collected

@@ -28,8 +28,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.aggregator.keys import generate_hpke_key, read_hpke_key, read_peer_tokens, write_hpke_key
 from tacit.codec import b64url
-from tacit.service.secret_files import write_secret
-from tacit.service.token_files import first_token
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.token_files import first_token
 from tests.e2e.staged import all_at_work, published, row_of, staging
 from tests.e2e.test_staging_operations import Site, until
 from tests.e2e.test_up import GUARDED

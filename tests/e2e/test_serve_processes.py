@@ -16,7 +16,7 @@ from infra.base.free_ports import free_ports
 from infra.stacks.layout import Layout
 from tacit.adapters.network.http import HttpTransport
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.kit.processes import ReadyProcess
 
 Serve = Callable[..., ReadyProcess]

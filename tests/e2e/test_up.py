@@ -25,9 +25,9 @@ from jsonschema import Draft202012Validator
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
+from client_agent.data.sources import open_source
 from client_agent.deciding import Deps
 from client_agent.journal import MemoryAgentStore, State
-from client_agent.sources import open_source
 from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout, signing_key_of
@@ -39,14 +39,14 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url, unb64url
 from tacit.ports import HttpResponse, TransportError
-from tacit.recipe.builder import propose
 from tacit.recipe.derive import task_id
 from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
-from tacit.service.config import load_config
+from tacit.recipe.writing.builder import propose
+from tacit.service.base.config import load_config
+from tacit.service.base.secret_files import read_secret
 from tacit.service.metric_names import METRICS, Rule
-from tacit.service.secret_files import read_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tests.kit.processes import ReadyProcess

@@ -35,7 +35,7 @@ from infra.views.stack_view import SERVICE_NAMES
 from tacit.adapters.messaging.redis_client import connect
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.secret_files import read_secret, write_secret
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD, REDIS_USER
 from tests.kit.processes import ReadyProcess
 

@@ -36,8 +36,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import install_command
-from tacit.service.config import ServiceConfig, load_config
-from tacit.service.secret_files import read_secret, write_secret
+from tacit.service.base.config import ServiceConfig, load_config
+from tacit.service.base.secret_files import read_secret, write_secret
 from tests.kit.processes import ReadyProcess
 
 WITH_DATABASE = [name for name in SERVICES if name != "relay"]

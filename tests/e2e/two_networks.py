@@ -46,10 +46,10 @@ from tacit.adapters.databases.sql import engine_of
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.operations.calls import call
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Question, Recipe, TokenSlot
-from tacit.service.secret_files import read_database_url, read_secret, write_secret
+from tacit.recipe.writing.builder import propose
+from tacit.service.base.secret_files import read_database_url, read_secret, write_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.kit.processes import ReadyProcess
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tacit.service.openapi import page_of
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
+from tacit.service.documents.openapi import page_of
 from tests.http.admin_stage import Stage
 
 COLLECTOR_URL = "http://127.0.0.1:8010"

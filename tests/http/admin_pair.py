@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.codec import b64url
-from tacit.service.auth import token_digest
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 from tests.http.admin_stage import Stage, key_of
 
 DELAY = 86400

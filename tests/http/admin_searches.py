@@ -8,7 +8,7 @@ from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Question
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tests.http.admin_stage import KIT
 
 PAUSE = 600

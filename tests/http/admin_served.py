@@ -19,9 +19,9 @@ from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_searches import search

@@ -24,10 +24,10 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.auth import token_digest
-from tacit.service.driver import Driver
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.driver import Driver
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 from tacit.tlog.leaves import SignedLeaf
 
 ADMIN_URL = "http://127.0.0.1:8090"

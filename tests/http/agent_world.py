@@ -14,9 +14,9 @@ from aiohttp import web
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CallableSource, Value
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
-from client_agent.sources import CallableSource, Value
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy

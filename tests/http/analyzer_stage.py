@@ -37,8 +37,8 @@ from tacit.models.faces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.leaves import SignedLeaf
 from tests.http.stubs import Remembering, ShownLog

@@ -26,8 +26,8 @@ from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tokens.attestation import (
     Evidence,

@@ -28,8 +28,8 @@ from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps, make_app
-from tacit.service.driver import Driver
-from tacit.service.secret_files import write_secret
+from tacit.service.base.driver import Driver
+from tacit.service.base.secret_files import write_secret
 from tacit.task import Task, seal_aggregate_share
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.stubs import Remembering, ShownLog

@@ -22,7 +22,7 @@ from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from tacit.codec import b64url
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.agent_world import ENTROPY, GATEWAY_URL, KIT, LOG_URL, Log, World
 from tests.http.collector_stage import Stage, publish_recipe, write_secrets

@@ -20,7 +20,7 @@ from tacit import media_types
 from tacit.adapters.network.http import HttpTransport
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tacit.version import VERSIONS
 

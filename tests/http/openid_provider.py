@@ -23,7 +23,7 @@ from services.admin.app import create_app
 from tacit.codec import b64url
 from tacit.ports import Clock
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.http.admin_stage import Stage
 

@@ -24,8 +24,8 @@ from tacit.models.devices import device_side
 from tacit.models.faces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, LOG_SETTINGS, OPERATOR_TOKEN, Stage
 
 SHUFFLED = ShuffledKit()

@@ -22,7 +22,7 @@ from services.admin.people.passwords import Passwords, hash_of_nobody
 from services.admin.people.sign_in import BY_ITSELF
 from services.admin.questions import publishing
 from services.admin.questions.planning import Planner
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.service.app import read_body
 from tests.http.admin_stage import LOG_URL, SURVEY, Stage, key_of, serving
 

@@ -19,9 +19,9 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.client import AsyncOperator, Change, ConflictError, ForbiddenError, Person
 from tacit.errors import UsageError
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 from tests.http.admin_pair import (
     DELAY,
     FIRST,

@@ -12,7 +12,7 @@ from argon2 import PasswordHasher
 
 from services.admin.people.consent import CHANGE_SECONDS
 from tacit.codec import b64url
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.admin_pair import (
     DELAY,
     FIRST,

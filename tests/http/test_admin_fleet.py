@@ -23,7 +23,7 @@ from services.admin.questions.fleet import (
     read_fleet,
     report_of,
 )
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.admin_stage import Stage, serving
 from tests.http.test_admin_pages import Browser, Html, signed_in
 

@@ -20,7 +20,7 @@ from tacit.recipe.derive import labels
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Question
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.service.app import STEPS
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_stage import KIT, Stage, prepared

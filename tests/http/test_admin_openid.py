@@ -29,7 +29,7 @@ from services.admin.people.flow import FLOW_COOKIE, INVITATION_SECONDS
 from services.admin.people.openid import KEPT_SECONDS, LOOK_SECONDS
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.admin_stage import Stage, key_of, prepared
 from tests.http.openid_provider import CLIENT, RETURN, OwnProvider, Visitor, admitting, providing
 

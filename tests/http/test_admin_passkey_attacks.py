@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.admin_stage import Stage
 from tests.http.test_admin_passkeys import (
     ADMINISTRATOR,

@@ -25,8 +25,8 @@ from services.admin.storage import audit
 from services.admin.storage.store import AdminTx
 from tacit.errors import UsageError
 from tacit.service.app import Deps
-from tacit.service.auth import token_digest
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of, serving
 
 PASSWORD = "correct horse battery staple"

@@ -12,7 +12,7 @@ import pytest
 
 from services.admin.pages.survey_fields import FIELDS, GROUPS, body_of
 from services.admin.questions.followed_log import BESIDE_SECONDS
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tests.http.admin_collector import CollectorStub, beside
 from tests.http.admin_stage import KIT, Stage, prepared
 from tests.http.test_admin_pages import Browser, Html, release, signed_in

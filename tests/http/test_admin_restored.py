@@ -16,7 +16,7 @@ from services.admin.storage import audit
 from services.admin.storage.store import AdminStore
 from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import UsageError
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of, serving
 
 ADMINISTRATOR: dict[str, Any] = {"role": "administrator"}

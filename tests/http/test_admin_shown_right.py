@@ -16,8 +16,8 @@ from services.admin.handlers.jobs import can_help
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.rendering import lasting, left, stated
 from services.admin.questions.followed_log import BESIDE_SECONDS, BURN_SECONDS
-from tacit.recipe.survey import Survey
-from tacit.service.operator_documents import JobDocument
+from tacit.recipe.writing.survey import Survey
+from tacit.service.documents.operator import JobDocument
 from tests.http.admin_collector import CollectorStub, beside
 from tests.http.admin_stage import KIT, Stage, prepared
 from tests.http.test_admin_pages import Browser, Html, release, signed_in

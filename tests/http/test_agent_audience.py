@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource, Value
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
-from client_agent.sources import CallableSource, Value
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES
 from tacit.messages import UploadRequest

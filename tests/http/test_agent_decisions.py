@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from client_agent.agent import Agent, journal_table
+from client_agent.data.sources import CallableSource, Value
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Fact, MemoryAgentStore, State, Trouble
-from client_agent.sources import CallableSource, Value
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import issuer_key

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.runner import DATABASE
-from client_agent.sources import CallableSource
 from client_agent.store import SqlAgentStore
 from infra.lab.intruder.game import judged
 from infra.lab.intruder.traces import (
@@ -30,7 +30,7 @@ from infra.lab.intruder.traces import (
 )
 from infra.lab.intruder.whole_device import WHOLE_ATTACKERS, WHOLE_LEAKS, Home, Leak, lived
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.draws import fair_flips
+from tacit.methods.base.draws import fair_flips
 from tacit.recipe.model import Recipe
 from tests.http.agent_world import Device, World, give_token
 from tests.kit.watched import NOW, SHARED, SINGLE, STEP_SECONDS, WatchedKit

@@ -11,9 +11,9 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import MemoryAgentStore, State
-from client_agent.sources import CallableSource
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, changed

@@ -14,11 +14,11 @@ from scipy import stats
 
 from client_agent.agent import Agent
 from client_agent.config import Budget
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.device_rules import spent
 from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
 from client_agent.series import Participation
-from client_agent.sources import CallableSource
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW

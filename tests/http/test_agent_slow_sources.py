@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.deciding import first_start
 from client_agent.journal import Entry, MemoryAgentStore, State
-from client_agent.sources import CallableSource
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH
 from infra.lab.kit.reports import issuer_key

@@ -33,7 +33,7 @@ from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
 from tacit.ohttp import SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 
 RELAY = "http://127.0.0.1:8083"
 GATEWAY_URL = "http://127.0.0.1:8084"

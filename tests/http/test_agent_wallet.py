@@ -34,7 +34,7 @@ from tacit.codec import b64url
 from tacit.pauses import NEVER
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages

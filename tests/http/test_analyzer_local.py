@@ -18,8 +18,8 @@ from services.analyzer.app import STORE
 from services.analyzer.schema import AGGREGATES, KEPT
 from tacit import media_types
 from tacit.messages.one_server import OneServerReport
-from tacit.methods.affine import AffineHashing
-from tacit.methods.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.base.affine import AffineHashing
+from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.models.faces.device import Fate
 from tacit.models.local.device import LocalDevice
 from tacit.ports import HttpResponse

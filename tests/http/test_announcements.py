@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import MemoryAgentStore
-from client_agent.sources import CallableSource
 from infra.backing.mosquitto import MosquittoServer
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
@@ -34,8 +34,8 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, HttpResponse, Subscription, TransportError
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size, parse_size, wake_on_announcements
 from tacit.service.app import Deps, make_app
-from tacit.service.backends import AnnouncerConfig, RedisConfig, make_announcer
-from tacit.service.secret_files import write_secret
+from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.attestation import Evidence
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD

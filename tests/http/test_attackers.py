@@ -28,10 +28,10 @@ from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.messages import Role, UploadRequest
 from tacit.ports import HttpResponse
-from tacit.service.admission import Admission
 from tacit.service.app import Deps
-from tacit.service.config import Limits, Listen
-from tacit.service.connection import Server
+from tacit.service.base.config import Limits, Listen
+from tacit.service.http.admission import Admission
+from tacit.service.http.connection import Server
 from tacit.service.run import Runner, started
 from tests.certificates import Authority
 

@@ -28,7 +28,7 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tokens.attestation import (
     Evidence,
     SoftwareDevice,

@@ -29,7 +29,7 @@ from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, Hpk
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.collector import collection_request
 from tacit.service.app import Deps
-from tacit.service.live_tokens import NO_TOKEN
+from tacit.service.http.live_tokens import NO_TOKEN
 from tests.http.collector_stage import KIT, Stage, publish_recipe
 
 LOW_ORDER = bytes([1]) + bytes(31)

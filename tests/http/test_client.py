@@ -35,11 +35,11 @@ from tacit.client import (
 from tacit.codec import b64url
 from tacit.errors import FieldError, UsageError
 from tacit.ports import HttpResponse, Transport
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.conftest import ROOT
 from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, SURVEY, Stage, key_of, serving

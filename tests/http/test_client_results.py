@@ -32,7 +32,7 @@ from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.http.admin_collector import CollectorStub, access, beside
 from tests.http.admin_stage import ADMIN_URL, KIT, Stage, key_of, prepared

@@ -34,7 +34,7 @@ from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.stubs import ShownLog
 

@@ -19,7 +19,7 @@ from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.roles.collector import AggregateResult, collection_request
 from tacit.service.app import Deps
-from tacit.service.live_tokens import NO_TOKEN
+from tacit.service.http.live_tokens import NO_TOKEN
 from tests.http.collector_stage import LeaderStub
 
 KIT = RecipeKit()

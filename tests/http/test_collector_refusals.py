@@ -14,7 +14,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe
 from tests.kit.migrations import assert_migrations_match

@@ -23,7 +23,7 @@ from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
 from tacit.errors import DecodeError, ReportError, UsageError
 from tacit.messages import Role, UploadRequest
-from tacit.methods.method import Measurement
+from tacit.methods.base.method import Measurement
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
 
 KIT = make_task_kit(min_batch_size=5)

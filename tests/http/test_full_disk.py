@@ -34,7 +34,7 @@ from tacit.errors import Unavailable
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import PROBES, UNAVAILABLE
-from tacit.service.limits import RETRY_AFTER
+from tacit.service.http.limits import RETRY_AFTER
 from tests.conftest import skip_or_fail
 from tests.http.test_agent_upload import KIT as AGENT_KIT
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture

@@ -21,7 +21,7 @@ from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.gateway_stage import (
     CLIENT,
     GATEWAY_URL,

@@ -24,7 +24,7 @@ from tacit.media_types import OHTTP_REQ_FRAME, PROBLEM_JSON, UPLOAD_REQ_FRAME, U
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.gateway_stage import GATEWAY_URL, HEADERS, TARGET, Running, entropy, opened, problem, starting
 from tests.http.test_leader import KIT, pair_of
 

@@ -20,7 +20,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_KEYS
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import signing_key_from_private
 from tacit.tlog.leaves import OhttpConfig, SignedLeaf
 from tests.conftest import REDIS_USER

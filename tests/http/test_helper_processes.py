@@ -35,7 +35,7 @@ from tacit.messages import (
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Tally, checksum_of, merge
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.task import BatchClose
 from tests.kit.oracles import helper as helper_role
 from tests.kit.oracles import leader as leader_role

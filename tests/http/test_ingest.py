@@ -17,7 +17,7 @@ from tacit.errors import Abort, UsageError
 from tacit.media_types import dap
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app, read_body
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tests.http.gateway_stage import TARGET, Start, entropy, opened, problem
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
 

@@ -26,11 +26,11 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import Listen
-from tacit.service.driver import Driver
-from tacit.service.keys import write_signing_key
+from tacit.service.base.config import Listen
+from tacit.service.base.driver import Driver
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SignedLeaf

@@ -29,7 +29,7 @@ from tacit import media_types
 from tacit.errors import UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.service.app import Deps
-from tacit.service.limits import BUSY
+from tacit.service.http.limits import BUSY
 
 KIT = make_task_kit()
 

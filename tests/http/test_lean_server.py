@@ -15,14 +15,14 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
-from tacit.service import admission
 from tacit.service.app import COUNT, Deps, make_app
-from tacit.service.auth import require_bearer, token_digest
-from tacit.service.config import Limits
-from tacit.service.connection import MOST_DISCARDED, Connection, Server
+from tacit.service.base.config import Limits
 from tacit.service.hot import HOT, add_hot_route
-from tacit.service.lean import MOST_FIELD, MOST_FIELDS, Asking, HotRoute, Respond
-from tacit.service.problems import Answer
+from tacit.service.http import admission
+from tacit.service.http.auth import require_bearer, token_digest
+from tacit.service.http.connection import MOST_DISCARDED, Connection, Server
+from tacit.service.http.lean import MOST_FIELD, MOST_FIELDS, Asking, HotRoute, Respond
+from tacit.service.http.problems import Answer
 from tacit.service.run import Runner
 
 PATIENCE = 60.0

@@ -17,9 +17,9 @@ from recipe_server.service import RecipeService
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ohttp import SIZE_CLASSES
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.pages import MAX_PAGES, Head
 from tests.http.agent_world import ENTROPY, KIT, LOG_URL, NEVER_SAMPLED, World, trouble
 

@@ -27,8 +27,8 @@ from tacit.errors import Unavailable, UsageError
 from tacit.ports import TransportError
 from tacit.service.app import METRICS as METRICS_OF
 from tacit.service.app import STEPS, STOPPING, Deps, add_driver, make_app
-from tacit.service.config import Listen, ServiceConfig
-from tacit.service.log import get_logger
+from tacit.service.base.config import Listen, ServiceConfig
+from tacit.service.base.log import get_logger
 from tacit.service.metric_names import METRICS
 from tacit.service.metrics import WINDOW_SECONDS, number_of
 from tacit.service.metrics_listener import metrics_site

@@ -10,7 +10,7 @@ import pytest
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES
 from tacit.codec import b64url
 from tacit.recipe.model import Recipe
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.once import KINDS, claims_of, signers_claims_of
 from tests.http.test_recipe_server import COLLECTOR, KIT, Server

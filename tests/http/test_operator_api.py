@@ -24,16 +24,16 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import read_secret
+from tacit.service.documents.operator import JobPage, NumberDocument
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import Rule
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operated import OPERATED, HeldKey, Job
 from tacit.service.operator_api import ROUTES
-from tacit.service.operator_documents import JobPage, NumberDocument
 from tacit.service.run import Site
-from tacit.service.secret_files import read_secret
 from tests.kit.tokens import GivenTokens
 
 BASE, OTHER = "http://operators.example", "http://service.example"

@@ -20,11 +20,11 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operator_api import ROUTES
-from tacit.service.secret_files import read_secret, write_secret
 
 BASE, OTHER = "http://operators.example", "http://service.example"
 SERVICES = ("leader", "collector", "issuer")

@@ -17,7 +17,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from tacit.adapters.system import SystemClock
 from tacit.service.app import METRICS, Deps, add_driver, make_app
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROUTES, TOKENS

@@ -25,9 +25,9 @@ from tacit.adapters.system import SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 
 ENTROPY = SeededEntropy(b"overload")
 TARGET = "http://127.0.0.1:9001"

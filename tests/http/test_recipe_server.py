@@ -42,7 +42,7 @@ from tacit.ports import HttpResponse
 from tacit.recipe.context import Context, Stage
 from tacit.rules.table import check
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

@@ -14,7 +14,7 @@ from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
 from tacit.ohttp import SIZE_CLASSES
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.pages import Head
 from tests.http.test_recipe_server import COLLECTOR, Server

@@ -10,7 +10,7 @@ import pytest
 from tacit.codec import b64url
 from tacit.logview.view import LogView
 from tacit.recipe.policy import AccountLimit
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.hostile import odd_leaves, recipe_leaves
 from tests.http.test_recipe_server import COLLECTOR, GOOD, KIT, Server
 

@@ -22,7 +22,7 @@ from tacit.logview.view import LogView
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.app import METRICS
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server
 

@@ -18,7 +18,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.logview.view import LogView
 from tacit.service.app import Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tests.http.test_recipe_server import COLLECTOR, KIT, URL, Server
 
 OLDER = r"recipe_server\.mark: the database is older .* --accept-rollback"

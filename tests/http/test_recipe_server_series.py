@@ -18,7 +18,7 @@ from tacit.logview.view import LogView
 from tacit.recipe.charges import series_charge
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.test_recipe_server import COLLECTOR, Server
 from tests.unit.test_series_rules import altered

@@ -26,7 +26,7 @@ from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
 from tacit.recipe.policy import WitnessLimit
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum
 from tacit.tlog.leaves import SignedLeaf

@@ -24,9 +24,9 @@ from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.config import Listen, parse_config
+from tacit.service.base.config import Listen, parse_config
+from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
-from tacit.service.secret_files import write_secret
 
 CLIENT = "127.0.0.77"
 MESSAGE = bytes(range(256)) * 16

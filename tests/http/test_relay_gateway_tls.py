@@ -22,7 +22,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.certificates import Authority
 

@@ -21,7 +21,7 @@ from tacit.media_types import OHTTP_REQ
 from tacit.messages import Role
 from tacit.ports import HttpResponse
 from tacit.service.app import READY_PATH, Deps, make_app
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operated import let_operate
 from tests.http import attester_stage, collector_stage

@@ -21,8 +21,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DRIVERS, Deps, add_driver, make_app, read_body, refuse_expect
-from tacit.service.auth import require_bearer, token_digest
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.http.auth import require_bearer, token_digest
 from tacit.service.run import started
 
 BASE = "http://127.0.0.1:8080"

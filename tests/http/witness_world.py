@@ -18,7 +18,7 @@ from services.witness.handlers import WITNESS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
-from tacit.service.keys import write_signing_key
+from tacit.service.base.keys import write_signing_key
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import cast
 
-from tacit.methods.draws import epsilon0_from
-from tacit.methods.method import LocalMethod
+from tacit.methods.base.draws import epsilon0_from
+from tacit.methods.base.method import LocalMethod
+from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import method_named
-from tacit.methods.statistics import STATISTICS, Shape
 
 
 def randomizer_from(

@@ -24,8 +24,8 @@ from typing import Any
 from aiohttp import web
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
-from client_agent.sources import CallableSource
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport
@@ -42,11 +42,11 @@ from tacit.errors import Refusal
 from tacit.messages import Report
 from tacit.ports import HttpResponse, Observer, TransportError
 from tacit.recipe import derive
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
+from tacit.recipe.writing.builder import propose
 from tacit.roles.aggregator import Party
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import Task

@@ -15,8 +15,8 @@ import pkcs11
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tacit.service.hsm import Pkcs11Key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.hsm import Pkcs11Key
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import SigningKey
 
 MODULES = (

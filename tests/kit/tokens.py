@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.service.auth import token_digest
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 
 
 class GivenTokens:

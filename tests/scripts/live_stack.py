@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.stacks.local import LocalStack
 from tacit.ports import TransportError
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 
 START_SECONDS = 120
 STOP_SECONDS = 30

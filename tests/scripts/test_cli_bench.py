@@ -12,8 +12,8 @@ import infra.lab.bench.kernels
 from infra.cli import run
 from infra.lab.bench import accounting, history, stages
 from infra.lab.bench.kernels import Case, work_of
+from infra.lab.bench.loading.storage import SQLITE, Backend
 from infra.lab.bench.pan_privacy import largest_t
-from infra.lab.bench.storage import SQLITE, Backend
 from infra.lab.bench.targets import MOST_T
 from tacit.vdaf.native import usable_levels
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3SumVec

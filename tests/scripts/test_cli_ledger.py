@@ -32,8 +32,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.operations.calls import call
 from tacit.operations.ledger import ledger_of, plan
-from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe, TokenSlot
+from tacit.recipe.writing.builder import propose
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.scripts.live_stack import in_thread, step_until
 

@@ -31,8 +31,8 @@ from infra.views.log_view import show_report
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.monitor.findings import Finding
-from tacit.recipe.builder import propose
 from tacit.recipe.model import TokenSlot
+from tacit.recipe.writing.builder import propose
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tests.scripts.live_stack import in_thread, step_until

@@ -30,8 +30,8 @@ from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import NO_VALUE
-from tacit.service.config import load_config
+from tacit.recipe.writing.survey import NO_VALUE
+from tacit.service.base.config import load_config
 from tests.scripts.live_stack import in_thread, step_until
 
 AGENTS = 3

@@ -28,7 +28,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.aggregator.keys import read_hpke_key, read_peer_file
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.codec import b64url
-from tacit.service.keys import read_signing_key
+from tacit.service.base.keys import read_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.software_root import SoftwareRoot

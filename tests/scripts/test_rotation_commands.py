@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tacit.service.auth import token_digest
-from tacit.service.live_tokens import AcceptedTokens
-from tacit.service.secret_files import write_secret
-from tacit.service.token_files import first_token
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
+from tacit.service.http.live_tokens import AcceptedTokens
+from tacit.service.http.token_files import first_token
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
 TACIT = f'tacit() {{ {sys.executable} -P -m infra.cli "$@"; }}\n'

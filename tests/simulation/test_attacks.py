@@ -39,7 +39,7 @@ from tacit.recipe.model import Recipe
 from tacit.roles.aggregator import checksum_of
 from tacit.roles.client import seal_report, shard
 from tacit.roles.collector import collection_request
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
 from tacit.tokens.attestation import attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.blind_rsa import TokenKey

@@ -15,7 +15,7 @@ from tacit import media_types
 from tacit.errors import Refusal
 from tacit.operations.issuance import Accepted, SlotIssuance, compare
 from tacit.recipe.model import Recipe
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
 from tacit.tokens.issuance import request_token
 from tacit.tokens.slots import Slot, slot_challenge
 from tests.kit.simulation import AGENTS, EPOCH, Simulation

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.messages import Interval
-from tacit.methods.design import SampleDesign
-from tacit.methods.estimate import Estimate
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.estimate import Estimate
+from tacit.methods.base.statistics import STATISTICS, StatisticName
 from tacit.methods.krr import Krr
 from tacit.methods.rr import Rr
-from tacit.methods.statistics import STATISTICS, StatisticName
 from tacit.models.collectors import collector_side
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.response import Asked, biased_by_missing, with_response
-from tacit.recipe.survey import NO_VALUE, Survey
+from tacit.recipe.writing.survey import NO_VALUE, Survey
 from tacit.roles.collector import AggregateResult
 from tests.kit.statistics import NORMAL_95, SKEW_SLACK, normality
 from tests.unit.device_path import Law

@@ -20,7 +20,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import VISITS, RecipeKit
 from tacit.errors import Refusal
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of

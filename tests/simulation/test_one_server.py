@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from client_agent.agent import Agent
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
 from infra.stacks.agent_configs import agent_config
 from infra.stacks.status import stack_status
-from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 from tests.kit.simulation import AGENTS, EPOCH, EPOCH_SECONDS, INTERVAL_SECONDS, INTERVAL_START, Simulation
 from tests.simulation.conftest import NewSimulation
 

@@ -20,7 +20,7 @@ from infra.cli import run
 from infra.lab.measure.pan_private import STEPS, Stepwise, local_stderr, lower_bound
 from infra.lab.measure.pan_private_drawing import table, verdict
 from infra.lab.measure.pan_private_runs import Compared, Errors, encrypted, kept_devices, stepwise
-from tacit.methods.draws import ONE
+from tacit.methods.base.draws import ONE
 
 HALF = Decimal("0.5")
 E1 = Decimal(1)

@@ -18,7 +18,7 @@ from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tests.kit.simulation import EPOCH, EPOCH_SECONDS, HIGH_CAPS, Simulation, Template, relax
 
 ROUNDS, SLOTS = 3, 3

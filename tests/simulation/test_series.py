@@ -12,7 +12,7 @@ from infra.stacks.api import whole_log
 from tacit.operations.ledger import ledger_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tests.kit.simulation import EPOCH, EPOCH_SECONDS, Simulation
 from tests.simulation.conftest import NewSimulation
 

@@ -20,7 +20,7 @@ from tacit import media_types
 from tacit.errors import Refusal, UsageError
 from tacit.messages import Role
 from tacit.recipe.model import Recipe
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 from tacit.tokens.structures import Token
 from tests.kit import databases
 from tests.kit.oracles.sealing import open_input_share

@@ -33,9 +33,9 @@ from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.messages import CollectionJobResp, Interval, Report, Role
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import Measurement, Method
 from tacit.methods.krr import Krr
-from tacit.methods.method import Measurement, Method
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.encoder_specs import Buckets

@@ -24,16 +24,16 @@ import pytest
 from client_agent.answering import Data, KeptStates, Origins
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.kit.reports import issuer_key
 from tacit.logview.live import LiveLog
-from tacit.methods.draws import ONE
+from tacit.methods.base.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.models.faces.device import Submission

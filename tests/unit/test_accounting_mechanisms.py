@@ -20,7 +20,7 @@ from tacit.dp.gaussian import epsilon_gaussian
 from tacit.dp.heterogeneous import epsilon_heterogeneous
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
 from tacit.models.shuffled.task import counts_of
 from tacit.recipe.claims import claim_of
 from tests.claims import compute_claim

@@ -24,10 +24,10 @@ from tacit.dp.binomial_noise import delta_noise
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
-from tacit.methods.statistics import StatisticName
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vdaf_of
 from tacit.recipe.model import Question, Recipe

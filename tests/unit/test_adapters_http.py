@@ -27,8 +27,8 @@ from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.service.app import Deps, make_app
-from tacit.service.callers import CALLERS, Callers
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.run import Ready, serve, started
 from tests.certificates import Authority
 from tests.kit.tokens import GivenTokens
@@ -247,7 +247,7 @@ import asyncio
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import Deps, make_app
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import serve
 
 asyncio.run(serve(make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())), Listen()))

@@ -22,8 +22,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app
-from tacit.service.callers import certificate_names
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.http.callers import certificate_names
 from tacit.service.run import Ready, server_tls, started
 from tests.certificates import Authority
 from tests.unit.test_adapters_http import authority  # noqa: F401 - a fixture

@@ -20,8 +20,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport, TransportError
 from tacit.service.app import Deps, make_app
-from tacit.service.callers import CALLERS, Callers
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
+from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.run import started
 from tests.certificates import Authority
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tacit.service.admission import LOOKS, Admission, Phase, Source, Visit, source_of
-from tacit.service.config import Limits
+from tacit.service.base.config import Limits
+from tacit.service.http.admission import LOOKS, Admission, Phase, Source, Visit, source_of
 
 ATTACKER, HONEST = "198.51.100.1", "203.0.113.9"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from client_agent.coin import coin
-from client_agent.sources import (
+from client_agent.data.sources import (
     CallableSource,
     CsvSourceConfig,
     JsonLinesSourceConfig,

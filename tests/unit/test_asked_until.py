@@ -16,7 +16,7 @@ from tacit.logview.live import LiveLog
 from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
 from tacit.recipe.model import Interval
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 
 INTERVAL = Interval(start=1_728_000_000, duration=3_600)
 UNTIL = "2024-10-04 00:15:00 UTC"

@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from infra.lab.bench import load
 from infra.lab.bench.accounting import start_up
-from infra.lab.bench.attackers import KINDS, Attack, attack_with
-from infra.lab.bench.contributions import enclose, make_reports, private_key
 from infra.lab.bench.ingest import spent
-from infra.lab.bench.load import send_all
-from infra.lab.bench.processes import cpu_by_party, cpu_of_tree, memory_of_tree
+from infra.lab.bench.loading import load
+from infra.lab.bench.loading.attackers import KINDS, Attack, attack_with
+from infra.lab.bench.loading.contributions import enclose, make_reports, private_key
+from infra.lab.bench.loading.load import send_all
+from infra.lab.bench.loading.processes import cpu_by_party, cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Timing
 from infra.lab.bench.targets import TARGETS, target_of
 from infra.lab.kit.aggregators import party_of

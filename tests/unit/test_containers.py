@@ -30,8 +30,8 @@ from infra.tools.staging.natures import Natures
 from infra.tools.staging.networks import SPEAK, network_of
 from infra.tools.staging.podman_compose import Compose
 from tacit.errors import UsageError
-from tacit.service.config import Listen
-from tacit.service.secret_files import read_database_url
+from tacit.service.base.config import Listen
+from tacit.service.base.secret_files import read_database_url
 
 NOW = 1_790_000_000.0
 IMAGES = {domain.name: f"localhost/tacit-{domain.name}:1" for domain in DOMAINS}

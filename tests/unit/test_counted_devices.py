@@ -15,8 +15,8 @@ import pytest
 from infra.lab.devices import counted
 from infra.lab.devices.counted import NO_ANSWER, crowd_totals, distinct_cells, places_among, uniform_cells
 from infra.lab.kit.entropy import SeededEntropy
+from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
-from tacit.methods.draws import BYTES, ONE
 from tacit.methods.shuffled import ShuffledCounts, Zsum
 from tacit.methods.shuffled_few import Flipped, Unbiased
 from tests.unit.device_path import Enumerated, Law, classes

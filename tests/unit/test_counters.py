@@ -7,7 +7,7 @@ import json
 import pytest
 
 from infra.lab.kit.clock import SimClock
-from tacit.service.counters import TrafficCounters
+from tacit.service.base.counters import TrafficCounters
 
 
 async def test_finished_buckets_are_logged_once_and_forgotten(capfd: pytest.CaptureFixture[str]) -> None:

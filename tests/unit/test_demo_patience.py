@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from infra.cli import run
-from infra.lab.demo.attacks import offered
+from infra.lab.demo.attacks.common import offered
 from infra.lab.demo.fleet import Device, Fleet
-from infra.lab.demo.patience import ADVICE, BACKOFF, TRIES, Patience, PatientTransport, in_a_line
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.patience import ADVICE, BACKOFF, TRIES, Patience, PatientTransport, in_a_line
 from tacit.adapters.network.http import HttpTransport
 from tacit.errors import Fatal, Refusal, UsageError
 from tacit.ports import HttpResponse, TransportError

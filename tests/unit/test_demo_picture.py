@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from infra.lab.demo import lettering as module
-from infra.lab.demo.lettering import FIRST, LABEL_CELLS, fonts_for, lettering
-from infra.lab.demo.report import draw, page
-from infra.lab.demo.result import Bucket, DemoResult
+from infra.lab.demo.results import lettering as module
+from infra.lab.demo.results.lettering import FIRST, LABEL_CELLS, fonts_for, lettering
+from infra.lab.demo.results.report import draw, page
+from infra.lab.demo.results.result import Bucket, DemoResult
 
 LONG = "never at all in the last twelve months, as far as I remember"
 NOWHERE = "Ѫ"

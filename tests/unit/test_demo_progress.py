@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from infra.lab.demo.progress_lines import EVERY_SECONDS, Lines
-from infra.lab.demo.view import Stages
+from infra.lab.demo.results.progress_lines import EVERY_SECONDS, Lines
+from infra.lab.demo.results.view import Stages
 
 
 class Time:

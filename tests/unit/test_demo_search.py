@@ -14,13 +14,13 @@ from rich.console import Console
 
 from infra.lab.commands.demo_local import epsilon_of
 from infra.lab.commands.demo_search import in_few_bits
+from infra.lab.demo.attacks.search import bad_rounds, second
 from infra.lab.demo.local_run import LocalRun
-from infra.lab.demo.report import page, write_report
-from infra.lab.demo.result import Bucket, StagedRefusal
-from infra.lab.demo.search_attacks import bad_rounds, second
-from infra.lab.demo.search_result import Round, SearchResult
+from infra.lab.demo.results.report import page, write_report
+from infra.lab.demo.results.result import Bucket, StagedRefusal
+from infra.lab.demo.results.search_result import Round, SearchResult
+from infra.lab.demo.results.view import Stages, show
 from infra.lab.demo.search_run import SearchRun
-from infra.lab.demo.view import Stages, show
 from infra.lab.demo.words import Texts
 from tacit.errors import UsageError
 from tacit.recipe.candidates import Candidates, candidates_of

@@ -10,6 +10,7 @@ import typer
 
 from infra.lab.commands.demo import demo
 from infra.lab.commands.demo_watched import DEFAULT_STEPS, FEWER_STEPS, MOST, visits_of, watching_of
+from infra.lab.demo.results.watched_result import looks_of
 from infra.lab.demo.visits import (
     EVENT,
     MAX_DEVICES,
@@ -20,7 +21,6 @@ from infra.lab.demo.visits import (
     made_up,
     steps_of,
 )
-from infra.lab.demo.watched_result import looks_of
 from infra.lab.demo.watched_run import Watching, truths
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError

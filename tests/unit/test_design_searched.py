@@ -14,13 +14,13 @@ import pytest
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import FieldError
-from tacit.methods.affine import AffineHashing
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.affine import AffineHashing
+from tacit.methods.base.design import SampleDesign
 from tacit.operations.design_searched import PREFIXES, searched_ways
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.succinct.engines import TreeEngine
 
 STRINGS = {"kind": "strings", "length": 4}

@@ -18,16 +18,16 @@ from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.requirements import Requirements
 from tacit.dp.binomial import binomial_window
 from tacit.errors import Refusal
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import HISTOGRAM, Shape
 from tacit.methods.shuffled import MAX_CATEGORIES, Zsum
 from tacit.methods.shuffled_few import Unbiased
-from tacit.methods.statistics import HISTOGRAM, Shape
 from tacit.operations.design import ways_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.rules.table import check
 from tacit.task.shuffled import message_size
 

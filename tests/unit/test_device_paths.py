@@ -19,10 +19,10 @@ import pytest
 from client_agent.answering import Data, KeptStates, Origins
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -32,8 +32,8 @@ from infra.lab.kit.reports import issuer_key, token_source
 from infra.lab.kit.shuffled import ShuffledKit
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
+from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
-from tacit.methods.draws import BYTES, ONE
 from tacit.methods.shuffled_few import Unbiased
 from tacit.models.faces.device import Submission
 from tacit.models.secure_aggregation.device import DapChannel

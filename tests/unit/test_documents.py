@@ -35,7 +35,7 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
 from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
-from tacit.service.problems import problem_response
+from tacit.service.http.problems import problem_response
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.pages import Head
 from tacit.tokens.attestation import Evidence, token_request_body

@@ -14,7 +14,7 @@ from scipy import stats
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.dp.binomial_noise import NoiseShare, delta_noise, epsilon_noise, noise_share
 from tacit.dp.gaussian import sigma_gaussian
-from tacit.methods.draws import fair_flips
+from tacit.methods.base.draws import fair_flips
 
 
 def summed(epsilon: float, total: int, step: int, cells: int) -> float:

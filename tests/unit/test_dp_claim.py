@@ -18,8 +18,8 @@ from tacit.dp.claim import Claim, decimal_up
 from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
 from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff
+from tacit.methods.base.method import LocalMethod
 from tacit.methods.krr import Krr
-from tacit.methods.method import LocalMethod
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tests.claims import FORM, compute_claim

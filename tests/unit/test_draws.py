@@ -18,7 +18,7 @@ import numpy as np, pytest
 from infra.lab.kit.entropy import SeededEntropy
 from tacit import hpke
 from tacit.adapters.system import OsEntropy
-from tacit.methods.draws import bernoulli
+from tacit.methods.base.draws import bernoulli
 """
 CASES = {
     "bytes": ("assert os.urandom(1)[0] >= 0", True),

@@ -31,7 +31,7 @@ from tacit.recipe.encoder import PrefixEncoder, StringEncoder, encoder_of
 from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question, Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules import series_table
 from tacit.rules.table import check
 

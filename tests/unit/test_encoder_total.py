@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tacit.methods.statistics import StatisticName
+from tacit.methods.base.statistics import StatisticName
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.encoder_specs import Boolean, Buckets, Categories, EncoderSpec, Number, Occurrences, Vector
 from tacit.recipe.model import Question

@@ -15,7 +15,7 @@ from infra.lab.kit.recipes import RecipeKit
 from tacit.aggregator.filled import LOOKS, STEPS, Filling, Look, read_filling
 from tacit.aggregator.filling import look_at, looks_due, tenths
 from tacit.errors import DecodeError
-from tacit.methods.draws import discrete_laplace
+from tacit.methods.base.draws import discrete_laplace
 from tacit.operations.yields import forecast, yield_of
 from tacit.recipe.asking import asked_until, last_start, sent_share
 from tacit.recipe.model import Recipe

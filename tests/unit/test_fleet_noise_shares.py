@@ -31,9 +31,9 @@ from infra.lab.fleet.run import Load
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError
+from tacit.methods.base.method import Answer
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.flips import Flips
-from tacit.methods.method import Answer
-from tacit.methods.statistics import StatisticName
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question

@@ -129,7 +129,7 @@ def starts(name: str, paths: list[Path], *, guarded: bool) -> None:
     command = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "this image has no infra.commands.recipe" in done.stderr
+    assert "this image has no infra.commands.recipes" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["relay", "leader"])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import h11
 import pytest
 
-from tacit.service.lean import Asking, HotRoute, HotRoutes, Reader, Respond
-from tacit.service.problems import Answer
+from tacit.service.http.lean import Asking, HotRoute, HotRoutes, Reader, Respond
+from tacit.service.http.problems import Answer
 
 LIMIT = 4096
 TYPE = "application/x-test"

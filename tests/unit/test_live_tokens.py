@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tacit.service.live_tokens as module
+import tacit.service.http.live_tokens as module
 from tacit.aggregator.keys import PeerSecrets, read_peer_tokens, write_peer_file
 from tacit.errors import UsageError
-from tacit.service.auth import token_digest
-from tacit.service.live_tokens import NO_TOKEN, AcceptedTokens, ShownToken
-from tacit.service.token_files import MOST_BYTES, MOST_TOKENS, first_token, read_tokens
+from tacit.service.http.auth import token_digest
+from tacit.service.http.live_tokens import NO_TOKEN, AcceptedTokens, ShownToken
+from tacit.service.http.token_files import MOST_BYTES, MOST_TOKENS, first_token, read_tokens
 from tests.kit.tokens import put_tokens
 
 OLD, NEW = "tacit-the-old-one", "tacit-the-new-one"

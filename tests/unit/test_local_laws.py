@@ -15,10 +15,10 @@ import pytest
 from client_agent import device_rules
 from client_agent.answering import Data, KeptStates, Origins
 from client_agent.config import Budget, Timing
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
 from client_agent.wallet import HeldToken
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -27,8 +27,8 @@ from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key, token_source
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
-from tacit.methods.affine import PUBLIC_SIZE, levels_of
-from tacit.methods.paper_histogram import PaperHistogram
+from tacit.methods.base.affine import PUBLIC_SIZE, levels_of
+from tacit.methods.paper.histogram import PaperHistogram
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
@@ -103,9 +103,9 @@ class LocalPath:
         self.sealed: list[tuple[bytes, bytes]] = []
         self.log = log_of(*(KIT.recipe_leaf(recipe) for recipe in recipes))
         self.epsilons = [float(recipe.privacy.epsilon.root["analyzer"]) for recipe in recipes]
-        keeping = [f"tacit.{name}.bernoulli" for name in ("methods.affine", "methods.krr", "methods.paper_one_bit")]
+        keeping = [f"tacit.{name}.bernoulli" for name in ("methods.affine", "methods.krr", "methods.paper.one_bit")]
         telling(monkeypatch, *keeping, of=lambda threshold: (threshold, 1))
-        others = ["tacit.methods.affine.uniform_below", "tacit.methods.krr.uniform_below"]
+        others = ["tacit.methods.base.affine.uniform_below", "tacit.methods.krr.uniform_below"]
         telling(monkeypatch, *others, of=lambda bound: (0, bound))
         telling(monkeypatch, "client_agent.answering.coin", of=lambda _: (1 << 127, 1))
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])

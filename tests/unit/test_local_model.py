@@ -14,17 +14,17 @@ from infra.lab.kit.watched import WatchingKit
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.claim import UNBOUNDED
 from tacit.errors import FieldError, ReportRejected
+from tacit.methods.base.statistics import SUM, Shape
 from tacit.methods.flips import Flips
 from tacit.methods.packing import BitsPacking, CategoryPacking, HashPacking, packing_of
-from tacit.methods.statistics import SUM, Shape
 from tacit.models.local.form import Local
 from tacit.operations.outlook import outlook
-from tacit.recipe.builder import propose
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 from tacit.rules.table import check
 
 KIT = WatchingKit()

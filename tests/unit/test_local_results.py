@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Refusal
 from tacit.messages import Interval
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
+from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
 from tacit.methods.result import Ranked
 from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector

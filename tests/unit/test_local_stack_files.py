@@ -59,9 +59,9 @@ from tacit.models.forms import FORMS
 from tacit.operations.calls import call
 from tacit.operations.issuance import read_counts
 from tacit.recipe.policy import parse_policy
-from tacit.recipe.sampling_plan import FILL
-from tacit.service.config import load_config
-from tacit.service.secret_files import read_secret
+from tacit.recipe.writing.sampling_plan import FILL
+from tacit.service.base.config import load_config
+from tacit.service.base.secret_files import read_secret
 from tests.conftest import ROOT
 
 NOW = 1_800_000_000.0

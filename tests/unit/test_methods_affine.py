@@ -15,9 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last, words
-from tacit.methods.design import SampleDesign
-from tacit.methods.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.base.affine import (
+    PUBLIC_SIZE,
+    AffineHashing,
+    hash_of,
+    level_of,
+    levels_of,
+    seed_of,
+    share_of_last,
+    words,
+)
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tests.unit.device_path import Enumerated, classes, log_ratio
 
 PUBLICS = [SeededEntropy(seed)(PUBLIC_SIZE) for seed in range(12)]

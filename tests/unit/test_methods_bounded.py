@@ -12,8 +12,8 @@ from scipy.stats import chisquare
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import Refusal
+from tacit.methods.base.draws import ONE, keep_threshold
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.methods.draws import ONE, keep_threshold
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
 from tacit.recipe.context import Context, Stage

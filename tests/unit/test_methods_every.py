@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.design import SampleDesign
-from tacit.methods.method import LocalMethod, Method
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import LocalMethod, Method
+from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
 from tacit.methods.registry import METHODS, method_named, methods_for, methods_of
-from tacit.methods.statistics import STATISTICS, Shape, StatisticName
 from tacit.vdaf.registry import prio3_named
 from tests.unit.device_path import SILENCE, Enumerated, Law, classes, convolved, divergence, log_ratio
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.flips import Flips
-from tacit.methods.statistics import StatisticName
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.encoder_specs import Number, Vector
 from tests.kit.statistics import NORMAL_95, normality, z_scores

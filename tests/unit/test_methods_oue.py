@@ -14,7 +14,7 @@ from tacit.accounting.alternatives import SAMPLED
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.dp.amplification import epsilon_fmt22
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
 from tacit.methods.krr import Krr
 from tacit.methods.oue import Oue
 from tacit.methods.rappor import Rappor

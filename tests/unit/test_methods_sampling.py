@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
-from tacit.methods.method import LocalMethod, Method
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tests.kit.methods import randomizer_from

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
 from tacit.methods.flips import Flips
 from tacit.methods.spread import typical_variance
 

@@ -14,10 +14,10 @@ import pytest
 from scipy.stats import beta, binom, chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.design import SampleDesign
-from tacit.methods.estimate import CellModel
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.estimate import CellModel
+from tacit.methods.base.method import Method
 from tacit.methods.krr import Krr
-from tacit.methods.method import Method
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
 from tests.kit.methods import randomizer_from

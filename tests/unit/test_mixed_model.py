@@ -27,11 +27,11 @@ from tacit.models.faces.device import Fate
 from tacit.models.forms import form_of
 from tacit.models.servers import shuffler_side
 from tacit.operations.status import TaskStatus
-from tacit.recipe.builder import propose
 from tacit.recipe.charges import is_refundable
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id, task_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.writing.builder import propose
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.client import report_size
 from tacit.rules.table import check

@@ -18,9 +18,9 @@ from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.operations.publishing import read_leaf, signed_leaf, verified_document
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules.log import recipe_signature
-from tacit.service.keys import write_signing_key
+from tacit.service.base.keys import write_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.kit.processes import running
 

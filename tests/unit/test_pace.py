@@ -28,7 +28,7 @@ from tacit.operations.pace import (
 )
 from tacit.recipe.asking import LONGEST_SPREAD, asked_until
 from tacit.recipe.model import Interval
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 
 KIT = RecipeKit()
 DAY = 86_400

@@ -31,9 +31,9 @@ from tacit.models.pan_private.form import PanPrivateParties
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.panprivate.two_servers import SharedOccurrences, Sharing
 from tacit.recipe import derive
-from tacit.recipe.builder import propose
+from tacit.recipe.writing.builder import propose
 from tacit.roles.jobs import prepare_leader
-from tacit.service.config import load_config
+from tacit.service.base.config import load_config
 from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
 
 DRAW = SeededEntropy(b"pan_private_model")

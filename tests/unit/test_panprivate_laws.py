@@ -14,7 +14,7 @@ from client_agent.answering import StateReply
 from client_agent.panprivate.recipes import plan_of
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import changed
-from tacit.methods.draws import ONE, epsilon0_from, keep_threshold
+from tacit.methods.base.draws import ONE, epsilon0_from, keep_threshold
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr

@@ -10,10 +10,10 @@ from fractions import Fraction
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.draws import ONE
+from tacit.methods.base.draws import ONE
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.methods.statistics import MAX_OCCURRENCES
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.single_server import Cells, NonZero, Occurrences, randomised_bit

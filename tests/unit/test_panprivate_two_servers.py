@@ -10,7 +10,7 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import DecodeError
-from tacit.methods.draws import ONE, keep_threshold
+from tacit.methods.base.draws import ONE, keep_threshold
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.state import known_bit
 from tacit.panprivate.two_servers import (

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_agent.sources import Reading, read
+from client_agent.data.sources import Reading, read
 from infra.lab.kit.recipes import census_question
 from tacit.errors import UsageError
 from tacit.methods.registry import METHODS

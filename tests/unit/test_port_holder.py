@@ -17,7 +17,7 @@ from aiohttp import web
 from tacit.adapters.network.port_holder import holder_of
 from tacit.errors import UsageError
 from tacit.service.app import SERVICE_NAME
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.kit.processes import running
 

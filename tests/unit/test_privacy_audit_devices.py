@@ -15,8 +15,8 @@ import pytest
 
 from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import explain
+from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
-from tacit.methods.method import Answer, Measurement, Method
 from tacit.ports import Entropy
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Boolean, EncoderSpec, Vector

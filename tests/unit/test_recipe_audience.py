@@ -16,7 +16,7 @@ from tacit.errors import DecodeError, Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
 from tacit.moments import moment
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage

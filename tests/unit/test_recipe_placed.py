@@ -14,7 +14,7 @@ from tacit.logview.signers import LeafSigners
 from tacit.moments import when
 from tacit.operations.drafting import placed
 from tacit.recipe.encoder_specs import Watched
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}

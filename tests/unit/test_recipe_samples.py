@@ -23,7 +23,7 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.sampling_plan import SamplingPlan
+from tacit.recipe.writing.sampling_plan import SamplingPlan
 from tacit.rules.table import check
 
 KIT = RecipeKit()

@@ -16,7 +16,6 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.ledger.account import ChargeState
 from tacit.moments import moment
-from tacit.recipe.builder import propose
 from tacit.recipe.charges import charge_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
@@ -24,6 +23,7 @@ from tacit.recipe.derive import labels, randomizer_of, task_configuration, task_
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
+from tacit.recipe.writing.builder import propose
 from tacit.rules import table as rules
 from tacit.rules.watching import MAX_DECRYPTED
 

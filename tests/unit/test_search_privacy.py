@@ -28,7 +28,7 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 
 DEVICES, ROUNDS, RATE = 3, 2, 0.5
 VALUES = ("aa", "ab", "bb", "b", None, "zz")

@@ -20,8 +20,8 @@ from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.series_builder import expected_contributions, share_taking_part
 from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
+from tacit.recipe.writing.series_builder import expected_contributions, share_taking_part
 
 KIT = RecipeKit()
 Law = Mapping[tuple[int, ...], float]

@@ -11,8 +11,8 @@ from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.operations.series_drafting import drafted_series, on_free_slots
 from tacit.recipe.model import Recipe
-from tacit.recipe.series_builder import Shape, propose_series
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.series_builder import Shape, propose_series
+from tacit.recipe.writing.survey import Survey
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))

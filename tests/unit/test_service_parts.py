@@ -15,10 +15,10 @@ from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Abort, CryptoError
 from tacit.pauses import LONGEST_PAUSE
-from tacit.service.driver import run_driver
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.limits import ByteBudget
-from tacit.service.log import REDACTED, get_logger, set_log_level
+from tacit.service.base.driver import run_driver
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.base.log import REDACTED, get_logger, set_log_level
+from tacit.service.http.limits import ByteBudget
 
 
 class _Table:

@@ -16,21 +16,21 @@ import pytest
 
 from client_agent.answering import Data, KeptStates, Origins
 from client_agent.config import Timing
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Decider, Decision, Deps
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.shuffled import ShuffledKit
 from tacit.dp.shuffled_counts import delta_hist, delta_zsum
 from tacit.logview.live import LiveLog
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import BYTES, ONE
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import BYTES, ONE
+from tacit.methods.base.statistics import HISTOGRAM, Shape
 from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Unbiased
-from tacit.methods.statistics import HISTOGRAM, Shape
 from tacit.models.shuffled.task import counts_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask

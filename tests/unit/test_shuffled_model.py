@@ -26,8 +26,8 @@ from tacit.aggregator.one_server.records import packed
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
 from tacit.errors import DecodeError, FieldError, ReportRejected
 from tacit.messages.chunk import MessageChunk
-from tacit.methods.draws import permutation
-from tacit.methods.estimate import Estimate
+from tacit.methods.base.draws import permutation
+from tacit.methods.base.estimate import Estimate
 from tacit.methods.figures import rest_words
 from tacit.methods.result import Buckets
 from tacit.models.collectors import collector_side
@@ -37,7 +37,7 @@ from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.collector import AggregateResult
 from tacit.roles.shuffled import MessageCounter, Tally, Total, shuffled

@@ -13,7 +13,7 @@ from scipy.stats import binom, chi2_contingency, chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.dp.shuffled_counts import delta_hist, delta_zsum, paper_lambda
-from tacit.methods.draws import ONE
+from tacit.methods.base.draws import ONE
 from tacit.shuffled.protocols import THE_MESSAGE, Hist, Zsum, run, shuffle
 from tacit.shuffled.simulation import Lost, uniform_counts, words
 

@@ -39,12 +39,12 @@ from infra.tools.staging.report import Ends, Served, mismatches, read_journals, 
 from infra.tools.staging.running import describe
 from tacit.errors import UsageError
 from tacit.operations.status import TaskStatus
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
-from tacit.service.config import load_config
-from tacit.service.secret_files import write_secret
+from tacit.recipe.writing.builder import propose
+from tacit.service.base.config import load_config
+from tacit.service.base.secret_files import write_secret
 
 NOW = 1_790_000_000.0
 AGENTS = 7

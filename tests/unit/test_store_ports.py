@@ -14,7 +14,7 @@ from services.collector.drivers import PublishDriver
 from services.collector.records import Result
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
-from tacit.service.live_tokens import NO_TOKEN
+from tacit.service.http.live_tokens import NO_TOKEN
 
 
 class Releases:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing, hash_of
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of
+from tacit.methods.base.design import SampleDesign
 from tacit.succinct import supports
 from tacit.succinct.supports import Reports, count_supports
 from tacit.succinct.tree import MAX_TOP, Collected, Found, Level, others_below, search, threshold

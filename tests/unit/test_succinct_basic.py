@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.draws import ONE, keep_threshold
-from tacit.methods.paper_projection import FrequencyOracle
-from tacit.methods.paper_signs import BasicRandomizer, SignReport, SignSums, sign_at
+from tacit.methods.base.draws import ONE, keep_threshold
+from tacit.methods.paper.projection import FrequencyOracle
+from tacit.methods.paper.signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tests.kit.statistics import mean_and_error
 from tests.unit.device_path import classes
 from tests.unit.test_methods_draws import e_to_the

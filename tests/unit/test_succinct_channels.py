@@ -16,10 +16,10 @@ import pytest
 from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.draws import ONE, keep_threshold
-from tacit.methods.paper_channels import Components, Frequent, SuccinctHistogram
-from tacit.methods.paper_one_bit import OneBit
-from tacit.methods.paper_signs import SignReport, SignSums
+from tacit.methods.base.draws import ONE, keep_threshold
+from tacit.methods.paper.channels import Components, Frequent, SuccinctHistogram
+from tacit.methods.paper.one_bit import OneBit
+from tacit.methods.paper.signs import SignReport, SignSums
 from tests.unit.device_path import Law, classes
 from tests.unit.test_methods_draws import e_to_the
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.methods.draws import MIN_EPSILON0
-from tacit.methods.paper_one_bit import OneBit
-from tacit.methods.paper_signs import BasicRandomizer
+from tacit.methods.base.draws import MIN_EPSILON0
+from tacit.methods.paper.one_bit import OneBit
+from tacit.methods.paper.signs import BasicRandomizer
 from tests.unit.test_methods_draws import e_to_the
 
 TINY = Fraction(1, 2**60)

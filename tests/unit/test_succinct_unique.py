@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import binom
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.draws import ONE, keep_threshold
-from tacit.methods.paper_signs import SignSums
-from tacit.methods.paper_unique import UniqueHitter
+from tacit.methods.base.draws import ONE, keep_threshold
+from tacit.methods.paper.signs import SignSums
+from tacit.methods.paper.unique import UniqueHitter
 from tests.unit.device_path import classes
 from tests.unit.test_methods_draws import e_to_the
 

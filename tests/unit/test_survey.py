@@ -13,20 +13,20 @@ from pydantic import ValidationError
 
 from infra.authoring.survey_flags import FLAGS
 from infra.cli import run
-from infra.commands.census import census
-from infra.commands.design import design
-from infra.commands.recipe import new
+from infra.commands.recipes.census import census
+from infra.commands.recipes.design import design
+from infra.commands.recipes.recipe import new
 from infra.lab.kit.recipes import RecipeKit, survey_from
 from infra.tools.documents.schemas import schema_of
 from tacit.accounting.requirements import Requirements
 from tacit.errors import FieldError, UsageError
 from tacit.operations.design import requirements_of
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Number
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import ImportancePlan, Survey, read_survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import ImportancePlan, Survey, read_survey
 
 KIT = RecipeKit()
 WITHOUT_FLAG = {"time_precision", "account", "encoder.kind"}

@@ -9,7 +9,7 @@ import pytest
 
 from infra.lab.devices.vectorised import CHUNK, REPORT_SIZE, collected, most_frequent, records, zipf_items, zipf_shares
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.affine import AffineHashing
+from tacit.methods.base.affine import AffineHashing
 from tacit.methods.packing import HashPacking
 from tacit.succinct.tree import Collected
 

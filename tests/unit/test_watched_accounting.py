@@ -19,9 +19,9 @@ from tacit.dp.claim import Claim
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
 from tacit.errors import UsageError
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import ONE as CERTAIN
-from tacit.methods.draws import keep_threshold
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import ONE as CERTAIN
+from tacit.methods.base.draws import keep_threshold
 from tacit.methods.flips import Flips
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey

@@ -21,7 +21,7 @@ from tacit.operations.design import requirements_of
 from tacit.operations.outlook import outlook
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
-from tacit.recipe.series_builder import Shape, propose_series
+from tacit.recipe.writing.series_builder import Shape, propose_series
 
 KIT = WatchingKit()
 

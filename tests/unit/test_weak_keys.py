@@ -20,7 +20,7 @@ from tacit.messages import HpkeConfig
 from tacit.recipe import derive
 from tacit.recipe.context import Context, Stage
 from tacit.rules import table as rules
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.issuer_key import IssuerKey

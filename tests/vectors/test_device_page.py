@@ -14,7 +14,7 @@ from client_agent import upload, wallet
 from client_agent.agent import READ_WITHIN
 from client_agent.coin import COIN_BITS
 from client_agent.config import Timing
-from client_agent.sources import READ_SECONDS
+from client_agent.data.sources import READ_SECONDS
 from infra.tools.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
 from tacit.errors import DapProblem, ReportError

@@ -24,10 +24,10 @@ from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p
 from infra.lab.bench.shuffled_accuracy import shuffled_rows
 from infra.lab.devices.vectorised import collected, most_frequent, records, zipf_items
 from tacit.adapters.system import OsEntropy
-from tacit.methods.affine import AffineHashing
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.affine import AffineHashing
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.packing import HashPacking
-from tacit.methods.statistics import HEAVY_HITTERS, Shape
 from tacit.models.local.server import HashedReports
 from tacit.succinct.engines import TreeEngine
 from tacit.succinct.supports import count_supports

@@ -24,10 +24,10 @@ import psutil
 
 from infra.base.free_ports import free_ports
 from infra.lab.bench.admin_fill import ADMIN, KEY, RECIPE_SERVER, Filled, Filler
+from infra.lab.bench.loading.processes import cpu_of_tree, memory_of_tree
+from infra.lab.bench.loading.storage import SQLITE, Backend
 from infra.lab.bench.paint import browser, first_paints
-from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
-from infra.lab.bench.storage import SQLITE, Backend
 from infra.lab.bench.targets import ADMIN_CPU, ADMIN_LATENCY, ADMIN_MEMORY, ADMIN_PAINT, ADMIN_READ
 from infra.lab.kit.scratch import scratch_folder
 from tacit.errors import Fatal

@@ -34,9 +34,9 @@ from tacit.operations.audit_chain import FIRST, row_hash
 from tacit.recipe.charges import charge_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.service.auth import token_digest
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
+from tacit.service.http.auth import token_digest
 from tacit.signing import SIGNATURE_SIZE, SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, leaf_label

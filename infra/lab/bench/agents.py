@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.lab.bench.live import LiveStack, laid_out, run_on
-from infra.lab.bench.processes import cpu_of_tree, memory_of_tree
+from infra.lab.bench.loading.live import LiveStack, laid_out, run_on
+from infra.lab.bench.loading.processes import cpu_of_tree, memory_of_tree
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.targets import HOST, IDLE, STARTED, WEIGHT
 from infra.stacks.agents import provision_agents

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from infra.lab.bench.contributions import Contribution, prepare
-from infra.lab.bench.implementations import OPENSSL
-from infra.lab.bench.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
-from infra.lab.bench.load import Load, send_all
+from infra.lab.bench.loading.contributions import Contribution, prepare
+from infra.lab.bench.loading.implementations import OPENSSL
+from infra.lab.bench.loading.live import BUCKETS, LiveStack, default_servers, laid_out, path_of, run_on
+from infra.lab.bench.loading.load import Load, send_all
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal

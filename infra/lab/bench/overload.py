@@ -16,12 +16,12 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from infra.lab.bench.attackers import KINDS, MOST_SECONDS, OPENED_PER_SECOND, Attack
-from infra.lab.bench.contributions import Contribution, prepare
-from infra.lab.bench.implementations import OPENSSL
 from infra.lab.bench.ingest import BATCH_SIZE, FEW_JOBS, SUBJECT, WARM_UP, warm_up
-from infra.lab.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
-from infra.lab.bench.load import Load, send_all
+from infra.lab.bench.loading.attackers import KINDS, MOST_SECONDS, OPENED_PER_SECOND, Attack
+from infra.lab.bench.loading.contributions import Contribution, prepare
+from infra.lab.bench.loading.implementations import OPENSSL
+from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, path_of, run_on
+from infra.lab.bench.loading.load import Load, send_all
 from infra.lab.bench.rows import Row, Timing
 from infra.lab.bench.targets import ALONE_AT_RATE, UNDER_ATTACK
 from infra.stacks.deployment import Deployment
@@ -98,7 +98,9 @@ async def _honest(stack: LiveStack, made: Iterator[Contribution], count: int) ->
 @contextlib.asynccontextmanager
 async def _under(attack: Attack) -> AsyncIterator[None]:
     """Run the attack while the block runs."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "infra.lab.bench.attackers", attack.encode())
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "infra.lab.bench.loading.attackers", attack.encode()
+    )
     try:
         await asyncio.sleep(SETTLE_SECONDS + attack.connections / OPENED_PER_SECOND)
         yield

@@ -15,17 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from infra.lab.bench.contributions import Order, prepare
-from infra.lab.bench.implementations import MULTIBUFFER, OPENSSL, has_multibuffer
 from infra.lab.bench.ingest import BATCH_SIZE, SUBJECT, WARM_UP, cost_rows, latency_rows, spent, warm_up
-from infra.lab.bench.live import LiveStack, default_servers, laid_out, path_of, run_on
-from infra.lab.bench.load import Load, send_all
+from infra.lab.bench.loading.contributions import Order, prepare
+from infra.lab.bench.loading.implementations import MULTIBUFFER, OPENSSL, has_multibuffer
+from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, path_of, run_on
+from infra.lab.bench.loading.load import Load, send_all
 from infra.lab.bench.rows import Row, Timing
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal
 from tacit.media_types import dap
 from tacit.messages import Report
-from tacit.service.token_files import first_token
+from tacit.service.http.token_files import first_token
 
 RATES = {0.0: 4000, 1000.0: 2000}
 AT_B = 1000

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infra.lab.bench.contributions import enclose, make_reports, private_key
-from infra.lab.bench.implementations import (
+from infra.lab.bench.loading.contributions import enclose, make_reports, private_key
+from infra.lab.bench.loading.implementations import (
     BATCH_TOKENS,
     MULTIBUFFER,
     OPENSSL,
@@ -30,9 +30,9 @@ from infra.lab.bench.implementations import (
     leader_job,
     sealer,
 )
+from infra.lab.bench.loading.storage import Backend, Database, backends
 from infra.lab.bench.primitives import Primitives
 from infra.lab.bench.rows import Row, Subject, Timing, measured
-from infra.lab.bench.storage import Backend, Database, backends
 from infra.lab.kit.aggregators import AggregatorPair, party_of
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from infra.lab.kit.scratch import scratch_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.lab.bench.implementations import MULTIBUFFER, OPENSSL
+from infra.lab.bench.loading.implementations import MULTIBUFFER, OPENSSL
 from infra.lab.bench.rows import Row
 
 CLAIM, LEDGER = "claim, fresh interpreter", "ledger of 1,000 recipes"

@@ -250,7 +250,7 @@ def _admin(
 ) -> Iterator[Row]:
     require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.admin import Asked, admin_rows
-    from infra.lab.bench.storage import backends
+    from infra.lab.bench.loading.storage import backends
 
     if database not in (known := [one.name for one in backends()]):
         raise UsageError(f"--database: this machine has {' and '.join(known)}")

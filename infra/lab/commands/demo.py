@@ -37,7 +37,8 @@ GOES_WITH = {
 }
 """What each flag says something about."""
 AS_CATEGORY = "category"
-"""How a survey counts devices without a value unless it is told otherwise (``tacit.recipe.survey.CATEGORY``)."""
+"""How a survey counts devices without a value unless it is told otherwise
+(``tacit.recipe.writing.survey.CATEGORY``)."""
 DEFAULT_DEVICES = 1500
 DEVICES_HELP = (
     "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
@@ -215,7 +216,7 @@ def _shuffled_data(
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
     """Return the data with ``missing`` as the treatment of empty cells. Raises ``BadParameter``."""
-    from tacit.recipe.survey import MISSING
+    from tacit.recipe.writing.survey import MISSING
 
     if missing not in MISSING:
         raise typer.BadParameter(f"--missing is {' or '.join(MISSING)}")
@@ -273,7 +274,7 @@ def _say_crowd(devices: int, progress: Console) -> None:
 
 
 def _say_missing(dataset: Dataset, progress: Console) -> None:
-    from tacit.recipe.survey import NO_VALUE
+    from tacit.recipe.writing.survey import NO_VALUE
 
     counted = f"counted as {NO_VALUE!r}" if dataset.question.missing == AS_CATEGORY else "spread over the answers"
     progress.print(

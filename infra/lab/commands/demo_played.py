@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.base.loops import fastest_loop
-from infra.lab.demo.patience import in_a_line
+from infra.lab.kit.patience import in_a_line
 from infra.views.terminal import answers, notes, print_json
 
 if TYPE_CHECKING:
-    from infra.lab.demo.result import DemoResult
-    from infra.lab.demo.view import Stages
+    from infra.lab.demo.results.result import DemoResult
+    from infra.lab.demo.results.view import Stages
 
 
 def played(run: Callable[[Path, Stages], Coroutine[Any, Any, DemoResult]], out: Path, *, json_output: bool) -> None:
     """Run a demo in the folder that ``run`` is given; print its result as JSON, or show it and write a report to
     ``out``. Raises a single error of ours for whatever goes wrong."""
-    from infra.lab.demo.report import prepare_report, write_report
-    from infra.lab.demo.view import Stages, show
+    from infra.lab.demo.results.report import prepare_report, write_report
+    from infra.lab.demo.results.view import Stages, show
 
     if not json_output:
         prepare_report(out)
@@ -36,7 +36,7 @@ def played(run: Callable[[Path, Stages], Coroutine[Any, Any, DemoResult]], out: 
 def _in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, DemoResult]]) -> DemoResult:
     """Return what ``run`` returns; show its progress, and remove its folder, which holds keys."""
     from infra.lab.kit.scratch import scratch_folder
-    from tacit.service.log import set_log_level
+    from tacit.service.base.log import set_log_level
 
     set_log_level("error")
     # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.

@@ -15,8 +15,8 @@ from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
-    from infra.lab.demo.result import DemoResult
-    from infra.lab.demo.view import Stages
+    from infra.lab.demo.results.result import DemoResult
+    from infra.lab.demo.results.view import Stages
 
 VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased", "flipped": "flipped"}
 """The randomizer of each variant: a histogram is zsum in every cell."""

@@ -18,12 +18,12 @@ import numpy as np
 
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.fleet import Fleet
-from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.results.result import StagedRefusal
+from infra.lab.demo.results.shuffled_result import MOST_MESSAGES
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import AGENTS_OF_A_CROWD
-from infra.lab.demo.shuffled_result import MOST_MESSAGES
 from infra.lab.demo.shuffled_run import ShuffledRun
 from infra.lab.demo.staging import Recipes
-from infra.lab.demo.view import Stages
 from infra.lab.devices.counted import NO_ANSWER, crowd_totals
 from tacit.methods.shuffled_few import Flipped
 from tacit.models.parties import SHUFFLER

@@ -18,20 +18,20 @@ from typing import Protocol, TypeVar
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
-from infra.lab.demo.patience import Patience
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.pool import Workers
 from infra.lab.devices.population import listed_population
 from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
+from infra.lab.kit.patience import Patience
 from infra.stacks.layout import Layout
 from tacit.errors import Fatal
-from tacit.methods.method import Answer
+from tacit.methods.base.method import Answer
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
 T = TypeVar("T")

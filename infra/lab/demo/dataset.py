@@ -22,7 +22,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
 from tacit.recipe.encoder import BucketEncoder
 from tacit.recipe.quantity import PLACES, exact, quantity
-from tacit.recipe.survey import CATEGORY
+from tacit.recipe.writing.survey import CATEGORY
 from tacit.tlog.canonical import validated
 
 T = TypeVar("T")

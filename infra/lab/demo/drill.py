@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from infra.lab.demo.attacks import SharesThief, Thief, helper_refusal, refusals_of
+from infra.lab.demo.attacks.common import SharesThief, Thief, helper_refusal, refusals_of
+from infra.lab.demo.attacks.shuffled import ShuffledThief
+from infra.lab.demo.attacks.watched import LocalThief, SharedThief, SingleThief
 from infra.lab.demo.fleet import Device, Fleet, loot_of, spender_of
-from infra.lab.demo.result import Bucket, StagedRefusal
-from infra.lab.demo.shuffled_attacks import ShuffledThief
+from infra.lab.demo.results.result import Bucket, StagedRefusal
 from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, PRECISION, Recipes, Staging, recipe_summary
-from infra.lab.demo.watched_attacks import LocalThief, SharedThief, SingleThief
 from infra.lab.kit.reports import BoundToken
 from tacit.aggregator.keys import read_peer_file
 from tacit.errors import Refusal
@@ -33,11 +33,11 @@ from tacit.models.secure_aggregation.device import DapChannel
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.models.shuffled.form import Shuffled
 from tacit.ports import Entropy, Transport
-from tacit.recipe.builder import propose
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 
 CATEGORIES = {"kind": "categories", "categories": ["yes", "no"]}
 DRILL_METRIC = "drill"

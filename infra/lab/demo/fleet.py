@@ -13,11 +13,11 @@ from pathlib import Path
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
-from client_agent.sources import CallableSource
-from infra.lab.demo.patience import Patience
+from infra.lab.kit.patience import Patience
 from infra.lab.kit.reports import BoundToken
 from infra.stacks.agent_configs import agent_config
 from infra.stacks.layout import Layout

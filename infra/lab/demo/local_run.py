@@ -10,12 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
-from infra.lab.demo.local_result import LocalResult
-from infra.lab.demo.result import DemoResult
+from infra.lab.demo.results.local_result import LocalResult
+from infra.lab.demo.results.result import DemoResult
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import rate_of
 from infra.lab.demo.staging import MAIN_SLOT
 from infra.lab.demo.texts_run import TextsRun
-from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
 from tacit.methods.registry import METHODS
 from tacit.models.local.form import Local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.lab.demo.result import Sighting
+from infra.lab.demo.results.result import Sighting
 from infra.stacks.options import OPERATORS
 
 NEVER = {

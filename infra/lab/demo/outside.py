@@ -14,7 +14,7 @@ from io import BytesIO
 from client_agent.answering import drawn
 from client_agent.journal import State
 from infra.lab.demo.fleet import Device
-from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.results.result import StagedRefusal
 from infra.lab.demo.staging import Recipes
 from tacit.errors import Refusal
 from tacit.ports import Entropy

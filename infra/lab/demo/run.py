@@ -25,10 +25,10 @@ from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.drill import DRILL_METRIC, Drilled, buckets_of, report_id_of
 from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.outside import told_by_a_value_outside
-from infra.lab.demo.patience import PatientTransport
-from infra.lab.demo.result import DemoResult, Sighting, StagedRefusal
+from infra.lab.demo.results.result import DemoResult, Sighting, StagedRefusal
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.staging import DAY, MAIN_SLOT, WITNESSES, Recipes
-from infra.lab.demo.view import Stages
+from infra.lab.kit.patience import PatientTransport
 from infra.stacks.options import StackOptions
 from infra.stacks.service_configs import RELEASE_GRACE
 from tacit.adapters.network.http import HttpTransport

@@ -17,19 +17,19 @@ from typing import Any
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
-from infra.lab.demo.attacks import refused_publication
+from infra.lab.demo.attacks.common import refused_publication
+from infra.lab.demo.attacks.search import UNDERSTATED_SERIES, BadRound, bad_rounds, second, understated_series
 from infra.lab.demo.drill import buckets_of, subject_of
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.outside import told_by_a_value_outside
-from infra.lab.demo.patience import PatientTransport
-from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.results.result import StagedRefusal
+from infra.lab.demo.results.search_result import Round, SearchResult
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DRAWN, MOST_AGENTS
-from infra.lab.demo.search_attacks import UNDERSTATED_SERIES, BadRound, bad_rounds, second, understated_series
-from infra.lab.demo.search_result import Round, SearchResult
 from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
 from infra.lab.demo.texts_run import TextsRun
-from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
+from infra.lab.kit.patience import PatientTransport
 from tacit.errors import Refusal, UsageError
 from tacit.operations.prefix_rounds import Asked, Progress, progress, searched
 from tacit.ports import Transport
@@ -39,8 +39,8 @@ from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
-from tacit.recipe.survey import NO_VALUE
+from tacit.recipe.writing.series_builder import Shape, propose_series
+from tacit.recipe.writing.survey import NO_VALUE
 from tacit.rules import series_table
 from tacit.rules import table as rules
 

@@ -18,9 +18,9 @@ from typing import Any
 from infra.base.loops import fastest_loop
 from infra.lab.demo.counting import count_bundles, count_messages
 from infra.lab.demo.observer import FollowingObserver
-from infra.lab.demo.patience import first_of
-from infra.lab.demo.result import Sighting
+from infra.lab.demo.results.result import Sighting
 from infra.lab.demo.shared_clock import SharedClock
+from infra.lab.kit.patience import first_of
 from infra.stacks.layout import load_layout
 from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
@@ -28,7 +28,7 @@ from tacit.errors import Fatal, TacitError
 from tacit.models.one_server import ANALYZER
 from tacit.models.parties import SHUFFLER
 from tacit.ports import TransportError
-from tacit.service.log import set_log_level
+from tacit.service.base.log import set_log_level
 
 LINE_LIMIT = 1 << 20
 """The longest line between the two processes, in bytes."""

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from client_agent.oblivious import ObliviousClient
-from infra.lab.demo.attacks import Thief
+from infra.lab.demo.attacks.common import Thief
+from infra.lab.demo.attacks.shuffled import ShuffledThief, as_shuffler
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.fleet import Fleet
-from infra.lab.demo.result import DemoResult, StagedRefusal
+from infra.lab.demo.results.result import DemoResult, StagedRefusal
+from infra.lab.demo.results.shuffled_result import ShuffledResult
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DemoRun, rate_of
-from infra.lab.demo.shuffled_attacks import ShuffledThief, as_shuffler
-from infra.lab.demo.shuffled_result import ShuffledResult
 from infra.lab.demo.staging import HOUR, Recipes
-from infra.lab.demo.view import Stages
 from infra.lab.kit.reports import BoundToken
 from tacit.errors import Refusal, UsageError
 from tacit.methods.result import Zeros
@@ -34,7 +34,7 @@ from tacit.models.shuffled.task import counts_of
 from tacit.ports import Transport
 from tacit.problem import problem_type
 from tacit.recipe.model import Recipe
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.task.shuffled import message_size
 
 LEAST_DEVICES = 300

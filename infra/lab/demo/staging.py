@@ -16,14 +16,14 @@ from typing import Any
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
-from infra.lab.demo.attacks import UNDERSTATED, offered, refused_publication, understated
+from infra.lab.demo.attacks.common import UNDERSTATED, offered, refused_publication, understated
+from infra.lab.demo.attacks.split_view import refused_split_view
 from infra.lab.demo.fleet import Fleet
-from infra.lab.demo.patience import TRIES, Patience
-from infra.lab.demo.result import StagedRefusal
+from infra.lab.demo.results.result import StagedRefusal
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.services import Services
 from infra.lab.demo.shared_clock import SharedClock
-from infra.lab.demo.split_view import refused_split_view
-from infra.lab.demo.view import Stages
+from infra.lab.kit.patience import TRIES, Patience
 from infra.stacks.layout import signing_key_of
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
@@ -41,7 +41,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.series import Series
 from tacit.rules import table as rules
-from tacit.service.log import log_level
+from tacit.service.base.log import log_level
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 
 DAY, HOUR = 86400, 3600

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.lab.demo.dataset import Dataset, Question
+from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DemoRun
-from infra.lab.demo.view import Stages
 from infra.lab.demo.words import Texts
 from tacit.errors import UsageError
 from tacit.recipe.encoder import StringEncoder

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from infra.lab.devices.columns import read_column
 from tacit.errors import UsageError
-from tacit.methods.draws import uniform_below
+from tacit.methods.base.draws import uniform_below
 from tacit.ports import Entropy
 from tacit.recipe.member_types import EVENT_PATTERN
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
-from tacit.methods.method import Measurement
+from tacit.methods.base.method import Measurement
 
 CELL, NUMBER = "I", "Q"
 NUMBER_SIZE = 8

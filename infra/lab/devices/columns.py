@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from client_agent.csv_rows import SEPARATORS, MalformedCsvError, table_of
+from client_agent.data.csv_rows import SEPARATORS, MalformedCsvError, table_of
 from tacit.errors import UsageError
 
 MAX_COLUMNS = 1000

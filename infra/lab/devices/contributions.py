@@ -19,7 +19,7 @@ from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
 from infra.lab.kit import spoiled
 from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextInputShare, Report, ReportMetadata, Role
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.ports import Entropy
 from tacit.recipe.derive import labels

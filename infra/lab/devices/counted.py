@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.dp.binomial import deviation
+from tacit.methods.base.draws import ONE
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
-from tacit.methods.draws import ONE
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.methods.shuffled_few import Unbiased
 from tacit.ports import Entropy

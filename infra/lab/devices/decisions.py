@@ -20,8 +20,8 @@ from infra.lab.devices.additions import NUMBER, Numbers, messages_of
 from infra.lab.devices.events import Opened, kept
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
+from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
-from tacit.methods.method import Answer, Measurement, Method
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import RandomisedCells

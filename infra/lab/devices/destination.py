@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps, last_start
 from client_agent.journal import MemoryAgentStore
-from client_agent.sources import CallableSource
 from client_agent.wallet import AttestedDevice
 from infra.lab.devices.tokens import SlotKey
 from tacit import ohttp

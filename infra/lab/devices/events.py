@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from infra.lab.devices.population import Data
 from tacit.errors import UsageError
-from tacit.methods.method import Answer
+from tacit.methods.base.method import Answer
 from tacit.models.faces.watched import RandomisedCells, Stored
 from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.methods.base.method import Answer
 from tacit.methods.flips import Flips
-from tacit.methods.method import Answer
 from tacit.ports import Entropy
 
 PIECE = 1 << 22
@@ -52,7 +52,7 @@ def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.
 
 
 def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """Return ``count`` draws of ``tacit.methods.draws.fair_flips``."""
+    """Return ``count`` draws of ``tacit.methods.base.draws.fair_flips``."""
     size = _size(flips)
     drawn = np.frombuffer(entropy(size * count), dtype=np.uint8).reshape(count, size)
     spare = size * 8 - flips

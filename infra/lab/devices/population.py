@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import UsageError
-from tacit.methods.method import Answer
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.method import Answer
+from tacit.methods.base.statistics import STATISTICS
 from tacit.recipe.encoder import MISSING, Encoder, encoder_of
 from tacit.recipe.encoder_specs import Domain, Number, Vector
 from tacit.recipe.model import Question

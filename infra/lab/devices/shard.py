@@ -35,9 +35,9 @@ from infra.lab.devices.sender import Clients, Deliveries, Due, Sender
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
 from tacit.adapters.network.tls import ClientTls
-from tacit.methods.method import Method
+from tacit.methods.base.method import Method
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.result import MOST_LISTED
-from tacit.methods.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey

@@ -14,8 +14,8 @@ import numpy as np
 
 from infra.lab.devices import events
 from infra.lab.devices.population import Data
-from tacit.methods.method import Answer
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.method import Answer
+from tacit.methods.base.statistics import STATISTICS
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Number, Occurrences, Range, Vector
 from tacit.recipe.model import Question

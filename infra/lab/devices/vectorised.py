@@ -1,8 +1,8 @@
 """Many devices at once: populations, and the reports of affine hashing, drawn with numpy.
 
-From the same random bytes a device (``tacit.methods.affine``) and this module draw the same report, bit for bit. The
-one exception has a probability below 2^-120 a report: a device draws a uniform number again where its bytes fall into
-the incomplete last part of all values.
+From the same random bytes a device (``tacit.methods.base.affine``) and this module draw the same report, bit for bit.
+The one exception has a probability below 2^-120 a report: a device draws a uniform number again where its bytes fall
+into the incomplete last part of all values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.affine import PUBLIC_SIZE, AffineHashing
-from tacit.methods.draws import BYTES
+from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.base.draws import BYTES
 from tacit.succinct.tree import Collected
 
 REPORT_SIZE = PUBLIC_SIZE + 2 * BYTES
@@ -90,7 +90,7 @@ def _values(method: AffineHashing, items: Words, words: Words) -> Words:
 
 
 def _levels(words: Words, levels: int) -> Words:
-    """As ``tacit.methods.affine.level_of``, for each word."""
+    """As ``tacit.methods.base.affine.level_of``, for each word."""
     found: Words = np.minimum(_scaled(words, 2 * levels + 1) // np.uint64(2), np.uint64(levels - 1))
     return found
 
@@ -103,7 +103,7 @@ def _scaled(words: Words, count: int) -> Words:
 
 
 def _hashes(seeds: Words, prefixes: Words, hash_bits: int) -> Words:
-    """As ``tacit.methods.affine.hash_of``, for each seed and prefix."""
+    """As ``tacit.methods.base.affine.hash_of``, for each seed and prefix."""
     found = _word(seeds, hash_bits + 1) & np.uint64((1 << hash_bits) - 1)
     for at in range(hash_bits):
         parity = np.bitwise_count(_word(seeds, at + 1) & prefixes).astype(np.uint64) & np.uint64(1)
@@ -112,7 +112,7 @@ def _hashes(seeds: Words, prefixes: Words, hash_bits: int) -> Words:
 
 
 def _word(seeds: Words, at: int) -> Words:
-    """The word number ``at``, from 1, that follows from each seed (``tacit.methods.affine.words``)."""
+    """The word number ``at``, from 1, that follows from each seed (``tacit.methods.base.affine.words``)."""
     word = seeds + np.uint64(at * int(_STEP) & _HALF)
     word = (word ^ (word >> np.uint64(30))) * _FIRST
     word = (word ^ (word >> np.uint64(27))) * _SECOND

@@ -21,8 +21,8 @@ from infra.lab.devices.faults import FATE, Fault
 from infra.lab.fleet.result import FleetResult
 from infra.stacks.layout import Layout
 from tacit.errors import Abort
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.result import rows
-from tacit.methods.statistics import STATISTICS
 from tacit.models.shuffled.task import counts_of
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport

@@ -31,15 +31,15 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.models.pan_private.form import PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Occurrences, Range
 from tacit.recipe.model import Question, Recipe
-from tacit.service.config import load_config
-from tacit.service.secret_files import read_secret
+from tacit.service.base.config import load_config
+from tacit.service.base.secret_files import read_secret
 from tacit.tokens.software_root import SoftwareRoot
 
 FOLDER = "fleet"

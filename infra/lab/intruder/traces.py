@@ -14,7 +14,7 @@ from client_agent.panprivate.watch import EventWatch, Plan
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.scratch import scratch_folder
-from tacit.methods.draws import fair_flips, uniform_below
+from tacit.methods.base.draws import fair_flips, uniform_below
 from tacit.ports import Entropy
 
 BUSIEST = 3

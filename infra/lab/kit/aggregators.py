@@ -34,8 +34,8 @@ from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.keys import write_signing_key
-from tacit.service.secret_files import write_secret
+from tacit.service.base.keys import write_signing_key
+from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tokens.slots import TokenVerifier

@@ -22,7 +22,7 @@ from tacit.ports import Entropy
 from tacit.recipe.derive import randomizer_of, slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 

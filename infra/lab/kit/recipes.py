@@ -15,14 +15,14 @@ from tacit.messages import HpkeConfig, Role
 from tacit.methods.rappor import Rappor
 from tacit.models.secure_aggregation.form import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
-from tacit.recipe.builder import propose, with_claim
 from tacit.recipe.derive import answer_label, task_id, vdaf_of
 from tacit.recipe.encoder_specs import Attributes, Buckets
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.series import Series
-from tacit.recipe.series_builder import Shape, propose_series
-from tacit.recipe.survey import ImportancePlan, Survey
+from tacit.recipe.writing.builder import propose, with_claim
+from tacit.recipe.writing.series_builder import Shape, propose_series
+from tacit.recipe.writing.survey import ImportancePlan, Survey
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.checkpoint import LogPolicy, NoteKey

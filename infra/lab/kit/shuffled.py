@@ -19,11 +19,11 @@ from tacit.models.shuffled.device import ShuffledChannel, ShuffledDevice
 from tacit.models.shuffled.form import Shuffled, ShuffledParties
 from tacit.models.shuffled.task import counts_of
 from tacit.ports import Entropy
-from tacit.recipe.builder import propose
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
 

@@ -1,8 +1,8 @@
 """Ways to spoil a report, each of them one change.
 
 Everything that makes bad reports takes the change from here: ``infra.lab.kit.reports`` for one report, the thief of
-``infra.lab.demo.attacks``, and ``infra.lab.devices.contributions`` for many at a time. The aggregators' required answer
-is in ``infra.lab.devices.faults.FATE``.
+``infra.lab.demo.attacks.common``, and ``infra.lab.devices.contributions`` for many at a time. The aggregators' required
+answer is in ``infra.lab.devices.faults.FATE``.
 """
 
 from __future__ import annotations

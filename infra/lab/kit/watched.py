@@ -13,10 +13,10 @@ from tacit.codec import b64url
 from tacit.models.pan_private.form import PanPrivate, PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingle, PanPrivateSingleParties
 from tacit.panprivate.elgamal import PrivateKey
-from tacit.recipe.builder import propose
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.survey import Survey
 
 TWO, ONE = PanPrivate.name, PanPrivateSingle.name
 CELLS = ((TWO, "count"), (TWO, "histogram"), (ONE, "count"), (ONE, "histogram"), (ONE, "mean"))

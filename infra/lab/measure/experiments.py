@@ -32,9 +32,9 @@ from typing import Literal
 from tacit.accounting.curves import Point
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE
 from tacit.errors import UsageError
-from tacit.methods.design import SampleDesign
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.method import plain
 from tacit.methods.flips import Flips
-from tacit.methods.method import plain
 from tacit.recipe.randomised import Importance, Sampling
 
 TOLERANCE = 0.005

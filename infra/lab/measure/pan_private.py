@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.methods.draws import BYTES, ONE, epsilon0_from, keep_threshold
+from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, keep_threshold
 from tacit.ports import Entropy
 
 STEPS = (1, 10, 30, 100, 365, 1000, 10_000)

@@ -25,8 +25,8 @@ import numpy as np
 from infra.lab.measure.pan_private import Moments, Stepwise, flipped_bit, local_stderr, lower_bound
 from infra.lab.measure.runs import MAX_WORKERS
 from tacit.adapters.system import OsEntropy
-from tacit.methods.design import SampleDesign
-from tacit.methods.draws import uniform_below
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import uniform_below
 from tacit.methods.rr import Rr
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero

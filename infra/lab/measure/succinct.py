@@ -22,11 +22,11 @@ from rich.table import Table
 from infra.lab.devices.vectorised import collected
 from infra.views.terminal import plain_table
 from tacit.adapters.system import OsEntropy
-from tacit.methods.affine import AffineHashing
-from tacit.methods.design import SampleDesign
-from tacit.methods.paper_projection import FrequencyOracle
-from tacit.methods.paper_signs import SignSums
-from tacit.methods.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.base.affine import AffineHashing
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.paper.projection import FrequencyOracle
+from tacit.methods.paper.signs import SignSums
 from tacit.ports import Entropy
 from tacit.succinct.lower_bound import share_error_bound
 from tacit.succinct.supports import count_supports

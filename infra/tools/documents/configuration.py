@@ -12,7 +12,7 @@ from infra.tools.documents.words import FROM_FOLDER, page, prose, table, type_in
 from tacit.aggregator.config import AggregatorConfig, FollowingConfig
 from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.errors import UsageError
-from tacit.service.config import ServiceConfig
+from tacit.service.base.config import ServiceConfig
 
 CONFIGURATION = "configuration.md"
 PLACE = "<!-- keys: made from the models by `make documents`, like all below this line -->\n"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.methods.result import MOST_ITEM_BYTES, MOST_ITEMS
-from tacit.service.token_files import MOST_TOKENS
+from tacit.service.http.token_files import MOST_TOKENS
 from tacit.tlog.leaves import Blob, Hash, Key32
 
 Token = Annotated[str, Field(pattern="^[!-~]+$")]

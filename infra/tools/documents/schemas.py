@@ -34,7 +34,7 @@ from services.witness.config import WitnessConfig
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, Void
 from tacit.tlog.pages import HashesBody, HeadBody, KeySetsBody, PageBody
 

@@ -10,8 +10,8 @@ from typing import Any
 from client_agent import device_rules
 from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.tools.documents.words import page, prose, table, type_in_words, value
+from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import METHODS
-from tacit.methods.statistics import STATISTICS, Shape
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 

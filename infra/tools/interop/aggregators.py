@@ -24,8 +24,8 @@ from tacit.errors import DecodeError, UsageError
 from tacit.messages import HpkeConfig, Role
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps
-from tacit.service.limits import SourceBudget
-from tacit.service.live_tokens import NO_TOKEN
+from tacit.service.http.limits import SourceBudget
+from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.version import DapVersion
 
 IN_MEMORY = "sqlite+aiosqlite:///:memory:"

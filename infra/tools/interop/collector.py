@@ -23,7 +23,7 @@ from tacit.messages import BatchMode, Interval, Role
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import Deps, add_driver, add_store, make_app
-from tacit.service.live_tokens import NO_TOKEN
+from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.task import Task
 from tacit.vdaf.prio3 import Prio3Count, Prio3Sum
 from tacit.version import DapVersion

@@ -17,7 +17,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Transport
 from tacit.service.app import Deps
-from tacit.service.config import Listen
+from tacit.service.base.config import Listen
 from tacit.service.run import serve
 from tacit.version import DapVersion
 

@@ -15,11 +15,11 @@ from tacit.messages import BatchMode, Extension, HpkeConfig, Interval, Role, Tas
 from tacit.ports import HttpResponse, Transport
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import JobCrypto
-from tacit.service.auth import token_digest, unauthorized
-from tacit.service.callers import Callers
-from tacit.service.config import Listen
-from tacit.service.connection import vouch
-from tacit.service.lean import Asking
+from tacit.service.base.config import Listen
+from tacit.service.http.auth import token_digest, unauthorized
+from tacit.service.http.callers import Callers
+from tacit.service.http.connection import vouch
+from tacit.service.http.lean import Asking
 from tacit.task import BatchClose, Task, interval_of, vdaf_of
 from tacit.tokens.slots import Slot
 from tacit.version import DapVersion

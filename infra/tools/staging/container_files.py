@@ -26,7 +26,7 @@ from infra.stacks.workers import Part
 from infra.tools.staging.container_places import PORT, database_address, database_user, user_of, with_database
 from infra.tools.staging.devices import Devices
 from tacit.ports import Entropy
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 
 DATABASES, SCRIPT = "databases", "database.sh"
 ROLES, SUPERUSER, PASSWD = "roles.sql", "superuser", "passwd"

@@ -16,7 +16,7 @@ from infra.tools.staging.agents import counted
 from infra.tools.staging.devices import Devices
 from services.admin.questions.fleet import DEVICES_FILE, REPORT_FILE, devices_of, report_of
 from tacit.ports import Clock
-from tacit.service.secret_files import write_secret
+from tacit.service.base.secret_files import write_secret
 
 FOLDER = "fleet"
 TELL_SECONDS = 5.0

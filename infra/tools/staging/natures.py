@@ -19,8 +19,8 @@ from infra.tools.staging.choices import Driver
 from tacit.errors import UsageError
 from tacit.pauses import uniform
 from tacit.ports import Entropy
-from tacit.service.config import Frozen, load_config
-from tacit.service.secret_files import write_secret
+from tacit.service.base.config import Frozen, load_config
+from tacit.service.base.secret_files import write_secret
 
 FILE = "natures.json"
 MQTT_POLL_SECONDS = 60.0

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
+from client_agent.data.sources import open_source
 from client_agent.journal import Entry, State
 from client_agent.runner import database_of, journal_of
-from client_agent.sources import open_source
 from tacit.codec import b64url
 from tacit.errors import ReportError, UsageError
-from tacit.methods.statistics import STATISTICS
+from tacit.methods.base.statistics import STATISTICS
 from tacit.operations.status import TaskStatus
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
-from tacit.service.config import load_config
+from tacit.service.base.config import load_config
 
 LATE, REFUSED, LOST, UNJOURNALLED = "late", "refused", "lost", "unjournalled"
 ASKED = frozenset({State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED})

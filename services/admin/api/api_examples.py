@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tacit.service.examples import HASH, MOMENT
+from tacit.service.documents.examples import HASH, MOMENT
 
 SURVEY: Final[dict[str, Any]] = {
     "name": "doctor-visits",

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from services.admin.people.people import LEAST_PASSWORD, MOST_PASSWORD, NAME
-from tacit.service.admin_documents import CollectionDocument, Document, PosixSeconds, QuestionDocument, RecipeSummary
-from tacit.service.admin_log_documents import EntryDocument
-from tacit.service.admin_people_documents import ActDocument, KeyDocument, PersonDocument, Role
+from tacit.service.documents.admin import CollectionDocument, Document, PosixSeconds, QuestionDocument, RecipeSummary
+from tacit.service.documents.admin_log import EntryDocument
+from tacit.service.documents.admin_people import ActDocument, KeyDocument, PersonDocument, Role
 
 Label = Annotated[str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 

@@ -1,5 +1,5 @@
-"""The title and the authentication schemes of the admin API. ``tacit.service.openapi`` makes the OpenAPI document from
-these and from the table of routes."""
+"""The title and the authentication schemes of the admin API. ``tacit.service.documents.openapi`` makes the OpenAPI
+document from these and from the table of routes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from services.admin.api.api_examples import EXAMPLES
 from services.admin.people.people import PERMISSIONS, Permission
 from services.admin.people.sign_in import CSRF_HEADER
 from services.admin.storage.records import QuestionState
-from tacit.service.openapi import About
+from tacit.service.documents.openapi import About
 
 
 def about(cookie: str) -> About:

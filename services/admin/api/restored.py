@@ -16,7 +16,7 @@ from services.admin.storage import audit
 from services.admin.storage.records import Act, AuditRow, QuestionState
 from services.admin.storage.store import AdminTx
 from tacit.errors import UsageError
-from tacit.service.admin_people_documents import Kind
+from tacit.service.documents.admin_people import Kind
 
 ACCEPTED: Final = "store.accept-rollback"
 PAGE: Final = 200

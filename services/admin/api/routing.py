@@ -28,9 +28,9 @@ from tacit import media_types
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.recipe.fields import filled
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.service.app import read_body
-from tacit.service.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_known_query
+from tacit.service.documents.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_known_query
 from tacit.tlog.canonical import parse_json
 
 EMPTY: Final = (Nothing, ActBody)

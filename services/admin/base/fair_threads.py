@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tacit.errors import Abort
 from tacit.ports import Entropy
-from tacit.service.limits import busy
+from tacit.service.http.limits import busy
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from services.admin.api.documents import AuditPage
 from services.admin.storage.records import AuditRow
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url
-from tacit.service.admin_people_documents import ActDocument
+from tacit.service.documents.admin_people import ActDocument
 
 
 async def listed(call: Call) -> Reply:

@@ -9,7 +9,7 @@ from services.admin.storage.records import Change
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.service.admin_people_documents import ChangeDocument, ChangeList, Kind, Role, RuleDocument
+from tacit.service.documents.admin_people import ChangeDocument, ChangeList, Kind, Role, RuleDocument
 
 
 async def listed(call: Call) -> Reply:

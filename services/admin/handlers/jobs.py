@@ -10,8 +10,8 @@ from services.admin.handlers.recipes import at_collector
 from services.admin.questions.series_documents import JobList
 from tacit.operations.results import PASSING, REFUSED, RELEASED
 from tacit.service.app import STEPS
+from tacit.service.documents.operator import JobDocument
 from tacit.service.operated import Job, background_jobs, background_work
-from tacit.service.operator_documents import JobDocument
 from tacit.service.readiness import Steps
 
 COLLECTION = "collection"

@@ -14,7 +14,7 @@ from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import CryptoError, DecodeError, Fatal
 from tacit.logview.live import LiveLog
-from tacit.service.admin_log_documents import EntryDocument, KeysDocument, LogDocument, ProofDocument
+from tacit.service.documents.admin_log import EntryDocument, KeysDocument, LogDocument, ProofDocument
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 

@@ -16,7 +16,7 @@ from services.admin.people.consent_documents import WaitingInvitation
 from services.admin.people.openid import OpenIdClient
 from services.admin.people.sign_in import SECURE_PREFIX, Shown
 from services.admin.storage.records import Change
-from tacit.service.admin_people_documents import InvitationDocument
+from tacit.service.documents.admin_people import InvitationDocument
 
 RETURN_PATH = "/sign-in/openid/return"
 """The path to which the provider sends browsers back; it is the only redirect target in this service."""

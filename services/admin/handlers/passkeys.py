@@ -14,7 +14,7 @@ from services.admin.storage.records import Passkey, Question
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.service.admin_people_documents import Kind
+from tacit.service.documents.admin_people import Kind
 
 APPROVE, PUBLISH = "approve", "publish"
 

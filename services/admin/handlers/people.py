@@ -9,7 +9,7 @@ from services.admin.people.empowering import Wanted
 from services.admin.people.people import existing
 from services.admin.storage.records import ApiKey, Change, Person
 from tacit.errors import FieldError
-from tacit.service.admin_people_documents import KeyDocument, NewKey, PersonDocument, Role
+from tacit.service.documents.admin_people import KeyDocument, NewKey, PersonDocument, Role
 
 
 async def listed(call: Call) -> Reply:

@@ -17,7 +17,7 @@ from services.admin.storage.records import Question, QuestionState
 from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url
 from tacit.errors import DecodeError
-from tacit.service.admin_documents import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace
+from tacit.service.documents.admin import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import SignedLeaf
 

@@ -19,7 +19,7 @@ from tacit.operations.tables import EXTRA, csv_bytes, parquet_bytes
 from tacit.operations.yields import read_yield
 from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
-from tacit.service.admin_documents import CollectionDocument, RecipeDocument, RecipeSummary
+from tacit.service.documents.admin import CollectionDocument, RecipeDocument, RecipeSummary
 
 HASH_SIZE = 32
 FORMATS: Final = {"csv": media_types.CSV, "parquet": media_types.PARQUET}

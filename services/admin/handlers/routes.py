@@ -53,8 +53,8 @@ from services.admin.people.consent_documents import ConsentBody, WaitingInvitati
 from services.admin.people.people import Permission
 from services.admin.questions.fleet import FleetDocument
 from services.admin.questions.series_documents import CensusPage, JobList, SeriesPage
-from tacit.recipe.survey import Survey
-from tacit.service.admin_documents import (
+from tacit.recipe.writing.survey import Survey
+from tacit.service.documents.admin import (
     CheckDocument,
     CollectionDocument,
     DesignDocument,
@@ -62,8 +62,8 @@ from tacit.service.admin_documents import (
     RecipeDocument,
     SeriesDocument,
 )
-from tacit.service.admin_log_documents import KeysDocument, LedgerDocument, LogDocument, ProofDocument
-from tacit.service.admin_people_documents import (
+from tacit.service.documents.admin_log import KeysDocument, LedgerDocument, LogDocument, ProofDocument
+from tacit.service.documents.admin_people import (
     ChangeDocument,
     ChangeList,
     InvitationDocument,
@@ -71,7 +71,7 @@ from tacit.service.admin_people_documents import (
     PersonDocument,
     SessionDocument,
 )
-from tacit.service.operator_documents import JobDocument
+from tacit.service.documents.operator import JobDocument
 
 _READ, _WRITE, _OPERATE = Permission.READ, Permission.WRITE, Permission.OPERATE
 _QUESTION = "/v1/questions/{id}"

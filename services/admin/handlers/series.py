@@ -7,7 +7,7 @@ from services.admin.base.problems import not_found
 from services.admin.questions.series_documents import CensusPage, SeriesPage
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.recipe.census import Census
-from tacit.service.admin_documents import CensusDocument, RoundDocument, SeriesDocument
+from tacit.service.documents.admin import CensusDocument, RoundDocument, SeriesDocument
 
 
 async def listed(call: Call) -> Reply:

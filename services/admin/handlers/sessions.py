@@ -10,7 +10,7 @@ from services.admin.people.people import PERMISSIONS
 from services.admin.people.sign_in import BY_SESSION, Shown, csrf_token
 from services.admin.storage.records import Person
 from tacit.errors import FieldError
-from tacit.service.admin_people_documents import Role, SessionDocument
+from tacit.service.documents.admin_people import Role, SessionDocument
 
 
 async def sign_in(call: Call) -> Reply:

@@ -23,7 +23,7 @@ from tacit.models.local.form import Local
 from tacit.operations.checking import Checked
 from tacit.operations.design import requirements_of
 from tacit.recipe.encoder_specs import Domain
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 
 FACTORS: Final = tuple(map(Decimal, ("0.125", "0.25", "0.5", "1", "2", "4")))
 """The multiples of the wanted epsilon for which every way to ask is computed."""

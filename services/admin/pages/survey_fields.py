@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.registry import METHODS
-from tacit.methods.statistics import StatisticName
 from tacit.models.forms import FORMS
-from tacit.recipe.survey import MECHANISMS, MISSING, Close, Survey, Through
-from tacit.recipe.survey_table import FIELD_AT, SurveyField, Value
+from tacit.recipe.writing.survey import MECHANISMS, MISSING, Close, Survey, Through
+from tacit.recipe.writing.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")

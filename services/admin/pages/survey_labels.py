@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tacit.recipe.survey_table import FIELD_AT
+from tacit.recipe.writing.survey_table import FIELD_AT
 
 
 def label_of(path: str) -> str:

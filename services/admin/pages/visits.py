@@ -24,9 +24,9 @@ from services.admin.people.sign_in import CSRF_HEADER, csrf_token
 from services.admin.questions.questions import field_problem
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.service.admin_people_documents import Role
 from tacit.service.app import abort_of, read_body
-from tacit.service.openapi import IDEMPOTENCY
+from tacit.service.documents.admin_people import Role
+from tacit.service.documents.openapi import IDEMPOTENCY
 
 FORM: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 200

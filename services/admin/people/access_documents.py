@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.service.admin_documents import Document, PosixSeconds
+from tacit.service.documents.admin import Document, PosixSeconds
 
 
 class OpenIdBody(Document):

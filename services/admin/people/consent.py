@@ -24,7 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.moments import when
 from tacit.ports import Clock, Entropy
-from tacit.service.admin_people_documents import Kind, Role
+from tacit.service.documents.admin_people import Kind, Role
 from tacit.tlog.canonical import canonical_bytes
 
 LABEL: Final = b"tacit change v1\0"

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.service.admin_documents import Document
-from tacit.service.admin_people_documents import ChangeDocument
+from tacit.service.documents.admin import Document
+from tacit.service.documents.admin_people import ChangeDocument
 
 
 class WaitingInvitation(ChangeDocument):

@@ -20,7 +20,7 @@ from services.admin.storage.records import ApiKey, Change, Invitation, Person
 from services.admin.storage.store import AdminTx
 from tacit.errors import Abort, FieldError
 from tacit.ports import Clock, Entropy
-from tacit.service.admin_people_documents import Kind, Role
+from tacit.service.documents.admin_people import Kind, Role
 
 
 @dataclass(frozen=True, slots=True)

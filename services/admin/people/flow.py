@@ -25,8 +25,8 @@ from services.admin.storage.store import AdminTx, PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.ports import Entropy
-from tacit.service.admin_people_documents import Kind
-from tacit.service.auth import token_digest
+from tacit.service.documents.admin_people import Kind
+from tacit.service.http.auth import token_digest
 
 FLOW_COOKIE: Final = "tacit_openid"
 FLOW_SECONDS: Final = 600

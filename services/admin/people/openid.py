@@ -31,7 +31,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, TransportError
-from tacit.service.auth import unauthorized
+from tacit.service.http.auth import unauthorized
 
 PROVIDER: Final = "sign-in provider"
 ALGORITHMS: Final = (

@@ -19,9 +19,9 @@ from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError, FieldError, UsageError
 from tacit.ports import Entropy
-from tacit.service.admin_people_documents import Role
-from tacit.service.auth import token_digest
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
+from tacit.service.documents.admin_people import Role
+from tacit.service.http.auth import token_digest
 
 LEAST_PASSWORD, MOST_PASSWORD = 12, 256
 MOST_NAME: Final = 64

@@ -23,8 +23,8 @@ from services.admin.storage.records import ApiKey, Person, Session
 from services.admin.storage.store import AdminStore, PeopleTx
 from tacit.codec import b64url
 from tacit.ports import Clock, Entropy
-from tacit.service.auth import token_digest, unauthorized
-from tacit.service.connection import vouch
+from tacit.service.http.auth import token_digest, unauthorized
+from tacit.service.http.connection import vouch
 
 COOKIE: Final = "tacit_session"
 SECURE_PREFIX: Final = "__Host-"

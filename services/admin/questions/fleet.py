@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.admin.questions.events import Event, Events
 from tacit.errors import DecodeError, UsageError
-from tacit.service.admin_documents import Document, PosixSeconds
-from tacit.service.secret_files import read_secret
+from tacit.service.base.secret_files import read_secret
+from tacit.service.documents.admin import Document, PosixSeconds
 from tacit.tlog.canonical import parse_json, validated
 
 DEVICES_FILE: Final = "devices.json"

@@ -22,8 +22,8 @@ from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
-from tacit.service.admin_log_documents import LedgerDocument
 from tacit.service.app import Deps
+from tacit.service.documents.admin_log import LedgerDocument
 from tacit.tlog.log import Tree
 
 FOLDER: Final = "log"

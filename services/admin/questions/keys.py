@@ -10,7 +10,7 @@ from services.admin.base.config import AdminConfig
 from tacit.codec import b64url
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
-from tacit.service.admin_log_documents import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
+from tacit.service.documents.admin_log import AnalystKeyDocument, CertificateDocument, KeysDocument, KeySetDocument
 from tacit.service.metrics_listener import certificate_end
 
 MOST_OVER = 20

@@ -12,7 +12,7 @@ from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.design_searched import searched_ways
 from tacit.operations.drafting import refusals_document
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 
 KEPT: Final = 256
 """How many comparisons are remembered; each takes up to half a second of one core."""

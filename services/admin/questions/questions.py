@@ -23,7 +23,7 @@ from tacit.models.parties import Parties
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.survey import Survey
+from tacit.recipe.writing.survey import Survey
 from tacit.tlog.canonical import canonical_bytes
 
 Asked = Survey | Recipe

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit.service.admin_documents import CensusDocument, Document, SeriesDocument
-from tacit.service.operator_documents import JobDocument
+from tacit.service.documents.admin import CensusDocument, Document, SeriesDocument
+from tacit.service.documents.operator import JobDocument
 
 
 class JobList(Document):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from services.admin.questions.log import blaming
 from tacit.ports import Clock, Entropy
-from tacit.service.limits import busy
+from tacit.service.http.limits import busy
 
 SHARED_SECONDS: Final = 2.0
 """How old an answer may be to be used for another request."""

@@ -113,7 +113,7 @@ def private_context(ca: Path | None, certificate: Path | None = None, key: Path 
 
 def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
     """A listener's context, which follows its files. With ``client_ca``, clients may show a certificate, which must
-    then be valid; which resources need one is decided in ``tacit.service.callers``. Raises ``UsageError``."""
+    then be valid; which resources need one is decided in ``tacit.service.http.callers``. Raises ``UsageError``."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

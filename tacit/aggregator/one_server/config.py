@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tacit.aggregator.config import FollowingConfig
-from tacit.service.config import ConfigPath
+from tacit.service.base.config import ConfigPath
 
 
 class OneServerConfig(FollowingConfig):

@@ -15,9 +15,9 @@ from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
-from tacit.service.callers import CALLERS
-from tacit.service.limits import ByteBudget
-from tacit.service.store import Transactions
+from tacit.service.base.store import Transactions
+from tacit.service.http.callers import CALLERS
+from tacit.service.http.limits import ByteBudget
 from tacit.task import RECIPE_HASH_SIZE
 
 UNKNOWN = "urn:tacit:problem:recipe-unknown"

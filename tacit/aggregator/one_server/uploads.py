@@ -21,8 +21,8 @@ from tacit.messages.one_server import OneServerReport
 from tacit.roles.aggregator import Rejection
 from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
 from tacit.service.app import Deps
-from tacit.service.group_commit import GroupCommitter
-from tacit.service.store import Transactions
+from tacit.service.base.group_commit import GroupCommitter
+from tacit.service.base.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED, OneServerTask, digest_of
 
 ENOUGH = 32

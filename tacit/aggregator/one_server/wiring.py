@@ -11,7 +11,7 @@ from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.store import SqlStore
 from tacit.errors import UsageError
-from tacit.service.callers import Callers, gateway_roles
+from tacit.service.http.callers import Callers, gateway_roles
 
 
 def uploading_gateways(config: OneServerConfig, callers: Callers, done: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import ClassVar
 from tacit.dp.claim import RELATION, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
-from tacit.methods.method import Method
+from tacit.methods.base.method import Method
 from tacit.models.form import Adversary, Form
 from tacit.models.one_server import (
     ANALYZER,

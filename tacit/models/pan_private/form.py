@@ -16,11 +16,11 @@ from tacit.dp.claim import Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.errors import Refusal
-from tacit.methods.method import Method
-from tacit.methods.proof import Proof
+from tacit.methods.base.method import Method
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.methods.statistics import StatisticName
 from tacit.models.form import Adversary
 from tacit.models.parties import Aggregator, Key, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties

@@ -21,10 +21,10 @@ from tacit.dp.claim import RELATION, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.errors import Refusal
+from tacit.methods.base.statistics import StatisticName
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.methods.statistics import StatisticName
 from tacit.models.form import Adversary, Form
 from tacit.models.one_server import (
     ANALYZER,

@@ -22,7 +22,7 @@ from tacit.dp import parameters
 from tacit.dp.claim import RELATION, Claim
 from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
-from tacit.methods.method import Method
+from tacit.methods.base.method import Method
 from tacit.models.form import Adversary, Cap, Form
 from tacit.models.one_server import ANALYZER, DIFFERENT_OPERATORS, OneServerParties, require_plain
 from tacit.models.parties import SHUFFLER, Parties, Server

@@ -11,8 +11,8 @@ from aiohttp import web
 from services.admin.api.openapi import about
 from services.admin.handlers.routes import ROUTES
 from services.admin.pages.visits import Visit
-from tacit.service.described import Described, described
-from tacit.service.openapi import document
+from tacit.service.documents.described import Described, described
+from tacit.service.documents.openapi import document
 
 
 async def shown(visit: Visit) -> web.StreamResponse:

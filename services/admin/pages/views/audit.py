@@ -9,7 +9,7 @@ from services.admin.pages.visits import Visit
 from services.admin.storage.audit import follows, verify
 from tacit.codec import b64url
 from tacit.operations.audit_chain import FIRST, Chain
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 MOST_VERIFIED = 1_000
 """The most rows for which a visit checks the whole chain; ``tacit admin audit verify`` checks any number."""

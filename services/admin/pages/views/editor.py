@@ -16,7 +16,7 @@ from services.admin.pages.visits import Visit
 from services.admin.questions.questions import survey_of
 from services.admin.storage.records import Question
 from tacit.errors import Abort
-from tacit.recipe.survey_table import SurveyField
+from tacit.recipe.writing.survey_table import SurveyField
 
 USE: Final = "use:"
 """The prefix of a preview button's value; the name of a way to ask follows it."""

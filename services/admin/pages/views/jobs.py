@@ -12,7 +12,7 @@ from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
 from tacit.errors import Abort
 from tacit.service.app import STEPS
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 
 async def listed(visit: Visit) -> web.StreamResponse:

@@ -16,8 +16,8 @@ from services.admin.people.people import PERMISSIONS, Permission, existing
 from services.admin.storage.records import ApiKey
 from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
-from tacit.service.admin_people_documents import Role
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.service.documents.admin_people import Role
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 LABELS: Final = {
     "name": "Name",

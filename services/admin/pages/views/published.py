@@ -16,8 +16,8 @@ from services.admin.pages.rendering import finished, plain
 from services.admin.pages.visits import Visit
 from services.admin.questions.releases import Release
 from tacit.errors import Abort
+from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.figures import form_of, population_texts, rest_words, share_texts
-from tacit.methods.statistics import STATISTICS
 from tacit.models.forms import adversary
 from tacit.recipe.model import Recipe
 

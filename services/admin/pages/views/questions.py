@@ -28,8 +28,8 @@ from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.recipe.survey_table import SurveyField, Value
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.recipe.writing.survey_table import SurveyField, Value
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 ROUNDS: Final = 50
 """How many of the newest submissions and approvals of a question are shown."""

@@ -12,7 +12,7 @@ from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
 from tacit.errors import DecodeError
 from tacit.operations.burn_down import LEAST_HISTORY
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
 

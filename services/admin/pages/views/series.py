@@ -11,7 +11,7 @@ from services.admin.pages.views.published import POINTS, by_answers, listed_of, 
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
-from tacit.service.openapi import DEFAULT_LIMIT
+from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 ANSWERS = 6
 """How many answers have a column in the table."""

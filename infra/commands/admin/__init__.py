@@ -1,0 +1,1 @@
+"""``tacit admin``: questions, results, people and the audit log over an admin API."""

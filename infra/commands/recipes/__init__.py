@@ -1,0 +1,1 @@
+"""``tacit recipe`` and ``tacit series``: design, write, publish and follow recipes."""

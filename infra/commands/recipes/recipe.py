@@ -1,0 +1,312 @@
+"""``tacit recipe``: writes, checks, signs, publishes and shows recipes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from infra.authoring.recipe_names import hash_of
+from infra.authoring.recipe_options import (
+    AnalystKey,
+    Anyway,
+    Insisted,
+    KnownHash,
+    LeafFile,
+    Now,
+    OutFile,
+    PartiesFile,
+    SigningKey,
+)
+from infra.authoring.survey_errors import Said, completed
+from infra.authoring.survey_flags import SurveyFile, asking
+from infra.base.token_options import Module, PinFile, Token, signer_of
+from infra.commands.recipes.census import census
+from infra.commands.recipes.design import design
+from infra.commands.recipes.yields import show_yield
+from infra.stacks.command_options import (
+    HASH_ARGUMENT,
+    AsJson,
+    Server,
+    StateDir,
+    checked_name,
+    layout_of,
+    policy_of,
+    read_file,
+    server_of,
+    transport_of,
+)
+from infra.stacks.layout import Layout
+from infra.views.terminal import answers, plain_table, print_json, span, styled
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+from tacit.operations.calls import recipes_of
+
+if TYPE_CHECKING:
+    from tacit.recipe.context import Context, Stage
+    from tacit.recipe.model import Recipe
+    from tacit.recipe.policy import Policy
+
+
+app = typer.Typer(help="Design, write, check, sign, publish and read recipes.", no_args_is_help=True)
+app.command("design")(design)
+app.command("census")(census)
+
+RecipeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A recipe as JSON.", show_default=False)]
+LeafOrRecipe = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A recipe as JSON, or its signed leaf.", show_default=False)
+]
+
+
+@app.command("new")
+@asking(
+    "name", "text", "metric", "buckets", "categories", "strings", "prefixes", "alphabet",
+    "prefix_levels", "candidates", "boolean", "population", "rate",
+    "epsilon", "delta", "max_epsilon0", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high",
+    "unit", "length", "norm",
+    "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
+    "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
+    "close", "model", "through", "event", "steps", "step_seconds", "most", "watch_start",
+)  # fmt: skip
+def new(
+    said: Said,
+    parties: PartiesFile = None,
+    file: SurveyFile = None,
+    state_dir: StateDir = None,
+    out: OutFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a recipe with the largest local epsilon that the privacy target allows; asks for what is missing.
+
+    With --mechanism flips, it has the least noise that keeps the target even if half of B are dishonest. With
+    --importance-default, the target is epsilon against one aggregator: noise does not reduce what the relay sees, and a
+    batch that does not fill tells less the more devices a census has attested (--attested-devices). A local stack
+    provides the parties, the next epoch and a free slot. With --model pan-private (two servers) or pan-private-single
+    (one server, which sees single reports: --epsilon is against it), devices watch an --event for --steps and report
+    afterwards (docs/pan-privacy.md). With --through shuffler, an organisation of its own mixes all reports before
+    leader and helper get them (docs/ways-to-ask.md). Example:
+    tacit recipe new --name visits --metric mdvis --buckets 0,1,2,4 --population 1000 --out visits.json
+    """
+    from infra.authoring.recipe_writing import write_recipe
+
+    write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
+
+
+@app.command("check")
+def check(
+    file: RecipeFile,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file (default: the stack's).")] = None,
+    stage: Annotated[str, typer.Option("--stage", help="draft, publish, logged or active.")] = "draft",
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a recipe by every rule that the parties apply; exits with 1 if a rule refuses it.
+
+    The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
+    """
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_outlook import tell_coarse
+    from infra.views.recipe_view import show_check
+    from tacit.operations.checking import checked
+    from tacit.recipe.context import Context, Stage
+
+    wanted = _stage(stage)
+    recipe = read_recipe(read_file(file), str(file))
+    asks_stack = wanted is not Stage.DRAFT or state_dir is not None
+    applied = policy_of(policy) if policy else _stack_policy(state_dir, needed=asks_stack)
+    context = asyncio.run(_context(recipe, layout_of(state_dir), applied, wanted)) if asks_stack else None
+    found = checked(recipe, applied, context or Context(Stage.DRAFT, SystemClock().now()))
+    if as_json:
+        print_json(found.document())
+    else:
+        show_check(found, applied, answers())
+    tell_coarse(recipe)
+    if not found.accepted:
+        raise typer.Exit(1)
+
+
+def _stage(text: str) -> Stage:
+    from tacit.recipe.context import Stage
+
+    try:
+        return Stage[text.upper()]
+    except KeyError as error:
+        raise typer.BadParameter("--stage is draft, publish, logged or active") from error
+
+
+def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
+    """The local stack's policy, or the default one if there is no stack and none is ``needed``."""
+    from tacit.recipe.policy import Policy
+
+    try:
+        return policy_of(layout_of(state_dir).policy_path)
+    except UsageError:
+        if needed:
+            raise
+        return Policy()
+
+
+async def _context(recipe: Recipe, layout: Layout, policy: Policy, stage: Stage) -> Context:
+    from infra.stacks.api import verified_log
+    from tacit.operations.checking import context_at
+
+    now = SystemClock().now()
+    async with layout.transport() as transport:
+        live = await verified_log(transport, layout, policy)
+    return context_at(recipe, live, now, stage)
+
+
+@app.command("sign")
+def sign(
+    file: RecipeFile,
+    key: SigningKey,
+    out: LeafFile,
+    pkcs11: Module = None,
+    token: Token = None,
+    pin_file: PinFile = None,
+    known_hash: KnownHash = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a recipe as its analyst, on any machine that has the key; the leaf is published as it is.
+    The recipe is shown first, as JSON and in words. With --pkcs11, the key stays in a token (docs/operations.md).
+
+    Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
+    """
+    from infra.authoring.publishing import Signing, sign_file
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_view import show_recipe
+
+    apart = (Path(key) if pkcs11 is None else None, pin_file)
+    asked = Signing(file, signer_of(key, pkcs11, token, pin_file), out, known_hash, apart)
+    sign_file(asked, read_recipe, lambda found: show_recipe(found, {"state": "file"}, answers()), as_json=as_json)
+
+
+@app.command("publish")
+def publish(
+    file: LeafOrRecipe,
+    state_dir: StateDir = None,
+    server: Server = None,
+    key: AnalystKey = None,
+    now: Now = False,
+    anyway: Anyway = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a recipe as its analyst and put it into the log; leader and helper then opt in, or refuse. A leaf of
+    `tacit recipe sign` is published as it is.
+
+    For a local stack, it first says how many agents are at work, and asks for confirmation if they are too few for B or
+    could not decide in time. A draft written without --start is moved to a time at which all of them can decide; FILE
+    then holds it as published.
+
+    Example: tacit recipe publish visits.json --state-dir .tacit
+    """
+    from infra.authoring.publishing import note_asked, publish_file, show_published
+    from infra.stacks.api import read_recipe
+    from tacit.recipe.model import Recipe
+
+    recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key, Insisted(now, anyway))
+    where = f"{url}/v1/recipes/{recipe.hash_text}"
+    note_asked(recipe)
+    if as_json:
+        print_json({"hash": recipe.hash_text, "name": recipe.name, "index": index, "url": where})
+        return
+    show_published(recipe, index)
+    answers().print(f"where {where}", soft_wrap=True)
+
+
+app.command("yield", context_settings=HASH_ARGUMENT)(show_yield)
+
+
+@app.command("list")
+def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJson = False) -> None:
+    """List every recipe in the log. Example: tacit recipe list --state-dir .tacit"""
+    found = asyncio.run(_list(server_of(state_dir, server), transport_of(state_dir, server)))
+    if as_json:
+        print_json({"recipes": found})
+        return
+    table = plain_table("recipe", "state", "B", "ε", "interval", "hash")
+    for one in found:
+        interval = one["interval"]
+        table.add_row(
+            Text(one["name"], style="bold"),
+            styled(one["state"]),
+            str(one["min_batch_size"]),
+            one["epsilon"],
+            span(interval["start"], interval["start"] + interval["duration"]),
+            Text(one["hash"][:12], style="dim"),
+        )
+    answers().print(table if found else "the log holds no recipe yet; write one with: tacit recipe new")
+
+
+async def _list(server: str, client: HttpTransport) -> list[dict[str, Any]]:
+    async with client as transport:
+        return await recipes_of(transport, server)
+
+
+@app.command("show", context_settings=HASH_ARGUMENT)
+def show(
+    recipe: Annotated[str, typer.Argument(metavar="HASH|NAME|FILE", help="A logged recipe, or a recipe in a file.")],
+    state_dir: StateDir = None,
+    server: Server = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a recipe: its question, state, batch, parties, and privacy cost against each adversary.
+
+    Example: tacit recipe show visits.json
+    """
+    from infra.stacks.api import read_recipe
+    from infra.views.recipe_view import show_recipe
+    from tacit.models.forms import known
+    from tacit.operations.outlook import rounding_of
+
+    path = Path(checked_name(recipe))
+    if path.is_file():
+        found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
+    else:
+        document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))
+    audience = _audience(found, state_dir) if found.criteria and server is None else {}
+    if as_json:
+        body, form = found.body(), known(found.model)
+        print_json(
+            {
+                **document,
+                "hash": found.hash_text,
+                **audience,
+                **rounding_of(found).document(),
+                "conditions": {} if form is None else form.conditions,
+                "recipe": body,
+            }
+        )
+    else:
+        show_recipe(found, {**document, **audience}, answers())
+
+
+def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
+    """What a local stack's log attests about the recipe's audience; empty if there is no stack."""
+    try:
+        layout = layout_of(state_dir)
+    except UsageError:
+        if state_dir is not None:
+            raise
+        return {}
+    policy = policy_of(layout.policy_path)
+    return asyncio.run(_attested(recipe, layout, policy))
+
+
+async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
+    from infra.views.audience_view import audience_document
+    from tacit.recipe.context import Stage
+
+    context = await _context(recipe, layout, policy, Stage.PUBLISH)
+    return {"audience": audience_document(recipe, policy, context)}
+
+
+async def _logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+    from tacit.operations.services import logged_recipe
+
+    async with client as transport:
+        return await logged_recipe(transport, server, await hash_of(transport, server, name))

@@ -1,0 +1,132 @@
+"""``tacit series next`` and ``run``: search for frequent texts round by round. What is asked next follows from the log
+and the releases alone, so that a search can be taken up again at any time, on any machine that reads both."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infra.authoring.recipe_options import AnalystKey
+from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of, policy_of
+from infra.views.terminal import answers, notes, print_json
+from tacit.adapters.system import SystemClock
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra.stacks.layout import Layout
+    from tacit.operations.prefix_rounds import Asked, Progress
+    from tacit.ports import Transport
+    from tacit.recipe.model import Recipe
+    from tacit.recipe.series import Series
+
+SeriesName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="A series in the stack's log.")]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", min=0, metavar="SECONDS", help="Wait so long for a release, from the end of its round."),
+]
+FalsePositives = Annotated[
+    float,
+    typer.Option("--false-positives", help="Probability with which a round keeps a prefix that nobody has, at most."),
+]
+
+
+def next_round(
+    series: SeriesName,
+    wait: Wait = 120.0,
+    false_positives: FalsePositives = 0.05,
+    state_dir: StateDir = None,
+    key: AnalystKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Collect the round of a search for frequent texts that was published last, and publish the one that follows from
+    it; after the last one, show which texts were found. Waits for the end of the round.
+
+    Example: tacit series next words --state-dir .tacit
+    """
+    search = _Search(layout_of(state_dir), checked_name(series), wait, false_positives, key)
+    search.step(as_json=as_json)
+
+
+def run(
+    series: SeriesName,
+    wait: Wait = 120.0,
+    false_positives: FalsePositives = 0.05,
+    state_dir: StateDir = None,
+    key: AnalystKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for frequent texts: what `tacit series next` does, until all rounds are over. May be ended at any time and
+    started again.
+
+    Example: tacit series run words --state-dir .tacit
+    """
+    search = _Search(layout_of(state_dir), checked_name(series), wait, false_positives, key)
+    while not search.step(as_json=as_json):
+        pass
+
+
+class _Search:
+    """One series in the log of a local stack, and how its search goes on."""
+
+    def __init__(self, layout: Layout, name: str, wait: float, false_positives: float, key: Path | None) -> None:
+        if not 0 < false_positives < 1:
+            raise typer.BadParameter("--false-positives must be above 0 and below 1")
+        self._layout, self._name, self._wait = layout, name, wait
+        self._rate, self._key = false_positives, key or layout.analyst_key
+
+    def step(self, *, as_json: bool) -> bool:
+        """Collect, and publish the next round or show the result; returns whether the search is over."""
+        from infra.views.search_view import search_document, show_search
+
+        series, found, published = asyncio.run(self._step())
+        if as_json:
+            print_json(search_document(series, found, published))
+        else:
+            show_search(series, found, published, answers())
+        return found.ranked is not None
+
+    async def _step(self) -> tuple[Series, Progress, dict[str, Any] | None]:
+        """The series, where its search is, and the round that was published now, if one was."""
+        from tacit.operations.prefix_rounds import next_round, progress
+
+        async with self._layout.transport() as transport:
+            series, rounds = await self._read(transport)
+            found = progress(series, rounds, self._rate)
+            recipe = next_round(series, found, SystemClock().now())
+            return series, found, None if recipe is None else await self._publish(transport, recipe, len(rounds))
+
+    async def _read(self, transport: Transport) -> tuple[Series, list[Asked]]:
+        """The series and its rounds with their releases; the last round is collected first. Raises ``UsageError``, and
+        ``Refusal`` if its batch is refused."""
+        from infra.commands.results import collector_access
+        from infra.stacks.api import whole_log
+        from tacit.operations.prefix_rounds import rounds_of
+        from tacit.operations.results import collected, released
+
+        log = await whole_log(transport, self._layout, policy_of(self._layout.policy_path))
+        series, recipes = rounds_of(log, self._name)
+        access, clock = collector_access(self._layout), SystemClock()
+        rounds: list[Asked] = []
+        for recipe in recipes:
+            found = await released(transport, access, recipe.hash_text)
+            if not found and recipe is recipes[-1]:
+                left = max(0.0, recipe.interval.end - clock.now())
+                with notes().status(f"waiting for the release of {recipe.name}"):
+                    wait = left + self._wait
+                    _, found = await collected(transport, access, recipe.hash_text, clock, wait=wait, asked=None)
+            if not found:
+                raise UsageError(f"{recipe.name} is not released; collect it first: tacit collect {recipe.name}")
+            rounds.append((recipe, found))
+        return series, rounds
+
+    async def _publish(self, transport: Transport, recipe: Recipe, index: int) -> dict[str, Any]:
+        """Sign the round and put it into the log."""
+        from tacit.operations.publishing import send_leaf, signed_leaf
+        from tacit.service.base.keys import read_signing_key
+
+        leaf = signed_leaf(recipe, read_signing_key(self._key))
+        entry = await send_leaf(transport, self._layout.urls["recipe_server"], leaf)
+        return {"name": recipe.name, "hash": recipe.hash_text, "index": entry, "round": index}

@@ -1,0 +1,1 @@
+"""Load for benchmarks: prepared contributions, real servers, and what processes and databases used."""

@@ -1,0 +1,1 @@
+"""The attacks that a demo stages, each of which must be refused."""

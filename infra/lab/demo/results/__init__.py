@@ -1,0 +1,1 @@
+"""What a demo shows: its result documents, and how a terminal prints them."""

@@ -1,0 +1,203 @@
+"""Local hashing with affine hash functions: one report of k bits about a string of up to 64 bits.
+
+Theory. Optimised local hashing (T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for
+Frequency Estimation", USENIX Security 2017) hashes the item x to one of g values with a hash function of the device's
+own, and reports the hash by g-ary randomised response. The report *supports* every item with the reported hash: the
+true one with probability ``p = e^e0 / (e^e0 + g - 1)``, any other with ``1/g`` over the choice of the hash function.
+The variance of the estimate is smallest for ``g = e^e0 + 1``.
+
+Here ``g = 2^k`` and the hash is affine over bits, ``h(x) = A x + c``, with random rows ``A`` and a random ``c``. For
+two different items it is pairwise uniform, which is all that the estimate needs. Because it is affine, a Walsh-Hadamard
+transform counts the reports that support each of 2^f items (``tacit.succinct.supports``): the server need not hash
+every candidate for every report.
+
+Devices are split over the levels of a prefix tree (``tacit.succinct.tree``): a report is about the prefix of one
+length. Hash function and level follow from 16 random public bytes, which are sent with the k bits. Privacy rests on the
+device's own draws alone, whatever those bytes are, as long as they are drawn without looking at the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self
+
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
+from tacit.methods.base.estimate import CellModel, Estimate
+from tacit.methods.base.method import Draws, LocalMethod, Members
+from tacit.methods.base.statistics import MAX_ITEM_BITS, Shape
+from tacit.ports import Entropy
+
+MAX_HASH_BITS = 8
+SEED_SIZE = 8
+PUBLIC_SIZE = 16
+"""Bytes of public randomness of a report: eight for the hash function, eight for the level."""
+WIDEST_STEP = 16
+"""Most bits between two levels: a transform over 2^16 prefixes is cheap."""
+_WORD = (1 << 64) - 1
+_STEP = 0x9E3779B97F4A7C15
+_FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def words(seed: int, count: int) -> list[int]:
+    """The first ``count`` 64-bit words that follow from a 64-bit seed: the generator SplitMix64 (Steele, Lea, Flood,
+    "Fast Splittable Pseudorandom Number Generators", 2014)."""
+    found = []
+    for at in range(1, count + 1):
+        word = (seed + at * _STEP) & _WORD
+        word = ((word ^ (word >> 30)) * _FIRST) & _WORD
+        word = ((word ^ (word >> 27)) * _SECOND) & _WORD
+        found.append(word ^ (word >> 31))
+    return found
+
+
+def hash_of(seed: int, item: int, hash_bits: int) -> int:
+    """The hash of ``item`` under the function of ``seed``: bit i is the parity of row i and the item, plus bit i of the
+    offset. The rows are the first words of the seed, the offset is the next one."""
+    *rows, offset = words(seed, hash_bits + 1)
+    found = sum(((row & item).bit_count() & 1) << at for at, row in enumerate(rows))
+    return found ^ (offset & ((1 << hash_bits) - 1))
+
+
+def levels_of(bits: int) -> tuple[int, ...]:
+    """The prefix lengths of a domain of ``bits`` bits (1 to 64): as few steps of at most 16 bits as possible, all as
+    equal as possible."""
+    if not 1 <= bits <= MAX_ITEM_BITS:
+        raise ValueError(f"items must have 1 to {MAX_ITEM_BITS} bits")
+    steps = -(-bits // WIDEST_STEP)
+    return tuple(bits * at // steps for at in range(1, steps + 1))
+
+
+def seed_of(public: bytes) -> int:
+    """The seed of the hash function in the 16 public bytes of a report."""
+    return int.from_bytes(public[:SEED_SIZE], "big")
+
+
+def level_of(word: int, levels: int) -> int:
+    """The level, from 0, of the report whose last eight public bytes are ``word``. The last of S levels has 3 of 2S + 1
+    parts, each other one has 2: it has the most candidates, and gives the estimates."""
+    return min((word * (2 * levels + 1) >> 64) // 2, levels - 1)
+
+
+def share_of_last(levels: int) -> float:
+    """The share of the reports that are about whole items."""
+    return 3 / (2 * levels + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class AffineHashing(LocalMethod):
+    """Reports k bits about a prefix of the item. ``hash_bits``: k, 1 to 8; ``bits``: of an item, 1 to 64."""
+
+    NAME = "affine"
+    MEMBERS = ("epsilon0",)
+    STATISTICS = ("heavy-hitters",)
+    IS_PROVED = False
+    ENGINE = "tree"
+    DRAWS = Draws(
+        "u = 16 bytes; h = hash of the prefix (docs/device.md); d < T(epsilon0, k - 1): h; else the uniform w below "
+        "k - 1, plus 1 if w >= h (both are drawn always)",
+        "u = 16 bytes; 16 bytes that are not used; uniform below k",
+    )
+
+    hash_bits: int
+    bits: int = MAX_ITEM_BITS
+    _keep: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hash_bits <= MAX_HASH_BITS:
+            raise ValueError(f"categories must be a power of two from 2 to {1 << MAX_HASH_BITS}")
+        levels_of(self.bits)
+        object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
+        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, self.values - 1))
+
+    @classmethod
+    def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
+        """Make the method from a recipe's members; ``categories`` is 2^k. ``ValueError`` for an epsilon0 out of range,
+        or categories that are not such a power."""
+        categories = int(members["categories"])
+        bits = categories.bit_length() - 1
+        return cls(members["epsilon0"], bits if categories == 1 << bits else 0, shape.item_bits)
+
+    @classmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
+        """The method with this epsilon0 and the number of hash bits with the least variance."""
+        made = (cls(epsilon, bits, shape.item_bits) for bits in range(1, MAX_HASH_BITS + 1))
+        return min(made, key=lambda one: one.variance)
+
+    @classmethod
+    def mismatch(cls, _shape: Shape, _members: Members) -> str | None:
+        """None: the number of values is the method's own, and ``of`` checks it."""
+        return None
+
+    @property
+    def values(self) -> int:
+        """How many values a report can have: g."""
+        return 1 << self.hash_bits
+
+    @property
+    def cells(self) -> int:
+        """The number of values that a report can have."""
+        return self.values
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Prefix lengths in bits, rising; the last one is the item's."""
+        return levels_of(self.bits)
+
+    def randomise(self, item: int, entropy: Entropy, /) -> list[int]:
+        """The 16 public bytes as an integer, and the value about ``item``. Draws the
+        same number of bytes whether the hash is kept or not. ``ValueError`` for an item that does not have ``bits``
+        bits."""
+        if not 0 <= item < 1 << self.bits:
+            raise ValueError(f"an item must have {self.bits} bits")
+        public = entropy(PUBLIC_SIZE)
+        length = self.levels[level_of(int.from_bytes(public[SEED_SIZE:], "big"), len(self.levels))]
+        value = hash_of(seed_of(public), item >> (self.bits - length), self.hash_bits)
+        keep = bernoulli(self._keep, entropy)
+        other = uniform_below(self.values - 1, entropy)
+        return [int.from_bytes(public, "big"), value if keep else other + (other >= value)]
+
+    def dummy(self, entropy: Entropy, /) -> list[int]:
+        """A report that supports nothing more than anything else, from as many random bytes as any other."""
+        public = entropy(PUBLIC_SIZE)
+        bernoulli(self._keep, entropy)
+        return [int.from_bytes(public, "big"), uniform_below(self.values, entropy)]
+
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Probabilities of (the item's hash, each other value), exactly as drawn."""
+        keep = Fraction(self._keep, ONE)
+        return keep, (1 - keep) / (self.values - 1)
+
+    @property
+    def gain(self) -> float:
+        """``p - 1/g``: how much more often an item is supported by a report about it than by another one."""
+        return float(self.output_probabilities()[0] - Fraction(1, self.values))
+
+    @property
+    def variance(self) -> float:
+        """The variance of a rare item's estimated share, times the number of reports of a level."""
+        share = 1 / self.values
+        return share * (1 - share) / self.gain**2
+
+    def _model(self, design: SampleDesign) -> CellModel:
+        """The supports of items at the last level: a device reports at that level with its share of the rate."""
+        hit, share = float(self.output_probabilities()[0]), 1 / self.values
+        return CellModel(hit, share, SampleDesign(design.rate * share_of_last(len(self.levels))), dummy=share)
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """Nothing, whatever the design: a dummy supports all items alike."""
+        return (0.0,)
+
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Population counts of items, from the numbers of the last level's n reports that support each.
+        ``ValueError`` for numbers outside 0 to n."""
+        if n < 1 or any(not 0 <= count <= n for count in counts):
+            raise ValueError("supports must lie between 0 and the number of reports")
+        return self._model(design).estimate(counts, n)
+
+    def thresholds(self) -> dict[str, Any]:
+        """The threshold below which a draw keeps the hash."""
+        return {"keep_threshold": hex_threshold(self._keep)}

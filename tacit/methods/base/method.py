@@ -1,0 +1,343 @@
+"""The interface of a method: one way to randomise an answer, to prove it valid, to estimate from the sum, and to
+account for its privacy.
+
+Each method is a class in its own file and one line in ``tacit.methods.registry``. It never sees a recipe: it receives
+the shape of a question and the members that belong to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
+from tacit.dp.binomial_noise import NoiseShare
+from tacit.dp.calibrate import largest_epsilon0
+from tacit.dp.parameters import MAX_EPSILON0, MAX_N
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.estimate import CellModel, Estimate
+from tacit.methods.base.proof import Proof
+from tacit.methods.base.statistics import Shape, StatisticName
+from tacit.ports import Entropy
+
+SHUFFLE_FMT22 = "shuffle-fmt22"
+EPSILON_PLACES = 4
+"""Decimals to which a local epsilon is searched."""
+Measurement = int | list[int]
+"""The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
+Prio3Sum, integers for Prio3SumVec. For one server that searches reports: their public randomness and a value."""
+Answer = int | tuple[int, ...]
+"""A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
+Members = Mapping[str, Any]
+"""The members of a recipe's ``randomizer`` other than its name: ``categories`` and those of the method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """A method's draws in words, for authors of other device implementations: how the measurement of an ``answer`` v,
+    of a ``missing`` answer and of a ``dummy`` is drawn, in the notation of ``docs/device.md``; ``bounds`` of its proof,
+    where they follow from its members; ``note``: what does not fit into a table."""
+
+    answer: str
+    dummy: str
+    missing: str = "a dummy"
+    bounds: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SumErrors:
+    """Expected standard errors of one number: that of the ``noise``, and an upper bound on that of ``sampling``; with
+    importance sampling, of a number whose holders take part at the higher rate. ``one_device``: how far a dishonest
+    device can move a total with a measurement that its proof allows."""
+
+    noise: float
+    sampling: float
+    one_device: float
+
+
+class Method(ABC):
+    """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
+    for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
+    its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
+    ``ENGINE``: the name of what searches single reports for frequent items (``tacit.succinct.engines``); None where
+    reports are added up. ``MOST_PLANNED``: the most reports for which it can be ``planned_for``. ``IS_SHUFFLED``: a
+    measurement is how many messages a device sends about each cell, and they hide its answer only once they are
+    shuffled among those of others. ``DRAWS`` describes its draws for the page of methods."""
+
+    NAME: ClassVar[str]
+    MEMBERS: ClassVar[tuple[str, ...]]
+    STATISTICS: ClassVar[tuple[StatisticName, ...]]
+    IS_LOCAL: ClassVar[bool]
+    IS_PROVED: ClassVar[bool] = True
+    ENGINE: ClassVar[str | None] = None
+    MOST_PLANNED: ClassVar[int] = MAX_N
+    IS_SHUFFLED: ClassVar[bool] = False
+    DRAWS: ClassVar[Draws]
+
+    @classmethod
+    def fits(cls, shape: Shape) -> bool:
+        """Whether the method can answer a question of this shape."""
+        return shape.statistic.name in cls.STATISTICS
+
+    @classmethod
+    def categories_of(cls, shape: Shape) -> int:
+        """The value that a recipe states as ``categories``."""
+        return shape.cells
+
+    @classmethod
+    def stated_wrongly(cls, members: Members) -> str | None:
+        """Describe which of ``members`` are superfluous or missing; None if they are right."""
+        surplus = [f"{name} {value}" for name, value in members.items() if name not in {"categories", *cls.MEMBERS}]
+        if surplus:
+            return f"{cls.NAME} has {', '.join(surplus)}, which it does not take; leave it out"
+        lacking = [name for name in ("categories", *cls.MEMBERS) if name not in members]
+        return f"{cls.NAME} needs {', '.join(lacking)}; add it" if lacking else None
+
+    @classmethod
+    def mismatch(cls, shape: Shape, members: Members) -> str | None:
+        """Describe which of ``members`` do not fit ``shape``; None if they fit."""
+        wanted, stated = cls.categories_of(shape), members["categories"]
+        return None if stated == wanted else f"the encoder has {wanted} categories, but the randomizer states {stated}"
+
+    @classmethod
+    @abstractmethod
+    def of(cls, shape: Shape, members: Members, batch_flips: int = 0) -> Self:
+        """Make the method from the stated members, which include each of ``MEMBERS``. ``batch_flips``: noise that each
+        aggregator adds. ``ValueError`` names a member that is out of range."""
+
+    @classmethod
+    @abstractmethod
+    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
+        """Make the method with as little noise as ``epsilon`` allows: epsilon of one report where that hides its
+        answer, otherwise of the sum of n reports at ``delta``. ``ValueError`` where no parameters reach it."""
+
+    @abstractmethod
+    def members(self) -> dict[str, Any]:
+        """The members ``categories`` and ``MEMBERS`` as a recipe states them."""
+
+    @property
+    def proof(self) -> Proof | None:
+        """The VDAF that proves an output valid for this method; None if none does, and only models without a VDAF can
+        use the method."""
+        return None
+
+    @property
+    def noise_share(self) -> NoiseShare | None:
+        """The noise that a device adds as its share of what hides everybody in the sum; None where a report hides its
+        answer by itself."""
+        return None
+
+    def sum_errors(self, reports: float, design: SampleDesign) -> SumErrors | None:
+        """The expected errors of a sum that is hidden by ``noise_share``, from this many reports; None without one."""
+        return None
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """How many numbers the aggregate holds."""
+
+    @property
+    def largest(self) -> int:
+        """The largest number that a cell of a measurement holds."""
+        return 1
+
+    @property
+    def most_reports(self) -> int:
+        """The largest n for which ``aggregate_epsilon`` can be computed."""
+        return MAX_N
+
+    @abstractmethod
+    def randomise(self, answer: Any, entropy: Entropy, /) -> Measurement | None:
+        """The measurement to shard for a device whose encoded answer is ``answer`` (an ``Answer``).
+
+        Run by the client, once per recipe. None means that nothing is sent; this has probability
+        ``reject_probability``, whatever the answer. ``ValueError`` when the answer is out of range.
+        """
+
+    @abstractmethod
+    def dummy(self, entropy: Entropy, /) -> Measurement:
+        """The measurement of a dummy report (P20): a draw that depends on no answer, with the same form and range as
+        every other measurement. Never None."""
+
+    def missing(self, entropy: Entropy, /) -> Measurement | None:
+        """The measurement of a device that takes part but has no answer (P27): a dummy. None with the same probability
+        as for every answer."""
+        return self.dummy(entropy)
+
+    @property
+    def reject_probability(self) -> float:
+        """The probability that ``randomise`` returns None; the same for every answer and for a missing one."""
+        return 0.0
+
+    def rejecting_at_most(self, _chance: float) -> Self:
+        """The same method with the least weight bound at which an output is rejected with a probability of at most
+        ``_chance``."""
+        return self
+
+    def planned_for(self, _reports: int) -> Self:
+        """The same method for about so many reports, where its parameters depend on that. ``ValueError`` where it
+        cannot work with so many."""
+        return self
+
+    def of_totals(self) -> Self:
+        """The same method with estimates that are totals: a method that estimates means then estimates their sums."""
+        return self
+
+    @property
+    def adds_between(self) -> tuple[float, float]:
+        """The smallest and the largest amount that one device's answer adds to a total."""
+        return 0.0, 1.0
+
+    @abstractmethod
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """What a device without an answer adds in expectation to each total of ``estimate`` (for a mean: the value with
+        which it counts). It takes part at the rate of the default answer, if there is one."""
+
+    @abstractmethod
+    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
+        """Estimate population counts from the aggregate of n reports, dummies included, of devices that sent according
+        to ``design``. ``ValueError`` for counts that n reports cannot have, or a design that does not fit."""
+
+    @abstractmethod
+    def expected_stderrs(
+        self,
+        truth: Sequence[float],
+        population: int,
+        design: SampleDesign,
+        squares: Sequence[float] | None = None,
+    ) -> tuple[float, ...]:
+        """Standard deviations of ``estimate(...).values`` when the true counts are known. For sums, ``squares`` are the
+        sums of the squared values (default: the largest possible)."""
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> str:
+        """The mechanism's name in a claim, without sampling."""
+
+    @property
+    @abstractmethod
+    def local_epsilon(self) -> float:
+        """epsilon of one report by itself; infinite where a single report does not hide its answer."""
+
+    @abstractmethod
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """epsilon at ``delta`` of the sum of n reports."""
+
+    @abstractmethod
+    def reports_epsilon(self, n: int, delta: float, /) -> float:
+        """epsilon at ``delta`` of n single reports in an order that reveals nothing."""
+
+    def thresholds(self) -> dict[str, Any]:
+        """The thresholds with which draws are compared, in hex, for authors of other device implementations."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMethod(Method):
+    """A method for categories that is ``epsilon0``-LDP by replacement."""
+
+    IS_LOCAL = True
+    TAIL_SHARE: ClassVar[float] = 0.0
+    """Share of delta that is reserved for outputs that are not sent."""
+
+    epsilon0: Decimal
+
+    @classmethod
+    def aggregate_delta(cls, _epsilon: float, _epsilon0: float, _n: int) -> float:
+        """delta at ``epsilon`` of the sum of n reports with ``epsilon0``, all of them sent; 1 where only the bound for
+        every epsilon0-LDP method is proved."""
+        return 1.0
+
+    @classmethod
+    def exceeds(cls, _epsilon: float, _epsilon0: float, _n: int, _delta: float) -> bool:
+        """Whether ``aggregate_delta`` is seen to exceed delta after a small part of its work."""
+        return True
+
+    @classmethod
+    def keeps(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
+        """Whether the sum of n reports with ``epsilon0``, all of them sent, is (target, delta)-private."""
+        if epsilon0 <= target or delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta:
+            return True
+        return not cls.exceeds(target, epsilon0, n, delta) and cls.aggregate_delta(target, epsilon0, n) <= delta
+
+    @classmethod
+    def seems_to_keep(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
+        """Whether ``keeps`` may hold, decided with a small part of its work."""
+        if epsilon0 <= target or not cls.exceeds(target, epsilon0, n, delta):
+            return True
+        return delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta
+
+    @classmethod
+    def largest_epsilon0(cls, n: int, delta: float, epsilon: float, most: float = MAX_EPSILON0) -> float:
+        """The largest local epsilon up to ``most`` with which the sum of n reports is (epsilon, delta)-private, rounded
+        down. ``ValueError`` names what is out of range."""
+        left = delta * (1 - cls.TAIL_SHARE)
+        return largest_epsilon0(
+            cls.keeps, n, left, epsilon, places=EPSILON_PLACES, seems_to_keep=cls.seems_to_keep, most=most
+        )
+
+    def members(self) -> dict[str, Any]:
+        """``epsilon0`` and ``categories``."""
+        return {"epsilon0": plain(self.epsilon0), "categories": self.cells}
+
+    @abstractmethod
+    def output_probabilities(self) -> tuple[Fraction, Fraction]:
+        """Exact probabilities of a one in a cell: (own category's cell, any other), before rejection."""
+
+    @abstractmethod
+    def _model(self, design: SampleDesign) -> CellModel:
+        """The probabilities of the cells in the reports that are sent."""
+
+    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
+        """What a device without an answer adds in expectation, computed from the cells' probabilities."""
+        return self._model(design).missing_adds(self.cells)
+
+    def expected_stderrs(
+        self,
+        truth: Sequence[float],
+        population: int,
+        design: SampleDesign,
+        _squares: Sequence[float] | None = None,
+    ) -> tuple[float, ...]:
+        """Standard deviation per category given the true counts."""
+        return self._model(design).stderrs(truth, population)
+
+    @property
+    def mechanism(self) -> str:
+        """Shuffled reports, unless the method has an accountant for the sum."""
+        return SHUFFLE_FMT22
+
+    @property
+    def local_epsilon(self) -> float:
+        """The local randomizer's ``epsilon0`` as a float."""
+        return float(self.epsilon0)
+
+    def aggregate_epsilon(self, n: int, delta: float, /) -> float:
+        """The epsilon of the single reports: the sum is a function of them."""
+        return self.reports_epsilon(n, delta)
+
+    def reports_epsilon(self, n: int, delta: float, /) -> float:
+        """Amplification by shuffling, which holds for every epsilon0-LDP method."""
+        return epsilon_fmt22(self.local_epsilon, n, delta)
+
+
+def rounded_epsilon0(value: float) -> Decimal:
+    """A local epsilon with ``EPSILON_PLACES`` decimals, not above ``value``."""
+    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-EPSILON_PLACES), rounding=ROUND_FLOOR)
+
+
+def plain(number: Decimal) -> str:
+    """A decimal as recipes write it: no exponent, no trailing zeros."""
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def check_category(category: int, categories: int) -> None:
+    """``ValueError`` unless 0 <= category < categories."""
+    if not 0 <= category < categories:
+        raise ValueError(f"category must be from 0 to {categories - 1}")

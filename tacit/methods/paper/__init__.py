@@ -1,0 +1,1 @@
+"""The algorithms of the succinct-histograms paper, as it states them."""

@@ -1,0 +1,1 @@
+"""How a recipe is written: surveys, privacy targets, sampling plans, series."""

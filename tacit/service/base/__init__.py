@@ -1,0 +1,1 @@
+"""What every service is made with: configuration, log lines, secrets in files, keys, stores."""

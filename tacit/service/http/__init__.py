@@ -1,0 +1,1 @@
+"""A service's HTTP server: connections and turns, the lean reader, problem documents, who may call."""

@@ -1,0 +1,378 @@
+"""Which request is served next at one listener, and which connections a full listener drops: fair between sources,
+whatever one of them holds.
+
+A *source* is a client address (IPv6: its /64), or all peers that proved who they are. Nothing here is a ban: a source
+alone may use its whole share, and many devices behind one address wait in one queue and are served in turn.
+
+* Connections are many and cost little. When they run out, the source that has most gives one up: an idle one first,
+  then one whose request is still being received, never one that is being answered.
+* The scarce resource is the *turn*: a whole request that is being answered. There are ``requests`` turns at a time, and
+  one source has at most one of ``share`` parts of them, or of ``share_in_company`` while others are connected: requests
+  that are being answered are the queue ahead of the next one. A request without a free turn waits unread, and sources
+  take turns. A sender holds no turn before its whole request has arrived, so sending slowly holds nothing.
+* Requests being received hold their bytes, and so do answers that wait for their readers. Above ``receiving_bytes`` a
+  source that holds most (to within a factor of two) gives some up. A client that does not read its answer holds no turn
+  either.
+* Deadlines: a head has ``head_seconds``; a body must arrive at ``least_rate`` bytes a second after ``grace_seconds``,
+  or the answer is 408; an answer must be read at that rate; a request that has waited ``wait_seconds`` for a turn is
+  told to come back (503).
+
+Finding the connection to drop takes a time that does not grow with the number of sources.
+
+Pure: no clock, no socket. Times are seconds of any one clock. An address is held only while its connections are open,
+and is in no log, metric, error or representation.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from tacit.service.base.config import Limits
+from tacit.service.http.ranks import Ranks
+
+IPV6_PREFIX = 64
+LINGER_SECONDS = 5.0
+"""Seconds until a connection is cut whose request was answered before it was whole."""
+LOOKS = 16
+"""Number of sources with equally many connections among which one with an idle connection is preferred."""
+
+
+class Guest(Protocol):
+    """A connection, as seen by ``Admission``."""
+
+    def cut(self) -> None:
+        """Close the connection at once."""
+        ...
+
+    def proceed(self, *, late: bool) -> None:
+        """Read the waiting data; ``late``: only to be told to come back."""
+        ...
+
+    def too_slow(self) -> None:
+        """Answer 408: the request did not arrive in time."""
+        ...
+
+
+class Phase(enum.Enum):
+    """The phase of a connection: between requests; receiving a request; waiting for its turn; having its turn; its
+    answer waiting to be read."""
+
+    IDLE = enum.auto()
+    RECEIVING = enum.auto()
+    WAITING = enum.auto()
+    WORKING = enum.auto()
+    SENDING = enum.auto()
+
+
+@dataclass(eq=False, slots=True)
+class Source:
+    """One source's connections by phase (oldest first), its turns, and the bytes of requests being received and of
+    answers that wait."""
+
+    known: bool = False
+    turns: int = 0
+    held: int = 0
+    phases: dict[Phase, dict[Visit, None]] = field(default_factory=lambda: {phase: {} for phase in Phase}, repr=False)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.phases.values()))
+
+    def spared(self) -> Iterator[Visit]:
+        """The connections that it could give up, the least important first."""
+        for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING, Phase.SENDING):
+            yield from self.phases[phase]
+
+
+@dataclass(eq=False, slots=True)
+class Visit:
+    """One connection. ``since``: start of its phase, moved on by the time that it waited for us; ``headed``: the head
+    of its request has arrived; ``has_turn``: it counts among the turns; ``held``: bytes of its request received so far,
+    or of its answer that waits."""
+
+    guest: Guest = field(repr=False)
+    key: str | None = field(repr=False)
+    source: Source = field(repr=False)
+    since: float
+    phase: Phase = Phase.IDLE
+    fresh: bool = True
+    headed: bool = False
+    has_turn: bool = False
+    gone: bool = False
+    held: int = 0
+    waiting_since: float = 0.0
+    cut_at: float = math.inf
+
+
+class Admission:
+    """The connections of one listener, at most ``connections``."""
+
+    def __init__(self, limits: Limits, connections: int) -> None:
+        self.limits = limits
+        self._connections = connections
+        self._sources: dict[str | None, Source] = {}
+        self._queue: deque[Source] = deque()
+        self._crowded: Ranks[Source] = Ranks()
+        self._heavy: Ranks[Source] = Ranks()
+        self._count = self._turns = self._held = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def turns(self) -> int:
+        """Number of requests that are being answered."""
+        return self._turns
+
+    @property
+    def receiving(self) -> int:
+        """Number of connections whose request is being received."""
+        return sum(len(source.phases[Phase.RECEIVING]) for source in self._sources.values())
+
+    @property
+    def waiting(self) -> int:
+        """Number of connections that wait for their turn."""
+        return sum(len(source.phases[Phase.WAITING]) for source in self._sources.values())
+
+    def arrive(self, guest: Guest, address: str, now: float, *, known: bool = False) -> Visit | None:
+        """Register a new connection; ``None`` where there is no room for it."""
+        if self._count >= self._connections and not self._make_room(now):
+            return None
+        key = None if known else source_of(address)
+        visit = Visit(guest, key, self._source(key), now)
+        visit.source.phases[Phase.IDLE][visit] = None
+        self._rank(visit.source)
+        self._count += 1
+        return visit
+
+    def move(self, visit: Visit, address: str | None, now: float) -> None:
+        """Move the connection to another source: that of ``address``, or with ``None`` to the known peers."""
+        key = None if address is None else source_of(address)
+        if visit.gone or key == visit.key:
+            return
+        old, new = visit.source, self._source(key)
+        del old.phases[visit.phase][visit]
+        new.phases[visit.phase][visit] = None
+        for source, sign in ((old, -1), (new, 1)):
+            source.turns += sign * visit.has_turn
+            source.held += sign * visit.held
+            self._rank(source)
+        self._forget_empty(visit.key)
+        visit.key, visit.source = key, new
+        self._give_turns(now)
+
+    def depart(self, visit: Visit, now: float) -> None:
+        """Remove a connection that has ended."""
+        if visit.gone:
+            return
+        visit.gone = True
+        del visit.source.phases[visit.phase][visit]
+        self._hold(visit, -visit.held)
+        self._rank(visit.source)
+        self._count -= 1
+        self._end_turn(visit)
+        self._forget_empty(visit.key)
+        self._give_turns(now)
+
+    def may_read(self, visit: Visit, size: int, now: float) -> bool:
+        """Whether ``size`` bytes that have arrived may be read now; if so the caller must call ``was_read`` afterwards,
+        if not ``proceed`` follows later."""
+        if visit.phase is Phase.IDLE:
+            visit.headed = False
+            self._enter(visit, Phase.RECEIVING, now)
+        self._hold(visit, size)
+        self._shed_enough(now)
+        if visit.gone:
+            return False
+        if not visit.source.phases[Phase.WAITING] and self._has_turn_for(visit.source):
+            self._take_turn(visit)
+            return True
+        self._enter(visit, Phase.WAITING, visit.since)
+        visit.waiting_since = now
+        if visit.source not in self._queue:
+            self._queue.append(visit.source)
+        return False
+
+    def was_read(self, visit: Visit, now: float, *, headed: bool, complete: bool) -> None:
+        """Record that the data was read; ``complete``: a whole request has arrived, which keeps the turn until it is
+        answered."""
+        if visit.gone:
+            return
+        if complete:
+            self._hold(visit, -visit.held)
+            self._enter(visit, Phase.WORKING, now)
+            return
+        if headed and not visit.headed:
+            visit.headed, visit.since = True, now
+        self._end_turn(visit)
+        self._give_turns(now)
+
+    def answered(self, visit: Visit, now: float, *, linger: bool = False) -> None:
+        """Record that the connection's request was answered; ``linger``: before it was whole, so that the connection is
+        only kept until its sender has seen the answer."""
+        if visit.gone:
+            return
+        visit.fresh, visit.cut_at = False, now + LINGER_SECONDS if linger else math.inf
+        self._hold(visit, -visit.held)
+        self._enter(visit, Phase.IDLE, now)
+        self._end_turn(visit)
+        self._give_turns(now)
+
+    def stalled(self, visit: Visit, size: int, now: float) -> None:
+        """Record that ``size`` bytes of an answer wait for their reader, which holds no turn from now on."""
+        visit.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
+        if visit.gone or visit.phase not in (Phase.WORKING, Phase.SENDING):
+            return
+        self._hold(visit, size - visit.held)
+        self._enter(visit, Phase.SENDING, now)
+        self._end_turn(visit)
+        self._shed_enough(now)
+        self._give_turns(now)
+
+    def flows(self, visit: Visit) -> None:
+        """Record that the waiting bytes were read."""
+        visit.cut_at = math.inf
+        if not visit.gone and visit.phase is Phase.SENDING:
+            self._hold(visit, -visit.held)
+
+    def sweep(self, now: float) -> None:
+        """Enforce the deadlines; to be called about once a second."""
+        late = 0
+        for source in list(self._sources.values()):
+            for phase in Phase:
+                for visit in list(source.phases[phase]):
+                    if visit.gone or visit.phase is not phase:
+                        continue
+                    if phase is Phase.WAITING:
+                        if late < self.limits.requests and now - visit.waiting_since > self.limits.wait_seconds:
+                            late += 1
+                            self._proceed(visit, now, late=True)
+                    elif now > visit.cut_at or self._is_overdue(visit, now):
+                        self._cut(visit, now)
+
+    def _is_overdue(self, visit: Visit, now: float) -> bool:
+        """Whether a deadline is over after which the connection is cut without an answer; a slow body gets a 408
+        first."""
+        limits, seconds = self.limits, now - visit.since
+        if visit.phase is Phase.IDLE:
+            return seconds > (limits.head_seconds if visit.fresh else limits.idle_seconds)
+        if visit.phase is not Phase.RECEIVING:
+            return False
+        if not visit.headed:
+            return seconds > limits.head_seconds
+        if seconds > limits.grace_seconds + visit.held / limits.least_rate and visit.cut_at == math.inf:
+            visit.cut_at = now + LINGER_SECONDS
+            visit.guest.too_slow()
+        return False
+
+    def _make_room(self, now: float) -> bool:
+        """Cut a connection of a source that has the most; False if every connection is being answered."""
+        for sources in (*self._crowded.highest(), self._known()):
+            able = islice((source for source in sources if next(source.spared(), None) is not None), LOOKS)
+            chosen = max(able, key=lambda source: bool(source.phases[Phase.IDLE]), default=None)
+            if chosen is not None:
+                self._cut(next(chosen.spared()), now)
+                return True
+        return False
+
+    def _shed_enough(self, now: float) -> None:
+        while self._held > self.limits.receiving_bytes and self._shed(now):
+            pass
+
+    def _shed(self, now: float) -> bool:
+        """Cut the connection that holds the most bytes, of a source that holds the most."""
+        for sources in (*self._heavy.highest(), self._known()):
+            for source in sources:
+                visit = max(source.spared(), key=lambda one: one.held, default=None)
+                if visit is not None and visit.held:
+                    self._cut(visit, now)
+                    return True
+        return False
+
+    def _known(self) -> list[Source]:
+        """The peers that proved who they are; they give up connections last."""
+        return [self._sources[None]] if None in self._sources else []
+
+    def _rank(self, source: Source) -> None:
+        """Update the ranks of a source whose number of connections or bytes has changed."""
+        if not source.known:
+            self._crowded.put(source, len(source))
+            self._heavy.put(source, source.held.bit_length())
+
+    def _cut(self, visit: Visit, now: float) -> None:
+        self.depart(visit, now)
+        visit.guest.cut()
+
+    def _has_turn_for(self, source: Source) -> bool:
+        most = self.limits.requests if source.known else self.limits.turns_of_one(alone=len(self._sources) == 1)
+        return self._turns < self.limits.requests and source.turns < most
+
+    def _take_turn(self, visit: Visit) -> None:
+        visit.has_turn = True
+        visit.source.turns += 1
+        self._turns += 1
+
+    def _end_turn(self, visit: Visit) -> None:
+        if visit.has_turn:
+            visit.has_turn = False
+            visit.source.turns -= 1
+            self._turns -= 1
+
+    def _give_turns(self, now: float) -> None:
+        """Give free turns to waiting sources, one each in turn."""
+        passed = 0
+        while passed < len(self._queue) and self._turns < self.limits.requests:
+            source = self._queue.popleft()
+            waiting = source.phases[Phase.WAITING]
+            passed += 1
+            if waiting and self._has_turn_for(source):
+                self._proceed(next(iter(waiting)), now, late=False)
+                passed = 0
+            if waiting:
+                self._queue.append(source)
+
+    def _proceed(self, visit: Visit, now: float, *, late: bool) -> None:
+        visit.since += now - visit.waiting_since
+        self._enter(visit, Phase.RECEIVING, visit.since)
+        self._take_turn(visit)
+        visit.guest.proceed(late=late)
+
+    def _enter(self, visit: Visit, phase: Phase, since: float) -> None:
+        del visit.source.phases[visit.phase][visit]
+        visit.phase, visit.since = phase, since
+        visit.source.phases[phase][visit] = None
+
+    def _hold(self, visit: Visit, size: int) -> None:
+        """Record that the connection holds ``size`` more bytes."""
+        source = visit.source
+        visit.held += size
+        source.held += size
+        self._held += size
+        if not source.known and source.held.bit_length() != (source.held - size).bit_length():
+            self._heavy.put(source, source.held.bit_length())
+
+    def _source(self, key: str | None) -> Source:
+        return self._sources.setdefault(key, Source(known=key is None))
+
+    def _forget_empty(self, key: str | None) -> None:
+        if key in self._sources and not len(self._sources[key]):
+            del self._sources[key]
+
+
+def source_of(address: str) -> str:
+    """The source of a client address: itself, or the /64 of an IPv6 address, since one client has all of that."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False).network_address)

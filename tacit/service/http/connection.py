@@ -1,0 +1,370 @@
+"""One connection of a service's HTTP server: aiohttp's protocol, read under the control of ``Admission``.
+
+Requests to hot routes (``tacit.service.http.lean``) are read and answered here. The first other request makes the
+connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same bytes.
+
+Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from http import HTTPStatus
+from typing import cast
+
+from aiohttp import StreamReader, web
+from aiohttp.helpers import rfc822_formatted_time
+
+from tacit.errors import Abort
+from tacit.service.base.log import get_logger
+from tacit.service.http.admission import Admission, Visit, source_of
+from tacit.service.http.lean import Asking, Reader, Serving, encode_answer
+from tacit.service.http.problems import Answer, problem_response, too_slow
+
+SWEEP_SECONDS = 1.0
+PROXY_LINE = 107
+"""Most bytes of a PROXY line, version 1."""
+MOST_DISCARDED = 4 << 20
+"""Most bytes that a connection may send after its last answer before it is cut."""
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's protocol for one connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
+    for its turn and only gets the answer to come back."""
+
+    __slots__ = (
+        "_admission",
+        "_answered",
+        "_answering",
+        "_body",
+        "_discarded",
+        "_held",
+        "_line",
+        "_raw",
+        "_reader",
+        "_serving",
+        "_visit",
+        "late",
+    )
+
+    def __init__(
+        self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
+    ) -> None:
+        super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]
+        self._admission = admission
+        self._visit: Visit | None = None
+        self._body: StreamReader | None = None
+        self._answered = 0
+        self._discarded = 0
+        self._held = b""
+        self._line: bytes | None = None
+        self._raw: socket.socket | None = None
+        self._serving: Serving | None = server.serving
+        self._reader = None if self._serving is None else Reader(self._serving.routes, self)
+        self._answering: asyncio.Task[None] | None = None
+        self.late = False
+
+    def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
+        """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, as
+        long as the handshake is not complete."""
+        self._raw = raw
+        proxied = address in self._admission.limits.front_proxies
+        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
+        self._line = b"" if proxied else None
+        return self._visit is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: accept the connection unless there is no room for it."""
+        peer = transport.get_extra_info("peername")
+        if self._visit is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
+            self._force_close = True
+            cast(asyncio.Transport, transport).abort()  # uvloop's transport does not have this base class
+            return
+        self._raw = None
+        super().connection_made(transport)
+        if self._reader is not None:
+            self._reader.transport = transport
+            self.keep_alive(True)  # aiohttp's timer, which sees no hot request, gives way to that of ``Admission``
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
+        by hanging up."""
+        self._held = b""
+        if self._visit is not None and not self._request_in_progress:
+            self._admission.depart(self._visit, self._loop.time())
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: read ``data`` now, or when it is this source's turn."""
+        if self._line is not None:
+            data = self._after_proxy_line(self._line + data)
+        visit = self._visit
+        if visit is None or self._force_close or self._close:
+            self._discarded += len(data)
+            if self._discarded > MOST_DISCARDED:
+                self.cut()
+            return
+        if not data:  # aiohttp calls this itself, for data that it already has
+            self._parse(data)
+        elif self._held or self._is_whole():
+            self._hold(data)
+        elif self._admission.may_read(visit, len(data), self._loop.time()):
+            self._read(visit, data)
+        elif not visit.gone:
+            self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep arrived data until its turn comes, or until the previous request is answered; nothing more is read until
+        then."""
+        self._held += data
+        self._pause_transport_reading()
+
+    def _read(self, visit: Visit, data: bytes) -> None:
+        self._parse(data)
+        reader, whole = self._reader, self._is_whole()
+        headed = self._request_count > self._answered if reader is None else reader.headed
+        self._admission.was_read(visit, self._loop.time(), headed=headed, complete=whole)
+        if reader is not None and whole:
+            self._begin(reader)
+
+    def _parse(self, data: bytes) -> None:
+        if self._reader is not None:
+            rest = self._reader.feed(data)
+            if rest is None:
+                self._give_leave(self._reader)
+                return
+            self._reader, data = None, rest
+        before = self._request_count
+        super().data_received(data)
+        if self._request_count > before and self._messages:
+            self._body = self._messages[-1][1]
+        if self._upgraded or self._request_count - self._answered > 1:
+            self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
+
+    def _is_whole(self) -> bool:
+        """Whether a whole unanswered request has arrived, or as much as its answer takes."""
+        reader = self._reader
+        if reader is not None:
+            return reader.whole or reader.refusal is not None or (self.late and reader.headed)
+        unanswered = self._request_count - self._answered
+        return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer, which ends the turn."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered += 1
+            self._end_turn()
+
+    def _end_turn(self, *, linger: bool = False) -> None:
+        self.late = False
+        visit, now = self._visit, self._loop.time()
+        if visit is not None and self.transport is None:
+            self._admission.depart(visit, now)
+        elif visit is not None:
+            self._admission.answered(visit, now, linger=linger)
+            if self._held:
+                self._loop.call_soon(self._next)
+
+    def _give_leave(self, reader: Reader) -> None:
+        """Send the interim answer for which a body waits."""
+        if reader.awaits_leave and not self._is_whole() and self.transport is not None:
+            reader.awaits_leave = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _begin(self, reader: Reader) -> None:
+        """Answer the hot request that was read; nothing more is read until then."""
+        self._request_in_progress = True
+        self._answering = self._loop.create_task(self._answer(reader))
+
+    async def _answer(self, reader: Reader) -> None:
+        linger = False
+        try:
+            if self._serving is not None:
+                answer = await self._serving.answer(reader, self.late)
+                reader.forget_body()  # it is no longer counted, and the sender decides how long the connection lasts
+                linger = await self._send(reader, answer)
+        except Exception as error:  # nobody awaits this task
+            get_logger("http").error("answer_failed", error=error)
+            self.cut()
+        finally:
+            self._request_in_progress = False
+            self._answering = None
+            if self._handler_waiter is not None and not self._handler_waiter.done():
+                self._handler_waiter.set_result(None)
+            self._end_turn(linger=linger)
+
+    async def _send(self, reader: Reader, answer: Answer) -> bool:
+        """Send ``answer``; returns whether the rest of an unread body is awaited, since its sender might otherwise not
+        see the answer (RFC 9112, section 9.6)."""
+        transport = self.transport
+        if transport is None:
+            return False
+        last = reader.last or not reader.whole or self._close or self._force_close
+        transport.write(encode_answer(answer, rfc822_formatted_time(), last=last))
+        if self._paused:
+            with contextlib.suppress(ConnectionError):
+                await self._drain_helper()
+        if not last:
+            reader.next()
+            return False
+        self._close = True
+        if reader.whole:
+            transport.close()
+        elif transport.can_write_eof():
+            transport.write_eof()
+        return not reader.whole
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
+        """aiohttp: finish what is in progress within ``timeout`` seconds, and close."""
+        await super().shutdown(timeout)
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def _next(self) -> None:
+        """Read what arrived while the previous request was being answered."""
+        data, self._held = self._held, b""
+        if self._visit is not None and not self._visit.gone:
+            self.data_received(data)
+        self._resume_transport_reading()
+
+    @property
+    def source(self) -> str | None:
+        """The source of the connection; ``None`` for a known peer's."""
+        return None if self._visit is None else self._visit.key
+
+    def vouch(self) -> None:
+        """Record that the peer proved who it is: no share limits it from now on."""
+        if self._visit is not None:
+            self._admission.move(self._visit, None, self._loop.time())
+
+    def cut(self) -> None:
+        """Close the connection at once, with or without an answer, before or after the first byte of a request."""
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+        elif self._raw is not None:
+            with contextlib.suppress(OSError):
+                self._raw.shutdown(socket.SHUT_RDWR)
+
+    def proceed(self, *, late: bool) -> None:
+        """Read the waiting data, in a turn of its own; ``late``: only to be told to come back."""
+        self._loop.call_soon(self._proceed, late)
+
+    def _proceed(self, late: bool) -> None:
+        visit, data = self._visit, self._held
+        if visit is None or visit.gone or self._answering is not None:  # its time ran out before its turn came
+            return
+        self._held, self.late = b"", late
+        self._read(visit, data)
+        self._resume_transport_reading()
+
+    def too_slow(self) -> None:
+        """Make reading the body fail, so that the answer is 408."""
+        if self._reader is not None and self._visit is not None and not self._request_in_progress:
+            self._reader.refusal = too_slow()
+            self._admission.was_read(self._visit, self._loop.time(), headed=True, complete=True)
+            self._begin(self._reader)
+            return
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(TimeoutError("the body arrives too slowly"))
+
+    def pause_writing(self) -> None:
+        """asyncio: an answer waits for its reader."""
+        super().pause_writing()
+        if self._visit is not None and self.transport is not None:
+            size = self.transport.get_write_buffer_size()
+            self._admission.stalled(self._visit, size, self._loop.time())
+
+    def resume_writing(self) -> None:
+        """asyncio: the reader has read it."""
+        super().resume_writing()
+        if self._visit is not None:
+            self._admission.flows(self._visit)
+
+    def _resume_transport_reading(self) -> None:
+        if not self._held and not self._buffer_paused and not self._reading_paused:
+            super()._resume_transport_reading()
+
+    def _after_proxy_line(self, data: bytes) -> bytes:
+        """The data after the PROXY line, which names the client; empty until the line is complete."""
+        line, end, rest = data.partition(b"\r\n")
+        if not end and len(data) <= PROXY_LINE:
+            self._line = data
+            return b""
+        parts = line.split(b" ")
+        self._line = None
+        if not end or len(line) > PROXY_LINE or parts[0] != b"PROXY" or len(parts) < 2 or self._visit is None:
+            self.cut()
+            return b""
+        if parts[1] in {b"TCP4", b"TCP6"} and len(parts) == 6:
+            self._admission.move(self._visit, parts[2].decode("latin-1"), self._loop.time())
+        return rest
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """As the method that it replaces, but neither echoes the request nor logs its sender."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            get_logger("http").error("connection_failed", error=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response has already begun")
+        response = problem_response(Abort("about:blank", status=status))
+        response.headers["Server"] = "tacit"
+        response.force_close()
+        return response
+
+
+class Server(web.Server):
+    """Makes the connections of one listener."""
+
+    def __init__(
+        self, plain: web.Server, admission: Admission, serving: Serving | None = None, **options: object
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(plain.request_handler, request_factory=plain.request_factory, loop=loop, **options)  # type: ignore[arg-type]
+        self.admission = admission
+        self.serving = serving
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __call__(self) -> web.RequestHandler:
+        """Make the protocol for a new connection."""
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        return Connection(self, self.admission, self._loop, **self._kwargs)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        self.admission.sweep(self._loop.time())
+        if len(self.admission):
+            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+def vouch(request: Asking) -> None:
+    """Record that the sender of the request proved who it is."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.vouch()
+
+
+def source_of_request(request: Asking) -> str:
+    """The source that a request came from (``tacit.service.http.admission``)."""
+    connection = connection_of(request)
+    source = None if connection is None else connection.source
+    return source_of(request.remote or "") if source is None else source
+
+
+def connection_of(request: Asking) -> Connection | None:
+    """The connection of a request, where a service's server made it."""
+    protocol = request.protocol
+    return protocol if isinstance(protocol, Connection) else None

@@ -1,0 +1,116 @@
+"""Bounds on memory and on what one source may use of a service that is open to everybody.
+
+Over a budget a request is refused with 503 and a random ``Retry-After``, so that a burst costs the sender a retry and
+never the service its memory. Bytes are counted here once a body is complete; before, ``tacit.service.http.admission``
+bounds them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tacit.errors import Abort
+from tacit.ports import Clock, Entropy
+
+BUSY = "urn:tacit:problem:busy"
+SOURCES = 65_536
+"""Most sources that a ``SourceBudget`` remembers; above it the one that spent longest ago is forgotten."""
+MINUTE = 60.0
+RETRY_AFTER = (1, 10)
+"""Least and most seconds that a sender is asked to wait."""
+
+
+class ByteBudget:
+    """Bytes in flight, at most ``max_bytes``; ``retry_after`` = (least, most) seconds that a refused sender is asked to
+    wait."""
+
+    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> None:
+        if max_bytes <= 0 or not 0 < retry_after[0] <= retry_after[1]:
+            raise ValueError("a byte budget needs positive bounds")
+        self.max_bytes = max_bytes
+        self.in_flight = 0
+        self._entropy = entropy
+        self._retry_after = retry_after
+
+    def reserve(self, size: int) -> Reservation:
+        """Reserve ``size`` bytes; they are released at the end of the result's ``with`` block.
+
+        Raises ``Abort`` (503) when they do not fit.
+        """
+        if self.in_flight + size > self.max_bytes:
+            raise busy(self._entropy, self._retry_after)
+        self.in_flight += size
+        return Reservation(self, size)
+
+
+class Reservation:
+    """Bytes reserved from a budget, until the end of the ``with`` block."""
+
+    __slots__ = ("_budget", "_size")
+
+    def __init__(self, budget: ByteBudget, size: int) -> None:
+        self._budget = budget
+        self._size = size
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_error: object) -> None:
+        self._budget.in_flight -= self._size
+        self._size = 0
+
+
+class SourceBudget:
+    """Bytes that each source may use per minute, regained evenly. A source is forgotten once it has regained all of
+    them."""
+
+    def __init__(self, per_minute: int, clock: Clock, entropy: Entropy) -> None:
+        if per_minute <= 0:
+            raise ValueError("a budget needs a positive bound")
+        self._per_minute = per_minute
+        self._clock = clock
+        self._entropy = entropy
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._spent)
+
+    def spend(self, source: str, size: int) -> None:
+        """Use ``size`` bytes. Raises ``Abort`` (503), with nothing used, when ``source`` does not have them."""
+        now = self._clock.now()
+        self._forget(now)
+        left = self._left(source, now) + size
+        if left > self._per_minute:
+            raise busy(self._entropy, (RETRY_AFTER[1], int(MINUTE)))
+        self._spent[source] = (now, left)
+        self._spent.move_to_end(source)
+
+    def _left(self, source: str, now: float) -> float:
+        """Bytes that the source has used and not regained yet."""
+        since, spent = self._spent.get(source, (now, 0.0))
+        return max(0.0, spent - max(0.0, now - since) * self._per_minute / MINUTE)
+
+    def _forget(self, now: float) -> None:
+        while self._spent:
+            since, _ = next(iter(self._spent.values()))
+            if now - since < MINUTE and len(self._spent) < SOURCES:
+                return
+            self._spent.popitem(last=False)
+
+
+def busy(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> Abort:
+    """The 503 that asks the sender to come back after a random number of seconds."""
+    return Abort(
+        BUSY,
+        "too many requests are in progress; retry later",
+        status=503,
+        title="The service is busy.",
+        headers={"Retry-After": come_back(entropy, retry_after)},
+    )
+
+
+def come_back(entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> str:
+    """The value of a ``Retry-After`` field: a random number of seconds from a range, so that clients do not all come
+    back at once."""
+    least, most = retry_after
+    return str(least + int.from_bytes(entropy(4), "big") % (most - least + 1))

@@ -1,0 +1,121 @@
+"""Listening sockets, and those with TLS whose connections are counted before their handshake.
+
+An event loop's own server reports a connection to its protocol only after the handshake, so clients that never start
+one would be counted nowhere, for a minute each. Here a connection is admitted by its address first, and has as much
+time for the handshake as for a request head.
+
+Sockets are bound and listen before an event loop gets them. Two processes may bind one address before either listens;
+the second to listen fails, and uvloop drops that error, so that a service would seem to start and never be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import cast
+
+from aiohttp import web
+
+from tacit.service.http.connection import Connection, Server
+
+PAUSE_SECONDS = 0.2
+"""Seconds to pause after a failed accept, when the process is out of descriptors."""
+
+
+async def listening_sockets(host: str, port: int, *, backlog: int, reuse_port: bool) -> list[socket.socket]:
+    """Non-blocking TCP sockets that listen at ``port`` of each address of ``host``. Raises ``OSError``, and leaves none
+    open, where one cannot."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places = sorted({(family, (str(address[0]), port)) for family, _, _, _, address in found})
+    with contextlib.ExitStack() as stack:
+        listening = [
+            stack.enter_context(socket.create_server(address, family=family, backlog=backlog, reuse_port=reuse_port))
+            for family, address in places
+        ]
+        for one in listening:
+            one.setblocking(False)
+        stack.pop_all()
+    return listening
+
+
+class TlsSite(web.BaseSite):
+    """A site that accepts TLS connections at sockets that listen already, and closes them when it stops."""
+
+    __slots__ = ("_name", "_sockets", "_tls")
+
+    def __init__(self, runner: web.AppRunner, sockets: Sequence[socket.socket], *, tls: ssl.SSLContext) -> None:
+        super().__init__(runner, ssl_context=tls)
+        self._sockets = sockets
+        self._tls = tls
+        host, port, *_ = sockets[0].getsockname()
+        self._name = f"https://{host}:{port}"
+
+    @property
+    def name(self) -> str:
+        """The site's name as aiohttp shows it."""
+        return self._name
+
+    async def start(self) -> None:
+        """Start to accept TLS connections."""
+        await super().start()
+        server = self._runner.server
+        if not isinstance(server, Server):
+            raise TypeError("the runner must be set up before its site starts")
+        self._server = cast(asyncio.AbstractServer, _Listener(server, self._sockets, self._tls))
+
+
+class _Listener:
+    """Accepts until it is closed; ``sockets`` and ``close`` are those of an ``asyncio.Server``, which is all that
+    aiohttp requires."""
+
+    def __init__(self, server: Server, listening: Sequence[socket.socket], tls: ssl.SSLContext) -> None:
+        self.sockets = tuple(listening)
+        self._server = server
+        self._tls = tls
+        self._greeting: set[asyncio.Task[None]] = set()
+        loop = asyncio.get_running_loop()
+        self._accepting = [loop.create_task(self._accept(one)) for one in listening]
+
+    def close(self) -> None:
+        """Stop listening, and end the handshakes in progress."""
+        for task in (*self._accepting, *self._greeting):
+            task.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    raw, address = await loop.sock_accept(listening)
+                except OSError as error:
+                    if error.errno in {errno.EBADF, errno.EINVAL}:
+                        return
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                self._admit(raw, str(address[0]))
+
+    def _admit(self, raw: socket.socket, address: str) -> None:
+        connection = self._server()
+        if not isinstance(connection, Connection) or not connection.arrive(address, raw):
+            raw.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._greet(connection, raw))
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, connection: Connection, raw: socket.socket) -> None:
+        seconds = self._server.admission.limits.head_seconds
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: connection, raw, ssl=self._tls, ssl_handshake_timeout=seconds)
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ):  # from clients that do not speak TLS, or hang up; ssl.SSLError is an OSError
+            connection.connection_lost(None)
+            with contextlib.suppress(OSError):
+                raw.close()
