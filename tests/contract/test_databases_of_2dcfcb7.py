@@ -4,6 +4,7 @@ commit made it, with all migrations of its time and a row in every table."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import secrets
 import sqlite3
@@ -116,6 +117,8 @@ async def test_a_database_of_2dcfcb7_is_opened_with_its_rows_and_becomes_like_a_
             before[table] = [row | new for row, new in zip(before[table], columns, strict=True)]
     for row in before.get("charges", []):
         del row["refundable"]
+    for row in before.get("aggregation_jobs", []) if service == "leader" else []:
+        row["digest"] = hashlib.sha256(row.pop("request")).digest()
     schemas, rows = [], []
     for one in (url, await make_database(kind, "")):
         database = await open_database(one, module.METADATA, module.MIGRATIONS)

@@ -103,7 +103,9 @@ class LocalPath:
         self.sealed: list[tuple[bytes, bytes]] = []
         self.log = log_of(*(KIT.recipe_leaf(recipe) for recipe in recipes))
         self.epsilons = [float(recipe.privacy.epsilon.root["analyzer"]) for recipe in recipes]
-        keeping = [f"tacit.{name}.bernoulli" for name in ("methods.affine", "methods.krr", "methods.paper.one_bit")]
+        keeping = [
+            f"tacit.{name}.bernoulli" for name in ("methods.base.affine", "methods.krr", "methods.paper.one_bit")
+        ]
         telling(monkeypatch, *keeping, of=lambda threshold: (threshold, 1))
         others = ["tacit.methods.base.affine.uniform_below", "tacit.methods.krr.uniform_below"]
         telling(monkeypatch, *others, of=lambda bound: (0, bound))
