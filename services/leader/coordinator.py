@@ -17,13 +17,13 @@ from services.leader.store import LeaderStore, LeaderTx
 from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import OutcomeRow
-from tacit.aggregator.work import shuffled
 from tacit.errors import ReportError
 from tacit.messages import BatchMode, Role
 from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, share_size
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
+from tacit.service.base.orders import shuffled
 from tacit.task import Task
 
 POOL = 1 << 13

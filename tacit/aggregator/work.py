@@ -1,24 +1,12 @@
-"""Names and orders of work: an order that reveals nothing, and names that follow from the content."""
+"""Names of work that follow from its content."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import TypeVar
 from urllib.parse import urljoin
 
 from tacit.codec import b64url
-from tacit.ports import Entropy
 from tacit.version import DapVersion
-
-Item = TypeVar("Item")
-
-
-def shuffled(items: Sequence[Item], entropy: Entropy) -> list[Item]:
-    """A uniformly random order: sorted by 16 random bytes each."""
-    drawn = entropy(16 * len(items))
-    keys = [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
-    return [items[at] for at in sorted(range(len(items)), key=keys.__getitem__)]
 
 
 def resource_id(kind: bytes, task_id: bytes, body: bytes, generation: int = 0) -> bytes:

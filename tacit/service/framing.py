@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from tacit.service.app import Deps
-
-_ORDER_BYTES = 8
+from tacit.service.base.orders import shuffled
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,7 +70,7 @@ class Framing(Generic[Item, Result]):
             self._timer = None
         waiting, self._gathered, self._bytes = self._gathered, [], 0
         if waiting:
-            self._start(self._exchange(self._shuffled(waiting)))
+            self._start(self._exchange(shuffled(waiting, self._deps.entropy)))
 
     async def _exchange(self, waiting: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
@@ -85,14 +84,6 @@ class Framing(Generic[Item, Result]):
         for (_, future), result in pairs:
             if not future.done():
                 future.set_result(result)
-
-    def _shuffled(
-        self, waiting: list[tuple[Item, asyncio.Future[Result]]]
-    ) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """``waiting`` in a random order, independent of the order of arrival."""
-        drawn = self._deps.entropy(_ORDER_BYTES * len(waiting))
-        keys = [drawn[at : at + _ORDER_BYTES] for at in range(0, len(drawn), _ORDER_BYTES)]
-        return [waiting[index] for index in sorted(range(len(waiting)), key=keys.__getitem__)]
 
     def _start(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
