@@ -184,9 +184,10 @@ def test_the_path_through_the_code_is_the_same_for_any_secret(level: str, tmp_pa
     """Every instruction of two calls with opposite private keys, by single-stepping what the build's own flags make."""
     program = _compiled(tmp_path, "multibuffer_trace.c", [*build.FLAGS, "-fvisibility=default"])
     command = [str(program), str(LEVELS.index(level))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    if done.stdout in ("absent\n", "forbidden\n"):
-        pytest.skip(f"tracing the kernels: {done.stdout.strip()}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    verdict = done.stdout.splitlines()[-1]
+    if verdict in ("absent", "forbidden", "slow"):
+        pytest.skip(f"tracing the kernels: {verdict}")
     verdicts = dict(re.findall(r"^(\w+) \d+ (\w+)$", done.stdout, flags=re.MULTILINE))
     assert verdicts == {"control": "different", "open": "same"}
 
