@@ -30,7 +30,7 @@ from tests.kit.durations import LongestFirst, Recording
 from tests.kit.postgres import FAST, Databases, MakeDatabase
 from tests.kit.rotation import Rotation
 
-hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("searching", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("same")
 draws.watch()

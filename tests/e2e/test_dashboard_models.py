@@ -29,7 +29,7 @@ from tests.http.admin_collector import CollectorStub, access, beside
 from tests.http.admin_stage import KIT, Stage, key_of
 from tests.http.test_admin_rounds import released
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 browser = test_dashboard.browser
 Scheme = Literal["dark", "light"]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"

@@ -128,6 +128,7 @@ def test_own_data_gets_a_report_that_opens_offline(tmp_path: Path) -> None:
     assert (tmp_path / "demo-out" / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty agents, and the devices behind them in batches."""
     for name in ("MOST_AGENTS", "AGENTS_OF_A_CROWD"):

@@ -24,6 +24,7 @@ STRINGS = {"kind": "strings", "length": 2, "alphabet": "abc"}
 VALUES = ("ab",) * 60 + ("c",) * 40 + ("",) * 5 + ("too long",) * 15
 
 
+@pytest.mark.slow
 def test_every_device_is_counted_once_and_what_is_frequent_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,7 @@ TRIED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(1e-6, "six standard errors of the most frequent text, which is far above every threshold")
 def test_two_rounds_count_every_device_once_and_find_what_most_devices_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -104,6 +104,7 @@ def check(result: WatchedResult, model: str) -> None:
         assert look["before"] != look["after"]
 
 
+@pytest.mark.slow
 def test_one_server_counts_what_devices_kept_and_refuses_what_it_must(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secrets: Secrets, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def long_epoch() -> str:
     return next(one for one in STACK if (length := int(one.split()[5])) - time.time() % length > 600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("printed", list(given_now()), ids=str)
 def test_it_does_what_it_says(walks: dict[str, Walk], printed: Printed) -> None:
     walk = walks[printed.place if printed.place in PRINTED else "--help"]

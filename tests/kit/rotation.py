@@ -16,6 +16,8 @@ import pytest
 
 from tests.kit.durations import RECORDED_SLOW, file_of, recorded
 
+IN_ORDER = ("tests/e2e/test_examples.py", "tests/e2e/test_examples_in_full.py")
+"""Files whose tests go on from where the ones before them ended: they run as a whole, or only in ``make test-all``."""
 DAY_SECONDS = 200
 """How long the tests of one day may last, as recorded."""
 RUN_SECONDS = 400.0
@@ -39,6 +41,8 @@ def turns(seconds: Mapping[str, int]) -> list[list[Share]]:
     days: list[list[Share]] = []
     left = 0.0
     for path, lasting in sorted(seconds.items()):
+        if path in IN_ORDER and lasting > DAY_SECONDS:
+            continue
         of = math.ceil(lasting / DAY_SECONDS)
         for number in range(of):
             if lasting / of > left:

@@ -126,7 +126,8 @@ def advised() -> Iterator[tuple[str, str, str]]:
     """Where an extra is advised, the extras, and a module that they are to bring."""
     for path in files():
         if path.suffix == ".py" and path.relative_to(ROOT).parts[0] not in {"tests", "examples"}:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if "_extra(" in text else ():
                 name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
                 if name in {"require_extra", "missing_extra"} and isinstance(node, ast.Call):
                     given = [one.value if isinstance(one, ast.Constant) else None for one in node.args]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -104,6 +105,7 @@ def services(
 
     monkeypatch.setattr(module, "podman", podman)
     monkeypatch.setattr(module, "process_status", status)
+    monkeypatch.setattr(Layout, "transport", lambda *_args, **_options: contextlib.nullcontext())  # asked by nobody
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_last_words", lambda _name: OLDER)
     monkeypatch.setattr("infra.tools.staging.orders.process_status", status)

@@ -50,6 +50,11 @@ class LiveContext:
         self._context: ssl.SSLContext | None = None
         _live.add(self)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether anything but the system's authorities goes into the context."""
+        return bool(self._files)
+
     def current(self) -> ssl.SSLContext:
         """The newest context that could be made. Raises ``UsageError`` where none ever could."""
         state = tuple(_state_of(path) for path in self._files)
@@ -73,7 +78,7 @@ class LiveContext:
 def troubles() -> list[str]:
     """The problems with the files of this process's TLS contexts, after checking them again."""
     found = []
-    for one in tuple(_live):
+    for one in [live for live in _live if live.has_files]:
         try:
             one.current()
         except UsageError as error:
