@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
 import re
 from pathlib import Path
@@ -23,7 +24,10 @@ from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
+from infra.tools.documents.problems import MORE, problems_page
 from infra.tools.documents.schemas import SCHEMAS, member_notes, schema_of
+from infra.tools.documents.stored import DATABASES, tables_page
+from infra.tools.documents.tables import PAGES
 from infra.tools.documents.writing import schema_files
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
@@ -43,7 +47,13 @@ from tacit.tokens.structures import TokenRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent")
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+WITH_MIGRATIONS = [
+    ".".join(module.relative_to(ROOT).with_suffix("").parts)
+    for package in PACKAGES
+    for module in sorted((ROOT / package).rglob("*.py"))
+    if re.search(r"^MIGRATIONS = ", module.read_text(), flags=re.MULTILINE)
+]
+"""The modules that declare a database."""
 KIT = RecipeKit()
 DEPS = Deps(SimClock(NOW), SeededEntropy(), InProcessTransport())
 PREFIXES = {"urn:tacit:refusal:", "urn:tacit:problem:"}
@@ -69,8 +79,8 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def problem_table() -> list[list[str]]:
-    part = PROTOCOL[PROTOCOL.index("## Problem documents") : PROTOCOL.index("## States")]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| `")]
+    page = problems_page()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
 
 
 def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
@@ -78,6 +88,7 @@ def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
     made = schema_files()
     assert sorted(kept) == sorted(made)
     assert [name for name in made if made[name] != kept[name]] == [], "run: make documents"
+    assert {name for name in made if name.endswith(".md")} == {"README.md", *PAGES}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -109,6 +120,24 @@ def test_the_problem_table_holds_the_types_that_the_code_can_answer_with_and_no_
 def test_every_problem_that_a_device_can_meet_is_named_with_its_status() -> None:
     statuses = {row[0].strip("`"): row[1] for row in problem_table()}
     assert all(re.fullmatch(r"[45]\d\d(, [45]\d\d)*", status) for status in statuses.values())
+
+
+def test_what_the_title_of_a_problem_leaves_out_is_not_the_title_again() -> None:
+    page = problems_page()
+    for problem, more in MORE.items():
+        assert more not in problem.value[2]
+        assert f"{problem.value[2]} {more} |" in page
+
+
+def test_every_table_of_every_database_says_what_it_holds_and_for_how_long() -> None:
+    rows = [line.split(" | ") for line in tables_page().splitlines() if line.startswith("| `")]
+    for party, metadata in DATABASES.items():
+        for one in metadata.tables.values():
+            assert set(one.info) == {"holds", "kept"}, (party, one.name)
+            found = [row for row in rows if row[0] == f"| `{one.name}`" and row[3] == one.info["holds"]]
+            assert any(all(f"`{column.name}`" in row[1] + row[2] for column in one.columns) for row in found)
+    shown = {id(metadata) for metadata in DATABASES.values()}
+    assert {id(importlib.import_module(name).METADATA) for name in WITH_MIGRATIONS} == shown
 
 
 def test_every_well_formed_recipe_fits_the_schema_whatever_the_rules_say_of_it() -> None:

@@ -9,13 +9,12 @@ from typing import Any
 
 from client_agent import device_rules
 from infra.tools.documents.schemas import SCHEMAS, schema_of
-from infra.tools.documents.words import page, prose, table, type_in_words, value
+from infra.tools.documents.words import MADE, page, prose, table, type_in_words, value
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import METHODS
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 
-MADE = "Generated from the code by `tacit schemas`; a test compares."
 STAGES = {
     Stage.DRAFT: "a draft",
     Stage.PUBLISH: "publishing",
@@ -27,18 +26,30 @@ _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 """Parameters of the questions for which methods name their proofs."""
 
 
+PAGES = {
+    "configuration.md": "every key of every configuration",
+    "members.md": "recipe, survey, series, policy and a device's configuration as tables",
+    "methods.md": "what each method draws",
+    "metrics.md": "every metric",
+    "problems.md": "every refusal over HTTP",
+    "rules.md": "what a recipe has to pass",
+    "states.md": "the states of stored objects, drawn",
+    "tables.md": "every table of every database: what it holds, and for how long",
+}
+"""The pages beside the schemas, and what each shows."""
+
+
 def readme() -> str:
     """The page that lists the schemas."""
-    rows = [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]
     return page(
-        "# JSON Schemas",
-        f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
-        "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
-        "`methods.md` what is drawn.",
-        "A schema says which documents are well formed; its descriptions say what a schema cannot express, and the "
-        "rules say which recipes are acceptable. Documents that are signed are written in RFC 8785 form: no floats, no "
-        "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
-        table(("schema", "document"), rows),
+        "# JSON Schemas and reference tables",
+        MADE,
+        table(("page", "what it shows"), [(f"[{name}]({name})", about) for name, about in PAGES.items()]),
+        "The schemas (draft 2020-12) are of every document that Tacit reads or writes as JSON. A schema says which "
+        "documents are well formed; its descriptions say what a schema cannot express, and the rules say which recipes "
+        "are acceptable. Documents that are signed are written in RFC 8785 form: no floats, no duplicate members, and "
+        "an absent member is left out, never null. Configurations may be TOML as well.",
+        table(("schema", "document"), [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]),
     )
 
 
