@@ -120,6 +120,7 @@ fmt: $(FOR_CHECKS)
 documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
+	$(BIN)/python -m infra.lab.bench.described benchmarks/rows.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
 # the versions of the locks before it, and leaves those packages out.
