@@ -27,13 +27,14 @@ from infra.stacks.options import StackOptions
 from infra.tools.documents.problems import MORE, problems_page
 from infra.tools.documents.schemas import SCHEMAS, member_notes, schema_of
 from infra.tools.documents.stored import DATABASES, tables_page
-from infra.tools.documents.tables import PAGES
+from infra.tools.documents.tables import PAGES, findings_page
 from infra.tools.documents.writing import schema_files
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
 from tacit.messages import Interval
 from tacit.models.secure_aggregation.collector import SecureAggregationCollector
+from tacit.monitor.findings import KINDS
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
@@ -127,6 +128,19 @@ def test_what_the_title_of_a_problem_leaves_out_is_not_the_title_again() -> None
     for problem, more in MORE.items():
         assert more not in problem.value[2]
         assert f"{problem.value[2]} {more} |" in page
+
+
+def test_every_finding_of_a_monitor_has_its_row() -> None:
+    calls = [
+        node
+        for path in (ROOT / "tacit" / "monitor").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
+    ]
+    kinds = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    assert len(kinds) > 8
+    assert kinds <= set(KINDS)
+    assert all(f"| `{kind}` | " in findings_page() for kind in KINDS)
 
 
 def test_every_table_of_every_database_says_what_it_holds_and_for_how_long() -> None:

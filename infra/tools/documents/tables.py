@@ -12,6 +12,7 @@ from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.tools.documents.words import MADE, page, prose, table, type_in_words, value
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import METHODS
+from tacit.monitor.findings import KINDS
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 
@@ -28,6 +29,7 @@ _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 
 PAGES = {
     "configuration.md": "every key of every configuration",
+    "findings.md": "what a monitor of the log may find",
     "members.md": "recipe, survey, series, policy and a device's configuration as tables",
     "methods.md": "what each method draws",
     "metrics.md": "every metric",
@@ -68,6 +70,15 @@ def rules_page() -> str:
         "A device also checks a recipe against its own pins, tokens and ledger (`client_agent/device_rules.py`). It "
         "has no ledger of the whole log, so it applies `budget-spent` as below, not as above.",
         table(("rule", "condition"), own),
+    )
+
+
+def findings_page() -> str:
+    """What a monitor reports."""
+    return page(
+        "# Findings of a monitor",
+        f"{MADE} `tacit log monitor` and `tacit log verify` print the kind of each finding, and its words.",
+        table(("kind", "meaning"), [(f"`{kind}`", about) for kind, about in KINDS.items()]),
     )
 
 

@@ -11,7 +11,7 @@ from infra.tools.documents.problems import problems_page
 from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
 from infra.tools.documents.states import states_page
 from infra.tools.documents.stored import tables_page
-from infra.tools.documents.tables import members_page, methods_page, readme, rules_page
+from infra.tools.documents.tables import findings_page, members_page, methods_page, readme, rules_page
 from tacit.errors import UsageError
 
 
@@ -21,6 +21,7 @@ def schema_files() -> dict[str, bytes]:
     pages = {
         "README.md": readme(),
         "configuration.md": configuration_page(),
+        "findings.md": findings_page(),
         "members.md": members_page(),
         "methods.md": methods_page(),
         "metrics.md": metrics_page(),
