@@ -14,7 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from infra.base.service_names import witness_name
+from infra.base.legs import LEGS
+from infra.base.service_names import MODULES, kind_of, witness_name
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -24,7 +25,9 @@ from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
+from infra.tools.documents.configuration import configurations
 from infra.tools.documents.problems import MORE, problems_page
+from infra.tools.documents.resources import PEOPLE, RESOURCES
 from infra.tools.documents.schemas import SCHEMAS, member_notes, schema_of
 from infra.tools.documents.stored import DATABASES, tables_page
 from infra.tools.documents.tables import PAGES, findings_page
@@ -40,6 +43,7 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
 from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
+from tacit.service.base.config import load_config
 from tacit.service.http.problems import problem_response
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.pages import Head
@@ -261,6 +265,19 @@ def test_every_configuration_and_secret_of_a_stack_fits_its_schema(layout: Layou
     for name, path in files.items():
         error = best_match(validator(name).iter_errors(json.loads(path.read_bytes())))
         assert error is None, (name, error)
+
+
+def test_every_resource_of_every_service_is_listed_with_who_asks_for_it(layout: Layout) -> None:
+    served = set()
+    for name, path in layout.configs.items():
+        kind = kind_of(name)
+        module = importlib.import_module(f"{MODULES[kind][0]}.app")
+        app = module.create_app(load_config(path, configurations()[kind]), DEPS)
+        found = {(kind, one.method, one.resource.canonical) for one in app.router.routes() if one.method != "HEAD"}
+        served |= {one for one in found if one[2] not in {"/healthz", "/readyz"}}
+    assert {(one.service, one.method, one.path) for one in RESOURCES} == {one for one in served if one[0] != "admin"}
+    asked = {(caller, one.service) for one in RESOURCES for caller in one.callers if caller not in PEOPLE}
+    assert asked == set(LEGS)
 
 
 def test_what_the_attester_is_asked_and_answers_fits_its_schemas() -> None:

@@ -34,6 +34,7 @@ PAGES = {
     "methods.md": "what each method draws",
     "metrics.md": "every metric",
     "problems.md": "every refusal over HTTP",
+    "resources.md": "every resource of the services: who asks for it, request and answer",
     "rules.md": "what a recipe has to pass",
     "states.md": "the states of stored objects, drawn",
     "tables.md": "every table of every database: what it holds, and for how long",

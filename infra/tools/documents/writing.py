@@ -8,6 +8,7 @@ from pathlib import Path
 from infra.tools.documents.configuration import configuration_page
 from infra.tools.documents.metrics import metrics_page
 from infra.tools.documents.problems import problems_page
+from infra.tools.documents.resources import resources_page
 from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
 from infra.tools.documents.states import states_page
 from infra.tools.documents.stored import tables_page
@@ -26,6 +27,7 @@ def schema_files() -> dict[str, bytes]:
         "methods.md": methods_page(),
         "metrics.md": metrics_page(),
         "problems.md": problems_page(),
+        "resources.md": resources_page(),
         "rules.md": rules_page(),
         "states.md": states_page(),
         "tables.md": tables_page(),
