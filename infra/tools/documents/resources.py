@@ -266,8 +266,8 @@ def resources_page() -> str:
     return page(
         "# Resources",
         f"{MADE} DAP messages have the media type `application/ppm-dap;message=NAME` with the names below. Whatever "
-        "`GET` answers, `HEAD` answers without a body. Paths of leader, helper, analyzer and shuffler are below the URL "
-        "in the recipe. Every service also has `GET /healthz` and `GET /readyz`; the admin service describes its own "
+        "`GET` answers, `HEAD` answers without a body. Paths of leader, helper, analyzer and shuffler are below the "
+        "URL in the recipe. Every service also has `GET /healthz` and `GET /readyz`; the admin service describes its own "
         "resources (`GET /openapi.json`), and so does the operators' API of each service.",
         *_sections(),
     )
