@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infra.base.legs import LEGS, PUBLIC
 from infra.tools.documents.words import MADE, page, table
 
 PEOPLE = frozenset({"anyone", "operator", "DAP client"})
@@ -77,7 +78,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
     ),
     ("recipe_server", "GET /v1/recipes", ("anyone", "admin"), "", f"{_JSON}recipes with state, slot and end"),
     ("recipe_server", "GET /v1/recipes/{hash}", ("anyone", "admin"), "", f"{_JSON}a recipe, its signature, its state"),
-    ("recipe_server", "GET /v1/results", ("anyone",), "", f"{_JSON}which recipes have results"),
+    ("recipe_server", "GET /v1/results", ("anyone",), "", f"{_JSON}every released result"),
     ("recipe_server", "GET /v1/results/{hash}", ("anyone",), "", f"{_JSON}the results of a recipe"),
     ("recipe_server", "POST /v1/results", ("collector",), "a result", "201, or 200 for the same bytes"),
     (
@@ -267,10 +268,20 @@ def resources_page() -> str:
         "# Resources",
         f"{MADE} DAP messages have the media type `application/ppm-dap;message=NAME` with the names below. Whatever "
         "`GET` answers, `HEAD` answers without a body. Paths of leader, helper, analyzer and shuffler are below the "
-        "URL in the recipe. Every service also has `GET /healthz` and `GET /readyz`; the admin service describes its own "
-        "resources (`GET /openapi.json`), and so does the operators' API of each service.",
+        "URL in the recipe. Every service also has `GET /healthz` and `GET /readyz`; the admin service describes its "
+        "own resources (`GET /openapi.json`), and so does the operators' API of each service.",
+        "## Who calls whom",
+        _legs(),
         *_sections(),
     )
+
+
+def _legs() -> str:
+    called: dict[str, list[str]] = {}
+    for caller, service in LEGS:
+        called.setdefault(caller, []).append(service)
+    rows = [(caller, ", ".join(services)) for caller, services in called.items()]
+    return table(("caller", "calls"), [*rows, ("anybody", ", ".join(PUBLIC))])
 
 
 def _sections() -> Iterator[str]:
