@@ -7,8 +7,8 @@
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
-# make documents regenerate docs/schemas and docs/vectors, after a change of a model,
-#                a rule, a message, a metric or a table of states
+# make documents regenerate docs/schemas, docs/vectors and benchmarks/rows.md, after a change of a model,
+#                a rule, a message, a metric, a table, a resource or states
 # make lock      choose new dependency versions (needs uv)
 
 PYTHON ?= python3
