@@ -3,7 +3,7 @@
 # make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
 # make install-test, make install-check  only add those packages
-# make test-rotating  a part of the long tests, another one every day, in five minutes
+# make test-rotating  a part of the long tests, another one every day, in seven minutes
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
@@ -105,7 +105,7 @@ test-all: $(FOR_TESTS)
 
 # One process, so that slow tests do not slow each other down. A test that hangs ends the run.
 test-rotating: $(FOR_TESTS)
-	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=300
+	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=500
 
 # Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100

@@ -1,10 +1,14 @@
 """A part of the slow tests, another one every day, so that a run of all checks has some of them and every one has its
-turn: the files are shared out over the days by their recorded durations, and a day has the same ones in every run."""
+turn: the files are shared out over the days by their recorded durations, and a day has the same ones in every run. The
+tests of a file that lasts longer than a day's share are dealt out over several days."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -12,25 +16,48 @@ import pytest
 
 from tests.kit.durations import RECORDED_SLOW, file_of, recorded
 
-DAY_SECONDS = 150
-"""How long the files of one day may last, as recorded; a longer file is alone, unless it is longer than a run."""
-RUN_SECONDS = 300.0
+DAY_SECONDS = 200
+"""How long the tests of one day may last, as recorded."""
+RUN_SECONDS = 400.0
 """When so much time has passed, the tests that have not begun are skipped."""
 
 
-def turns(seconds: Mapping[str, int]) -> list[list[str]]:
-    """The files of every day, after which the first day's have their turn again."""
-    days: list[list[str]] = []
-    left = 0
+@dataclass(frozen=True)
+class Share:
+    """The tests of a file whose place among its slow tests, divided by ``of``, leaves ``number``."""
+
+    path: str
+    number: int = 0
+    of: int = 1
+
+    def __str__(self) -> str:
+        return self.path if self.of == 1 else f"{self.path} ({self.number + 1} of {self.of})"
+
+
+def turns(seconds: Mapping[str, int]) -> list[list[Share]]:
+    """What runs on every day, after which the first day's tests have their turn again."""
+    days: list[list[Share]] = []
+    left = 0.0
     for path, lasting in sorted(seconds.items()):
-        if lasting > RUN_SECONDS:
-            continue
-        if lasting > left:
-            days.append([])
-            left = DAY_SECONDS
-        days[-1].append(path)
-        left -= lasting
+        of = math.ceil(lasting / DAY_SECONDS)
+        for number in range(of):
+            if lasting / of > left:
+                days.append([])
+                left = DAY_SECONDS
+            days[-1].append(Share(path, number, of))
+            left -= lasting / of
     return days
+
+
+def are_in_turn(shares: Mapping[str, Share], files: Sequence[str | None]) -> list[bool]:
+    """Whether each test is in one of the shares, given by file. ``files`` are the tests' files, None if not slow."""
+    seen = Counter[str | None]()
+    found = []
+    for path in files:
+        share = shares.get(path or "")
+        found.append(share is not None and seen[path] % share.of == share.number)
+        seen[path] += 1
+    return found
 
 
 class Rotation:
@@ -39,8 +66,8 @@ class Rotation:
     def __init__(self, day: date) -> None:
         days = turns(recorded(RECORDED_SLOW))
         number = day.toordinal() % len(days)
-        self._files = days[number]
-        self._said = f"slow tests of {day}: part {number + 1} of {len(days)}: {' '.join(self._files)}"
+        self._shares = {share.path: share for share in days[number]}
+        self._said = f"slow tests of {day}: part {number + 1} of {len(days)}: {' '.join(map(str, days[number]))}"
         self._end = time.monotonic() + RUN_SECONDS
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -50,11 +77,12 @@ class Rotation:
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """Skip files that hold no test of this part."""
         path = collection_path.relative_to(config.rootpath).as_posix()
-        return True if collection_path.suffix == ".py" and path not in self._files else None
+        return True if collection_path.suffix == ".py" and path not in self._shares else None
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect the tests that are not in this part."""
-        here = [item.get_closest_marker("slow") is not None and file_of(item.nodeid) in self._files for item in items]
+        slow = [file_of(item.nodeid) if item.get_closest_marker("slow") else None for item in items]
+        here = are_in_turn(self._shares, slow)
         config.hook.pytest_deselected(items=[item for item, ours in zip(items, here, strict=True) if not ours])
         items[:] = [item for item, ours in zip(items, here, strict=True) if ours]
 

@@ -6,7 +6,7 @@ import re
 
 from tests.conftest import ROOT
 from tests.kit.durations import RECORDED, RECORDED_SLOW, recorded
-from tests.kit.rotation import DAY_SECONDS, RUN_SECONDS, turns
+from tests.kit.rotation import DAY_SECONDS, Share, are_in_turn, turns
 
 SLOW = re.compile(r"\bmark\.slow\b")
 
@@ -21,10 +21,30 @@ def test_every_file_with_slow_tests_is_recorded_and_no_other() -> None:
     assert set(recorded(RECORDED)) <= set(here), "run make durations"
 
 
-def test_every_file_that_fits_into_a_run_has_one_day() -> None:
-    seconds = {"a": 100, "b": 50, "c": 1, "d": 200, "e": 150, "f": 301, "g": 10}
-    assert turns(seconds) == [["a", "b"], ["c"], ["d"], ["e"], ["g"]]
-    days = turns(recorded(RECORDED_SLOW))
-    given = [name for day in days for name in day]
-    assert sorted(given) == sorted(name for name, last in recorded(RECORDED_SLOW).items() if last <= RUN_SECONDS)
-    assert all(len(day) == 1 or sum(recorded(RECORDED_SLOW)[name] for name in day) <= DAY_SECONDS for day in days)
+def test_files_share_a_day_and_a_long_one_is_dealt_out_over_several() -> None:
+    seconds = {"a": 150, "b": 50, "c": 1, "d": 401, "e": 100}
+    assert [[str(share) for share in day] for day in turns(seconds)] == [
+        ["a", "b"],
+        ["c", "d (1 of 3)"],
+        ["d (2 of 3)"],
+        ["d (3 of 3)"],
+        ["e"],
+    ]
+
+
+def test_every_share_of_every_file_has_one_day_that_it_fits_into() -> None:
+    seconds = recorded(RECORDED_SLOW)
+    days = turns(seconds)
+    shares = [share for day in days for share in day]
+    for path in seconds:
+        of = {share.of for share in shares if share.path == path}
+        assert len(of) == 1
+        assert sorted(share.number for share in shares if share.path == path) == list(range(of.pop()))
+    assert all(sum(seconds[share.path] / share.of for share in day) <= DAY_SECONDS for day in days)
+
+
+def test_the_shares_of_a_file_are_all_its_slow_tests_once() -> None:
+    files = ["a", None, "a", "b", "a", "c", "b"]
+    shares = [{"a": Share("a", number, 2), "b": Share("b")} for number in range(2)]
+    assert are_in_turn(shares[0], files) == [True, False, False, True, True, False, True]
+    assert are_in_turn(shares[1], files) == [False, False, True, True, False, False, True]
