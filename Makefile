@@ -7,8 +7,8 @@
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
-# make documents regenerate docs/schemas, docs/vectors and the states, keys and metrics in docs, after a change of a model,
-#                a rule, a message, a metric or a table of states
+# make documents regenerate docs/schemas, docs/vectors and benchmarks/rows.md, after a change of a model,
+#                a rule, a message, a metric, a table, a resource or states
 # make lock      choose new dependency versions (needs uv)
 
 PYTHON ?= python3
@@ -120,7 +120,7 @@ fmt: $(FOR_CHECKS)
 documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
-	$(BIN)/python -m infra.tools.documents.states docs/data_model.md
+	$(BIN)/python -m infra.lab.bench.described benchmarks/rows.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
 # the versions of the locks before it, and leaves those packages out.

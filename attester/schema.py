@@ -16,12 +16,20 @@ USED_CHALLENGES = Table(
     METADATA,
     Column("challenge", LargeBinary, primary_key=True),
     Column("expires", BigInteger, nullable=False, index=True),
+    info={
+        "holds": "when a used challenge expires",
+        "kept": "until it has expired",
+    },
 )
 CHALLENGE_FLOOR = Table(
     "challenge_floor",
     METADATA,
     Column("only", Integer, primary_key=True, autoincrement=False),
     Column("expires", BigInteger, nullable=False),
+    info={
+        "holds": "the latest expiry of a forgotten challenge, and of a forgotten quota; they only grow",
+        "kept": "always",
+    },
 )
 """The floors: what was deleted for good, whatever the clock says. Row ``only`` = 0 (``OF_CHALLENGES``): no challenge
 that expires at or before the floor is accepted any more. Row 1 (``OF_QUOTAS``): nobody gets a token of a slot whose
@@ -35,6 +43,10 @@ ISSUANCE = Table(
     Column("devices", BigInteger, nullable=False),
     Column("requested", BigInteger, nullable=False),
     Column("answered", BigInteger, nullable=False),
+    info={
+        "holds": "three counts (P15): devices debited, requests released to the issuer, answers passed on",
+        "kept": "always",
+    },
 )
 QUOTAS = Table(
     "quotas",
@@ -44,4 +56,8 @@ QUOTAS = Table(
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("request_hash", LargeBinary, nullable=False),
     Column("expires", BigInteger, nullable=False, index=True),
+    info={
+        "holds": "by the device's tag (an HMAC) the hash of the one request that was forwarded",
+        "kept": "`quota_grace_seconds` past the slot",
+    },
 )

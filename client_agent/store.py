@@ -25,6 +25,13 @@ FACTS = sa.Table(
     METADATA,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
+    info={
+        "holds": (
+            "single values: the last accepted state of the log, the gateway's keys, the issuer's directories"
+            " of the epochs around now, present errors of the log or the data source"
+        ),
+        "kept": "replaced",
+    },
 )
 PREFETCHES = sa.Table(
     "prefetches",
@@ -39,6 +46,13 @@ PREFETCHES = sa.Table(
     sa.Column("token", sa.LargeBinary, nullable=False),
     sa.Column("spent", sa.Boolean, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
+    info={
+        "holds": "key id, when to ask, preimages, pending blinded request, token, whether it is spent",
+        "kept": (
+            "token and secrets until the next reading of the log after they are spent, the row until the "
+            "epoch before the current one"
+        ),
+    },
 )
 ENTRIES = sa.Table(
     "entries",
@@ -63,6 +77,13 @@ ENTRIES = sa.Table(
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False, server_default=sa.text("'secure-aggregation'")),
     sa.Column("report", sa.LargeBinary, nullable=False),
+    info={
+        "holds": (
+            "decision, charged epsilon and until when it counts, series and index, slot, when and until when"
+            " to send, in which model, the finished report"
+        ),
+        "kept": "the report until a server has stored it or it cannot be sent, the row always",
+    },
 )
 SERIES = sa.Table(
     "series",
@@ -72,6 +93,13 @@ SERIES = sa.Table(
     sa.Column("drawn_at", sa.Float, nullable=False),
     sa.Column("first_round", sa.Integer, nullable=False),
     sa.Column("chosen_round", sa.Integer),
+    info={
+        "holds": (
+            "when its round was drawn, the first round, with donation the chosen round or none; in one "
+            "transaction with the first round's entry, which holds the charge"
+        ),
+        "kept": "always",
+    },
 )
 
 

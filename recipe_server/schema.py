@@ -20,6 +20,10 @@ ENTRIES = sa.Table(
     sa.Column("type", sa.String(32), nullable=False),
     sa.Column("leaf", sa.LargeBinary, nullable=False),
     sa.Column("digest", sa.LargeBinary(32), nullable=False, unique=True),
+    info={
+        "holds": "type and bytes of each leaf",
+        "kept": "always",
+    },
 )
 NODES = sa.Table(
     "nodes",
@@ -27,6 +31,10 @@ NODES = sa.Table(
     sa.Column("level", sa.Integer, primary_key=True, autoincrement=False),
     _number("position", key=True),
     sa.Column("hash", sa.LargeBinary(32), nullable=False),
+    info={
+        "holds": "hashes of complete subtrees",
+        "kept": "always",
+    },
 )
 CHECKPOINT = sa.Table(
     "checkpoint",
@@ -34,6 +42,10 @@ CHECKPOINT = sa.Table(
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
+    info={
+        "holds": "size and signed note, written with the entries that it covers",
+        "kept": "replaced",
+    },
 )
 SHOWN = sa.Table(
     "shown",
@@ -41,6 +53,10 @@ SHOWN = sa.Table(
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),
     _number("size"),
     sa.Column("note", sa.LargeBinary, nullable=False),
+    info={
+        "holds": "size and note of the newest checkpoint that the witnesses have cosigned, with their lines",
+        "kept": "replaced",
+    },
 )
 """The checkpoint that readers see, once witnesses have cosigned one."""
 RECIPES = sa.Table(
@@ -55,6 +71,12 @@ RECIPES = sa.Table(
     sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"),
     sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("issuer", "epoch", "slot"),
+    info={
+        "holds": (
+            "index, slot (P8), end, model (whose opt-ins and void leaves count), whether void leaves give its cost back"
+        ),
+        "kept": "always",
+    },
 )
 OPT_INS = sa.Table(
     "opt_ins",
@@ -62,6 +84,10 @@ OPT_INS = sa.Table(
     sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
     sa.Column("role", sa.String(16), primary_key=True),
     _number("position", unique=True),
+    info={
+        "holds": "the index of an opt-in",
+        "kept": "always",
+    },
 )
 CHARGES = sa.Table(
     "charges",
@@ -75,6 +101,10 @@ CHARGES = sa.Table(
     _number("ends_at"),
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Index("charges_by_account", "account", "ends_at"),
+    info={
+        "holds": "what a recipe costs its account, and from when to when",
+        "kept": "always",
+    },
 )
 SERIES = sa.Table(
     "series",
@@ -89,6 +119,10 @@ SERIES = sa.Table(
     _number("ends_at"),
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Index("series_by_account", "account", "ends_at"),
+    info={
+        "holds": "index, account, total claim, start and end",
+        "kept": "always",
+    },
 )
 SERIES_ROUNDS = sa.Table(
     "series_rounds",
@@ -96,6 +130,10 @@ SERIES_ROUNDS = sa.Table(
     sa.Column("series_hash", sa.LargeBinary(32), sa.ForeignKey("series.hash"), primary_key=True),
     _number("number", key=True),
     sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), nullable=False, unique=True),
+    info={
+        "holds": "which recipe is the round of a series",
+        "kept": "always",
+    },
 )
 VOIDS = sa.Table(
     "voids",
@@ -104,12 +142,20 @@ VOIDS = sa.Table(
     sa.Column("role", sa.String(16), primary_key=True),
     _number("position", unique=True),
     _number("published_at"),
+    info={
+        "holds": "index and time of a void leaf",
+        "kept": "always",
+    },
 )
 CENSUSES = sa.Table(
     "censuses",
     METADATA,
     sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
     _number("cells"),
+    info={
+        "holds": "how many conjunctions a census has",
+        "kept": "always",
+    },
 )
 CENSUS_SHARES = sa.Table(
     "census_shares",
@@ -117,6 +163,10 @@ CENSUS_SHARES = sa.Table(
     sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("censuses.recipe_hash"), primary_key=True),
     sa.Column("role", sa.String(16), primary_key=True),
     _number("position", unique=True),
+    info={
+        "holds": "the index of a share of a census",
+        "kept": "always",
+    },
 )
 DIRECTORIES = sa.Table(
     "directories",
@@ -125,6 +175,10 @@ DIRECTORIES = sa.Table(
     _number("epoch", key=True),
     _number("epoch_seconds"),
     _number("position", unique=True),
+    info={
+        "holds": "the index of a directory (P8), the epoch's length",
+        "kept": "always",
+    },
 )
 KEY_SETS = sa.Table(
     "key_sets",
@@ -133,6 +187,10 @@ KEY_SETS = sa.Table(
     _number("period", key=True),
     _number("rotation_seconds"),
     _number("position", unique=True),
+    info={
+        "holds": "the index of a key set (P3), the period's length",
+        "kept": "always",
+    },
 )
 RESULTS = sa.Table(
     "results",
@@ -141,4 +199,8 @@ RESULTS = sa.Table(
     sa.Column("batch_id", sa.String(100), primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
     _number("published_at"),
+    info={
+        "holds": "the published document",
+        "kept": "always",
+    },
 )

@@ -2,7 +2,7 @@
 
 There is one table per thing, next to its owner. Two rules: every change of a state goes through the table, with
 ``check`` or, in SQL, with ``WHERE state IN (names_before(new))``; and a transition that the table does not contain
-raises ``Fatal``, because then the program is wrong or another one wrote to its database. ``docs/data_model.md`` is
+raises ``Fatal``, because then the program is wrong or another one wrote to its database. ``docs/schemas/states.md`` is
 drawn from the tables.
 """
 

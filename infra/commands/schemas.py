@@ -15,22 +15,18 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write to; created if
 
 
 def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
-    """Write JSON Schemas of every document, and tables of the rules and members.
+    """Write JSON Schemas of every document, and tables of rules, members, configurations, metrics and states.
 
     Files of the same names are replaced, others are left alone.
 
     Example: tacit schemas --out docs/schemas
     """
     from infra.tools.documents.schemas import SCHEMAS
+    from infra.tools.documents.tables import PAGES
     from infra.tools.documents.writing import schema_files
 
     about = {f"{name}.json": entry.about for name, entry in SCHEMAS.items()}
-    pages = {
-        "README.md": "the list of schemas",
-        "members.md": "members as tables",
-        "rules.md": "rules as a table",
-        "methods.md": "methods as tables",
-    }
+    pages = {"README.md": "the list of pages and schemas"} | PAGES
     write_and_show(out, schema_files(), about | pages, as_json=as_json)
 
 

@@ -28,6 +28,13 @@ AGGREGATES = Table(
     Column("report_count", Int64, nullable=False),
     Column("numbers", LargeBinary, nullable=False),
     Column("search", LargeBinary, nullable=False),
+    info={
+        "holds": (
+            "report count and sum as released, in the transaction that empties the row of `buckets` and adds"
+            " one to `releases`"
+        ),
+        "kept": "until `retention` after the task's end",
+    },
 )
 KEPT = kept_table(METADATA)
 CHUNKS = Table(
@@ -38,5 +45,9 @@ CHUNKS = Table(
     Column("total", Integer, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Column("tally", LargeBinary, nullable=False),
+    info={
+        "holds": "the digest of a chunk of shuffled messages, and what it adds to each cell",
+        "kept": "until `retention` after the task's end; what it adds is emptied by the release",
+    },
 )
 """``tally``: see ``services.analyzer.records``; empty after the release."""

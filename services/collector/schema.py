@@ -26,6 +26,13 @@ COLLECTIONS = Table(
     Column("attempts", Integer, nullable=False),
     Column("next_attempt", Float, nullable=False),
     UniqueConstraint("recipe_hash", "number"),
+    info={
+        "holds": (
+            "state, the exact request, the leader's job, rule and detail of a refusal or the error of the "
+            "last attempt, attempts"
+        ),
+        "kept": "always",
+    },
 )
 RESULTS = Table(
     "results",
@@ -36,6 +43,13 @@ RESULTS = Table(
     Column("document", Text, nullable=False),
     Column("published", Boolean, nullable=False),
     UniqueConstraint("recipe_hash", "number"),
+    info={
+        "holds": (
+            "the result document, with `response` (asked, expected and counted contributions) and `sampling`"
+            " (who sent with which probability, and how many dummies); whether the recipe server has it"
+        ),
+        "kept": "always",
+    },
 )
 RELEASES = Table(
     "releases",
@@ -43,4 +57,8 @@ RELEASES = Table(
     Column("place", Int64, primary_key=True, autoincrement=False),
     Column("collection", Text, nullable=False),
     UniqueConstraint("collection"),
+    info={
+        "holds": "the order in which batches were released, from 1 without gaps",
+        "kept": "always",
+    },
 )

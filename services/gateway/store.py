@@ -34,6 +34,10 @@ SEEN = sa.Table(
     sa.Column("enc", sa.LargeBinary, primary_key=True),
     sa.Column("date", Int64, nullable=False),
     sa.Index("seen_requests_by_date", "date"),
+    info={
+        "holds": "an encapsulated key, and the request's Date",
+        "kept": "until a request of that Date would be refused for its age",
+    },
 )
 
 

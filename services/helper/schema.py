@@ -17,6 +17,10 @@ JOBS = Table(
     Column("job_id", LargeBinary, primary_key=True),
     Column("task_id", LargeBinary, nullable=False, index=True),
     Column("response", LargeBinary, nullable=False),
+    info={
+        "holds": "the response to a job as it was given",
+        "kept": "until the leader deletes it",
+    },
 )
 SHARES = Table(
     "aggregate_shares",
@@ -24,4 +28,8 @@ SHARES = Table(
     Column("share_id", LargeBinary, primary_key=True),
     Column("task_id", LargeBinary, nullable=False, index=True),
     Column("response", LargeBinary, nullable=False),
+    info={
+        "holds": "the sealed share as it was given",
+        "kept": "until the leader deletes it",
+    },
 )

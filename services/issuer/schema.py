@@ -14,6 +14,10 @@ SLOT_KEYS = Table(
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("private_key", LargeBinary, nullable=False),
+    info={
+        "holds": "the private key of a slot",
+        "kept": "until `grace_seconds` after its epoch",
+    },
 )
 DIRECTORIES = Table(
     "directories",
@@ -21,6 +25,10 @@ DIRECTORIES = Table(
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("leaf", LargeBinary, nullable=False),
     Column("log_index", BigInteger),
+    info={
+        "holds": "the signed directory leaf, in one transaction with the keys, and its index once the log has it",
+        "kept": "always",
+    },
 )
 ISSUANCE = Table(
     "issuance",
@@ -28,4 +36,8 @@ ISSUANCE = Table(
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("count", BigInteger, nullable=False),
+    info={
+        "holds": "how many signatures (P15), each counted before it leaves",
+        "kept": "always",
+    },
 )

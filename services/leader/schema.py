@@ -35,6 +35,10 @@ FORWARDED = Table(
     "forwarded",
     METADATA,
     Column("task_id", LargeBinary, primary_key=True),
+    info={
+        "holds": "the tasks whose shuffler has said that it has forwarded everything",
+        "kept": "until `retention` after the task's end",
+    },
 )
 REPORTS = Table(
     "reports",
@@ -46,6 +50,10 @@ REPORTS = Table(
     Column("body", LargeBinary, nullable=False),
     Index("reports_by_id", "report_id"),
     postgresql_partition_by="RANGE (seq)",
+    info={
+        "holds": "reports that were acknowledged: task, id, digest and bytes",
+        "kept": "until the report is decided",
+    },
 )
 PENDING = Table(
     "pending",
@@ -56,6 +64,13 @@ PENDING = Table(
     Column("size", Integer, nullable=False),
     Column("members", LargeBinary, nullable=False),
     Index("pending_by_task", "task_id", "seq"),
+    info={
+        "holds": (
+            "which reports have no job, and since when, by group of reports of one task that were stored "
+            "together; of one task at most `limits.pending_floor`, or twice what its recipe expects"
+        ),
+        "kept": "until a job has them",
+    },
 )
 JOBS = Table(
     "aggregation_jobs",
@@ -76,6 +91,12 @@ JOBS = Table(
     Column("digest", LargeBinary, nullable=False),
     Index("jobs_by_state", "state", "next_attempt"),
     Index("jobs_by_task", "task_id", "state"),
+    info={
+        "holds": (
+            "batch, state, members, lease, attempts, cause of the last failure, SHA-256 of the exact request (P14)"
+        ),
+        "kept": "members and digest until it is answered, the rest until `retention` after the task's end",
+    },
 )
 BATCHES = Table(
     "batches",
@@ -85,6 +106,10 @@ BATCHES = Table(
     Column("batch_id", LargeBinary, nullable=False, unique=True),
     Column("state", Text, nullable=False),
     Index("batches_by_task", "task_id", "state"),
+    info={
+        "holds": "the state of a leader-selected batch",
+        "kept": "until `retention` after the task's end",
+    },
 )
 COLLECTIONS = Table(
     "collection_jobs",
@@ -100,4 +125,11 @@ COLLECTIONS = Table(
     Column("attempts", Integer, nullable=False),
     Column("next_attempt", Float, nullable=False),
     Index("collections_by_task", "task_id", "state"),
+    info={
+        "holds": "state, the collector's request, the exact request for the helper, response or problem",
+        "kept": (
+            "the request for the helper until it is answered, the response until it is deleted, the rest "
+            "until `retention` after the task's end"
+        ),
+    },
 )

@@ -24,4 +24,8 @@ OUTGOING = Table(
     Column("task_id", LargeBinary, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("body", LargeBinary, nullable=False),
+    info={
+        "holds": "a request with permuted messages, or reports",
+        "kept": "until the analyzer or leader has it",
+    },
 )

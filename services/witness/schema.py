@@ -15,6 +15,10 @@ LOGS = Table(
     Column("size", BigInteger, nullable=False),
     Column("root", LargeBinary(32), nullable=False),
     Column("frontier", LargeBinary, nullable=False),
+    info={
+        "holds": "size and root that were last cosigned, the right edge of that tree",
+        "kept": "replaced",
+    },
 )
 CLAIMS = Table(
     "claims",
@@ -22,4 +26,8 @@ CLAIMS = Table(
     Column("origin", String(200), primary_key=True),
     Column("digest", LargeBinary(32), primary_key=True),
     Column("position", BigInteger, nullable=False),
+    info={
+        "holds": "by the SHA-256 of what a leaf takes, the index of the leaf that holds it",
+        "kept": "always",
+    },
 )

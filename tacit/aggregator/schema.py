@@ -41,6 +41,13 @@ def looks_table(metadata: MetaData) -> Table:
         Column("number", Integer, primary_key=True, autoincrement=False),
         Column("at", Int64, nullable=False),
         Column("tenths", Integer, nullable=False),
+        info={
+            "holds": (
+                "when a count was looked at, and the tenths of B that the collector is told of it; noise is "
+                "drawn once, with the row"
+            ),
+            "kept": "until `retention` after the task's end",
+        },
     )
 
 
@@ -57,6 +64,13 @@ def _tasks(metadata: MetaData) -> Table:
         Column("token_key_spki", LargeBinary, nullable=False),
         Column("opt_in", LargeBinary, nullable=False),
         Column("void", LargeBinary, nullable=False, server_default=text("''")),
+        info={
+            "holds": (
+                "the recipe, its state, the rule and detail of a refusal, its slot's token key, the own opt-in "
+                "and void leaf"
+            ),
+            "kept": "always; of an ended task only that it has ended",
+        },
     )
 
 
@@ -74,6 +88,13 @@ def _outcomes(metadata: MetaData) -> Table:
         Column("digest", LargeBinary),
         UniqueConstraint("nullifier", name="one_report_per_nullifier"),
         Index("outcomes_by_bucket", "task_id", "bucket"),
+        info={
+            "holds": (
+                "of a decided report its code (0: it counts), cause, bucket, job, digest and spent token; "
+                "written with the decision"
+            ),
+            "kept": "until `retention` after the task's end",
+        },
     )
 
 
@@ -89,6 +110,13 @@ def _buckets(metadata: MetaData) -> Table:
         Column("first_time", Int64, nullable=False),
         Column("last_time", Int64, nullable=False),
         Column("agg_share", LargeBinary, nullable=False),
+        info={
+            "holds": (
+                "of a batch, by process that adds to it (shard), the count, the XOR of hashed report ids, first "
+                "and last time (in units of `time_precision`) and the encoded aggregate share"
+            ),
+            "kept": "the share until it is released, the rest until `retention` after the task's end",
+        },
     )
 
 
@@ -98,6 +126,10 @@ def _releases(metadata: MetaData) -> Table:
         metadata,
         Column("task_id", LargeBinary, primary_key=True),
         Column("selector", LargeBinary, primary_key=True),
+        info={
+            "holds": "that this batch is closed for good",
+            "kept": "always",
+        },
     )
 
 
@@ -108,6 +140,10 @@ def _rejections(metadata: MetaData) -> Table:
         Column("task_id", LargeBinary, primary_key=True),
         Column("cause", Text, primary_key=True),
         Column("count", Int64, nullable=False),
+        info={
+            "holds": "how many reports without a row in `outcomes` were rejected, by cause",
+            "kept": "until `retention` after the task's end",
+        },
     )
 
 
@@ -118,4 +154,8 @@ def _census_shares(metadata: MetaData) -> Table:
         Column("task_id", LargeBinary, primary_key=True),
         Column("report_count", Int64, nullable=False),
         Column("agg_share", LargeBinary, nullable=False),
+        info={
+            "holds": "report count and encoded aggregate share of a released census, on their way into the log",
+            "kept": "until `retention` after the task's end",
+        },
     )

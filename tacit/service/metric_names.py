@@ -1,6 +1,6 @@
 """Every metric that a service may show: its name, type, labels, and which of three rules applies to its numbers.
 
-``docs/metrics.md`` is made from this table. A number that single devices change is never shown exactly: see
+``docs/schemas/metrics.md`` is made from this table. A number that single devices change is never shown exactly: see
 ``tacit.service.metrics``.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from infra.base.service_names import witness_name
+from infra.base.legs import LEGS
+from infra.base.service_names import MODULES, kind_of, witness_name
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -23,18 +25,25 @@ from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
+from infra.tools.documents.configuration import configurations
+from infra.tools.documents.problems import MORE, problems_page
+from infra.tools.documents.resources import PEOPLE, RESOURCES
 from infra.tools.documents.schemas import SCHEMAS, member_notes, schema_of
+from infra.tools.documents.stored import DATABASES, tables_page
+from infra.tools.documents.tables import PAGES, findings_page
 from infra.tools.documents.writing import schema_files
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
 from tacit.messages import Interval
 from tacit.models.secure_aggregation.collector import SecureAggregationCollector
+from tacit.monitor.findings import KINDS
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
 from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
+from tacit.service.base.config import load_config
 from tacit.service.http.problems import problem_response
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.pages import Head
@@ -43,7 +52,13 @@ from tacit.tokens.structures import TokenRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent")
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+WITH_MIGRATIONS = [
+    ".".join(module.relative_to(ROOT).with_suffix("").parts)
+    for package in PACKAGES
+    for module in sorted((ROOT / package).rglob("*.py"))
+    if re.search(r"^MIGRATIONS = ", module.read_text(), flags=re.MULTILINE)
+]
+"""The modules that declare a database."""
 KIT = RecipeKit()
 DEPS = Deps(SimClock(NOW), SeededEntropy(), InProcessTransport())
 PREFIXES = {"urn:tacit:refusal:", "urn:tacit:problem:"}
@@ -69,8 +84,8 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def problem_table() -> list[list[str]]:
-    part = PROTOCOL[PROTOCOL.index("## Problem documents") : PROTOCOL.index("## States")]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| `")]
+    page = problems_page()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
 
 
 def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
@@ -78,6 +93,7 @@ def test_the_schemas_and_their_pages_are_those_of_the_models() -> None:
     made = schema_files()
     assert sorted(kept) == sorted(made)
     assert [name for name in made if made[name] != kept[name]] == [], "run: make documents"
+    assert {name for name in made if name.endswith(".md")} == {"README.md", *PAGES}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -109,6 +125,37 @@ def test_the_problem_table_holds_the_types_that_the_code_can_answer_with_and_no_
 def test_every_problem_that_a_device_can_meet_is_named_with_its_status() -> None:
     statuses = {row[0].strip("`"): row[1] for row in problem_table()}
     assert all(re.fullmatch(r"[45]\d\d(, [45]\d\d)*", status) for status in statuses.values())
+
+
+def test_what_the_title_of_a_problem_leaves_out_is_not_the_title_again() -> None:
+    page = problems_page()
+    for problem, more in MORE.items():
+        assert more not in problem.value[2]
+        assert f"{problem.value[2]} {more} |" in page
+
+
+def test_every_finding_of_a_monitor_has_its_row() -> None:
+    calls = [
+        node
+        for path in (ROOT / "tacit" / "monitor").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
+    ]
+    kinds = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    assert len(kinds) > 8
+    assert kinds <= set(KINDS)
+    assert all(f"| `{kind}` | " in findings_page() for kind in KINDS)
+
+
+def test_every_table_of_every_database_says_what_it_holds_and_for_how_long() -> None:
+    rows = [line.split(" | ") for line in tables_page().splitlines() if line.startswith("| `")]
+    for party, metadata in DATABASES.items():
+        for one in metadata.tables.values():
+            assert set(one.info) == {"holds", "kept"}, (party, one.name)
+            found = [row for row in rows if row[0] == f"| `{one.name}`" and row[3] == one.info["holds"]]
+            assert any(all(f"`{column.name}`" in row[1] + row[2] for column in one.columns) for row in found)
+    shown = {id(metadata) for metadata in DATABASES.values()}
+    assert {id(importlib.import_module(name).METADATA) for name in WITH_MIGRATIONS} == shown
 
 
 def test_every_well_formed_recipe_fits_the_schema_whatever_the_rules_say_of_it() -> None:
@@ -218,6 +265,19 @@ def test_every_configuration_and_secret_of_a_stack_fits_its_schema(layout: Layou
     for name, path in files.items():
         error = best_match(validator(name).iter_errors(json.loads(path.read_bytes())))
         assert error is None, (name, error)
+
+
+def test_every_resource_of_every_service_is_listed_with_who_asks_for_it(layout: Layout) -> None:
+    served = set()
+    for name, path in layout.configs.items():
+        kind = kind_of(name)
+        module = importlib.import_module(f"{MODULES[kind][0]}.app")
+        app = module.create_app(load_config(path, configurations()[kind]), DEPS)
+        found = {(kind, one.method, one.resource.canonical) for one in app.router.routes() if one.method != "HEAD"}
+        served |= {one for one in found if one[2] not in {"/healthz", "/readyz"}}
+    assert {(one.service, one.method, one.path) for one in RESOURCES} == {one for one in served if one[0] != "admin"}
+    asked = {(caller, one.service) for one in RESOURCES for caller in one.callers if caller not in PEOPLE}
+    assert asked == set(LEGS)
 
 
 def test_what_the_attester_is_asked_and_answers_fits_its_schemas() -> None:

@@ -246,17 +246,6 @@ def test_policies_admit_the_legs_of_the_protocol_and_nothing_else() -> None:
     assert found == legs
 
 
-def test_the_page_for_operators_has_the_same_table_of_legs() -> None:
-    rows = PAGE.partition("| caller | calls |")[2].partition("\n\n")[0].splitlines()[2:]
-    found = []
-    for row in rows:
-        callers, called = (
-            cell.strip().partition(":")[0].replace("recipe server", "recipe_server") for cell in row.split("|")[1:3]
-        )
-        found += [(one, other) for one in callers.split(", ") for other in called.split(", ")]
-    assert sorted(found) == sorted([*LEGS, ("anybody", "recipe_server")])
-
-
 def name_of(pod: Pod) -> str:
     if pod.name == "prometheus" or pod.labels.get("app.kubernetes.io/component") == "database":
         return f"{pod.name} of {pod.namespace.removeprefix('tacit-')}"

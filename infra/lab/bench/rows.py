@@ -19,25 +19,35 @@ FEATURES = ("avx2", "bmi2", "avx512f", "avx512dq", "avx512ifma", "asimd", "sha3"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: one stage of one role on one path.
-
-    ``us_per_report`` is a median over ``repetitions``; in stages called "... latency" it is microseconds of wall time,
-    in those called "... memory" it is bytes. ``floor_us`` is what the stage's primitives alone would cost, ``ratio``
-    the figure over its floor (for memory: over the row with fewer reports). ``offered_rate`` is in contributions per
-    second, 0 for as fast as the services accept them. ``spread`` is the interquartile range over the median.
-    """
+    """One line of the table: one stage of one role on one path."""
 
     stage: str
+    """What is measured; see below."""
     vdaf: str
+    """The VDAF of the measured task; empty for primitives."""
     parameters: Mapping[str, int]
+    """Its parameters, or those of the stage."""
     role: str
+    """At whom it is measured."""
     path: str
+    """Instruction set of a kernel (`baseline`, `avx2`, `avx512`, `ifma`; `off` is pure Python). For public-key work
+    `openssl` (one by one), `openssl, batch tokens` (what aggregators do unless told otherwise, where the processor has
+    the kernels) or `multibuffer`, with IFMA if `features` has it and else AVX2. Of jobs and running services `openssl`
+    stands for the default settings and `multibuffer` for `batch_crypto: true`; the database and brokers follow after a
+    comma. Of agents `own process` or `host, N devices`, measured in the same minutes."""
     us_per_report: float
+    """The median over `repetitions`."""
     floor_us: float | None = None
+    """What the stage's primitives alone would cost, at the speed measured in the same run."""
     ratio: float | None = None
+    """`us_per_report` over `floor_us`; of memory, over the row with the shortest queue; of agents, of the first row
+    over the second."""
     offered_rate: float | None = None
+    """Contributions per second; 0 is "as fast as they are answered"; null where nothing is offered."""
     repetitions: int = 1
+    """How often it was measured."""
     spread: float = 0.0
+    """Interquartile range over the median: above 0.1 something else was running, measure again."""
 
 
 @dataclass(frozen=True)

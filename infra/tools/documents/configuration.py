@@ -1,4 +1,4 @@
-"""Every key of every configuration, from the models that read them: the second half of ``docs/configuration.md``."""
+"""Every key of every configuration, from the models that read them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra.tools.documents.schemas import SCHEMAS, schema_of_model
-from infra.tools.documents.words import FROM_FOLDER, page, prose, table, type_in_words, value
+from infra.tools.documents.words import FROM_FOLDER, MADE, page, prose, table, type_in_words, value
 from tacit.aggregator.config import AggregatorConfig, FollowingConfig
 from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.errors import UsageError
 from tacit.service.base.config import ServiceConfig
 
-CONFIGURATION = "configuration.md"
-PLACE = "<!-- keys: made from the models by `make documents`, like all below this line -->\n"
 PREFIX = "config-"
 SHARED: Mapping[type[BaseModel], str] = {
     ServiceConfig: "Every service",
@@ -32,12 +30,14 @@ def configurations() -> dict[str, type[BaseModel]]:
     return {name.replace("-", "_"): model for name, model in found.items()}
 
 
-def configured(text: str) -> str:
-    """``text``, the page, with the keys as they are now. Raises ``UsageError`` if the page has no place for them."""
-    head, place, _ = text.partition(PLACE)
-    if not place:
-        raise UsageError(f"the page needs the line {PLACE.strip()}")
-    return f"{head}{place}\n{page(*_sections())}"
+def configuration_page() -> str:
+    """The page of all keys: those that services share first, then each configuration, then the parts of these."""
+    return page(
+        "# Keys of configurations",
+        f"{MADE} What the files are and how TLS is set up: [configuration](../configuration.md). Keys may be left out "
+        "unless they are **required**. Paths are relative to the file's own folder.",
+        *_sections(),
+    )
 
 
 def _sections() -> Iterator[str]:

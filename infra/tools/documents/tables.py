@@ -9,13 +9,13 @@ from typing import Any
 
 from client_agent import device_rules
 from infra.tools.documents.schemas import SCHEMAS, schema_of
-from infra.tools.documents.words import page, prose, table, type_in_words, value
+from infra.tools.documents.words import MADE, page, prose, table, type_in_words, value
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import METHODS
+from tacit.monitor.findings import KINDS
 from tacit.recipe.context import Stage
 from tacit.rules.table import RULES
 
-MADE = "Generated from the code by `tacit schemas`; a test compares."
 STAGES = {
     Stage.DRAFT: "a draft",
     Stage.PUBLISH: "publishing",
@@ -27,18 +27,32 @@ _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 """Parameters of the questions for which methods name their proofs."""
 
 
+PAGES = {
+    "configuration.md": "every key of every configuration",
+    "findings.md": "what a monitor of the log may find",
+    "members.md": "recipe, survey, series, policy and a device's configuration as tables",
+    "methods.md": "what each method draws",
+    "metrics.md": "every metric",
+    "problems.md": "every refusal over HTTP",
+    "resources.md": "every resource of the services: who asks for it, request and answer",
+    "rules.md": "what a recipe has to pass",
+    "states.md": "the states of stored objects, drawn",
+    "tables.md": "every table of every database: what it holds, and for how long",
+}
+"""The pages beside the schemas, and what each shows."""
+
+
 def readme() -> str:
     """The page that lists the schemas."""
-    rows = [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]
     return page(
-        "# JSON Schemas",
-        f"Draft 2020-12, of every document that Tacit reads or writes as JSON. {MADE} `members.md` shows recipe, "
-        "survey, series, policy and a device's configuration as tables, `rules.md` what a recipe has to pass, "
-        "`methods.md` what is drawn.",
-        "A schema says which documents are well formed; its descriptions say what a schema cannot express, and the "
-        "rules say which recipes are acceptable. Documents that are signed are written in RFC 8785 form: no floats, no "
-        "duplicate members, and an absent member is left out, never null. Configurations may be TOML as well.",
-        table(("schema", "document"), rows),
+        "# JSON Schemas and reference tables",
+        MADE,
+        table(("page", "what it shows"), [(f"[{name}]({name})", about) for name, about in PAGES.items()]),
+        "The schemas (draft 2020-12) are of every document that Tacit reads or writes as JSON. A schema says which "
+        "documents are well formed; its descriptions say what a schema cannot express, and the rules say which recipes "
+        "are acceptable. Documents that are signed are written in RFC 8785 form: no floats, no duplicate members, and "
+        "an absent member is left out, never null. Configurations may be TOML as well.",
+        table(("schema", "document"), [(f"[{name}]({name}.json)", entry.about) for name, entry in SCHEMAS.items()]),
     )
 
 
@@ -57,6 +71,15 @@ def rules_page() -> str:
         "A device also checks a recipe against its own pins, tokens and ledger (`client_agent/device_rules.py`). It "
         "has no ledger of the whole log, so it applies `budget-spent` as below, not as above.",
         table(("rule", "condition"), own),
+    )
+
+
+def findings_page() -> str:
+    """What a monitor reports."""
+    return page(
+        "# Findings of a monitor",
+        f"{MADE} `tacit log monitor` and `tacit log verify` print the kind of each finding, and its words.",
+        table(("kind", "meaning"), [(f"`{kind}`", about) for kind, about in KINDS.items()]),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+MADE = "Generated from the code by `tacit schemas`; a test compares."
 FROM_FOLDER = ", from the file's own folder"
 _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 

@@ -22,12 +22,23 @@ class LogTables:
             metadata,
             Column("id", Integer, primary_key=True),
             Column("state", LargeBinary, nullable=False),
+            info={
+                "holds": (
+                    "the last checkpoint of the log that was accepted and what the next proof needs, written before "
+                    "anything is concluded from a look at the log"
+                ),
+                "kept": "replaced",
+            },
         )
         self.leaves = Table(
             "leaves",
             metadata,
             Column("position", Int64, primary_key=True, autoincrement=False),
             Column("leaf", LargeBinary, nullable=False),
+            info={
+                "holds": "the log's verified leaves, by index",
+                "kept": "always",
+            },
         )
 
 

@@ -13,4 +13,11 @@ def kept_table(metadata: MetaData) -> Table:
         Column("task_id", LargeBinary, primary_key=True),
         Column("first", LargeBinary, primary_key=True),
         Column("records", LargeBinary, nullable=False),
+        info={
+            "holds": (
+                "of a group of uploads, one after another, the bundles or sealed reports (shuffler), or 17 bytes"
+                " of each report that is searched for frequent texts (analyzer)"
+            ),
+            "kept": "until they are permuted or released, in the same transaction",
+        },
     )
