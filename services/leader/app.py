@@ -32,7 +32,7 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import COUNT, TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.hot import add_hot_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
@@ -181,8 +181,8 @@ def _handlers(
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
         app[UPLOAD] = uploads.call
-        for route in (uploads.route, uploads.frame_route):
-            add_hot_route(app, route(parts.prefix, parts.senders))
+        add_hot_route(app, uploads.route(parts.prefix, parts.senders))
+        add_hot_route(app, uploads.frame_route(parts.prefix, parts.senders, app[COUNT]))
     return Handlers(
         leader,
         collections,

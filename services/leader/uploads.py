@@ -3,6 +3,7 @@ and by a gateway in the same process."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -32,6 +33,10 @@ problem documents included."""
 
 UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
 
+Count = Callable[[str, int, float], None]
+"""As ``tacit.service.app.COUNT``."""
+
+_REPORTS = "/tasks/{task_id}/reports"
 _MEDIA_TYPE = media_types.dap("upload-req")
 _ERRORS = media_types.dap("upload-errors")
 _STORED = HttpResponse(200, {}, b"")
@@ -56,8 +61,7 @@ class Uploads:
         def explain(abort: Abort, named: Mapping[str, str]) -> None:
             abort.task_id = abort.task_id or known_task_id(named["task_id"])
 
-        path = prefix + "/tasks/{task_id}/reports"
-        return HotRoute(path, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
+        return HotRoute(prefix + _REPORTS, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))
@@ -66,19 +70,24 @@ class Uploads:
             raise found
         return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
 
-    def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
-        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows."""
+    def frame_route(self, prefix: str, senders: Senders, count: Count) -> HotRoute:
+        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows. ``count``
+        is told each upload's answer as if it had come alone, so that refusals show wherever those of requests do."""
 
         def admit(head: Asking) -> Respond:
             senders.require_gateway(head)
-            return self._take_frame
+            return partial(self._take_frame, partial(count, prefix + _REPORTS))
 
         return HotRoute(prefix + "/uploads", media_types.UPLOAD_REQ_FRAME, MOST_UPLOAD_BYTES, admit)
 
-    async def _take_frame(self, frame: bytes) -> Answer:
+    async def _take_frame(self, count: Callable[[int, float], None], frame: bytes) -> Answer:
+        began = asyncio.get_running_loop().time()
         uploads = [(b64url(task_id), _MEDIA_TYPE, body) for task_id, body in decode_uploads(frame)]
-        answers = encode_answers([_framed(answer) for answer in await self.call(uploads)])
-        return Answer(answers, {"Content-Type": media_types.UPLOAD_RES_FRAME})
+        answers = await self.call(uploads)
+        for answer in answers:
+            count(answer.status, began)
+        framed = encode_answers([_framed(answer) for answer in answers])
+        return Answer(framed, {"Content-Type": media_types.UPLOAD_RES_FRAME})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
         """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
