@@ -71,8 +71,9 @@ class Uploads:
         return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
 
     def frame_route(self, prefix: str, senders: Senders, count: Count) -> HotRoute:
-        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows. ``count``
-        is told each upload's answer as if it had come alone, so that refusals show wherever those of requests do."""
+        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows.
+        ``count`` is told each upload's answer as if it had come alone, so that refusals show wherever those of requests
+        do."""
 
         def admit(head: Asking) -> Respond:
             senders.require_gateway(head)
