@@ -67,7 +67,7 @@ class _Leader:
         if len(uploads) == 1 or self._deps.clock.now() < self._alone_until:
             return await self._post_each(alone)
         headers = {**self._credential.headers(), "Content-Type": UPLOAD_REQ_FRAME}
-        frame = Exchange(f"{self._base}/uploads", headers, encode_requests([one.message for one in uploads]))
+        frame = Exchange(frames_url(self._base), headers, encode_requests([one.message for one in uploads]))
         answer = await self.post(frame)
         if not isinstance(answer, TransportError) and answer.status in _NOT_TAKEN:
             self._alone_until = self._deps.clock.now() + PAUSE_SECONDS
@@ -153,6 +153,11 @@ class FramedUploads:
             return leader, unb64url(match[2], length=TASK_ID_BYTES)
         except DecodeError:
             return None
+
+
+def frames_url(leader: str) -> str:
+    """Where a leader takes frames; ``leader``: the URL in front of its resources."""
+    return f"{leader}/uploads"
 
 
 def _headers(content_type: str, retry_after: int | None) -> dict[str, str]:

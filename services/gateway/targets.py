@@ -58,11 +58,7 @@ class AllowList:
 
     def framed(self) -> dict[str, ShownToken]:
         """The leaders that take frames: the URL in front of their resources, and what this gateway shows to them."""
-        return {
-            rule.origin + rule.path_prefix.rstrip("/").removesuffix("/tasks"): credential
-            for _, rule, credential in self._rules
-            if rule.frames
-        }
+        return {rule.leader_url: credential for _, rule, credential in self._rules if rule.frames}
 
     def target_of(self, request: Request) -> Target:
         """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and ``DecodeError`` if the

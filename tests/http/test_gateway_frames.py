@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.network import DUPLICATE, LOSE_RESPONSE, matching
+from services.gateway.app import make_transport
+from services.gateway.config import TargetRule
 from services.gateway.framed import PAUSE_SECONDS
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import TARGET_UNREACHABLE
 from services.gateway.targets import TARGET_REFUSED, http_date
 from tacit import bhttp, ohttp
+from tacit.adapters.system import SystemClock
 from tacit.codec import b64url
 from tacit.frames import FramedAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ_FRAME, PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import Deps, make_app
+from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
+from tacit.service.run import started
 from tests.http.gateway_stage import GATEWAY_URL, HEADERS, TARGET, Running, entropy, opened, problem, starting
 from tests.http.test_leader import KIT, pair_of
 
@@ -213,6 +219,25 @@ async def test_an_upload_with_a_time_to_come_back_costs_no_other(stage: Stage) -
     good, bad = await stage.send(stage.upload(b"a"), stage.upload(b"b"))
     assert (good.status, good.content, good.fields) == (200, b"", ())
     assert (problem(bad), bhttp.field_value(bad.fields, "retry-after")) == ((503, "urn:x"), "9")
+
+
+async def test_only_the_answer_to_a_frame_may_be_larger_than_any_that_a_device_gets(stage: Stage) -> None:
+    """Otherwise one answer of any target could take eight times what the gateway counts for it."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(body=bytes(ohttp.SIZE_CLASSES[-1] + 1))
+
+    app = make_app("leader", Deps(SystemClock(), entropy, stage.leader, background=False), max_body=1 << 20)
+    app.router.add_post("/dap/{what:.*}", answer)
+    async with started(app, Listen(), grace_seconds=1) as ready:
+        rule = {"origin": ready.url, "path_prefix": "/dap/tasks/", "frames": True}
+        config = stage.gateway.settings.model_copy(update={"targets": (TargetRule.model_validate(rule),)})
+        async with make_transport(config) as transport:
+            frame = await transport.request("POST", f"{ready.url}/dap/uploads", body=b"x")
+            assert len(frame.body) > ohttp.SIZE_CLASSES[-1]
+            with pytest.raises(TransportError, match="larger"):
+                await transport.request("POST", f"{ready.url}/dap/tasks/a/reports", body=b"x")
 
 
 @pytest.mark.parametrize("kind", [UPLOAD_REQ_FRAME, UPLOAD_REQ_FRAME.upper() + "; a=b"])
