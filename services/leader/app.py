@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from services.leader.retrying import LeaderJobs
 from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
-from services.leader.uploads import UPLOAD, Uploads
+from services.leader.uploads import REPORTS, UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
@@ -179,10 +180,11 @@ def _handlers(
     store = app[STORE]
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
-        uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
+        count = partial(app[COUNT], parts.prefix + REPORTS)
+        uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body, count)
         app[UPLOAD] = uploads.call
-        add_hot_route(app, uploads.route(parts.prefix, parts.senders))
-        add_hot_route(app, uploads.frame_route(parts.prefix, parts.senders, app[COUNT]))
+        for route in (uploads.route, uploads.frame_route):
+            add_hot_route(app, route(parts.prefix, parts.senders))
     return Handlers(
         leader,
         collections,

@@ -33,24 +33,33 @@ problem documents included."""
 
 UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
 
-Count = Callable[[str, int, float], None]
-"""As ``tacit.service.app.COUNT``."""
+REPORTS = "/tasks/{task_id}/reports"
+"""Path of the resource for uploads."""
 
-_REPORTS = "/tasks/{task_id}/reports"
 _MEDIA_TYPE = media_types.dap("upload-req")
 _ERRORS = media_types.dap("upload-errors")
 _STORED = HttpResponse(200, {}, b"")
 
 
 class Uploads:
-    """Handles upload requests, within a budget of bytes at a time."""
+    """Handles upload requests, within a budget of bytes at a time. ``count`` gets the status of each upload that shares
+    a request, or needs none, and the loop's time at which it came."""
 
-    def __init__(self, leader: Leader, parties: Parties, deps: Deps, budget: ByteBudget, max_body: int) -> None:
+    def __init__(
+        self,
+        leader: Leader,
+        parties: Parties,
+        deps: Deps,
+        budget: ByteBudget,
+        max_body: int,
+        count: Callable[[int, float], None],
+    ) -> None:
         self._leader = leader
         self._parties = parties
         self._deps = deps
         self._max_body = max_body
         self._budget = budget
+        self._count = count
 
     def route(self, prefix: str, senders: Senders) -> HotRoute:
         """The HTTP resource below ``prefix``, for whom ``senders`` knows."""
@@ -61,7 +70,7 @@ class Uploads:
         def explain(abort: Abort, named: Mapping[str, str]) -> None:
             abort.task_id = abort.task_id or known_task_id(named["task_id"])
 
-        return HotRoute(prefix + _REPORTS, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
+        return HotRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))
@@ -70,33 +79,31 @@ class Uploads:
             raise found
         return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
 
-    def frame_route(self, prefix: str, senders: Senders, count: Count) -> HotRoute:
-        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows.
-        ``count`` is told each upload's answer as if it had come alone, so that refusals show wherever those of requests
-        do."""
+    def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
+        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows."""
 
         def admit(head: Asking) -> Respond:
             senders.require_gateway(head)
-            return partial(self._take_frame, partial(count, prefix + _REPORTS))
+            return self._take_frame
 
         return HotRoute(prefix + "/uploads", media_types.UPLOAD_REQ_FRAME, MOST_UPLOAD_BYTES, admit)
 
-    async def _take_frame(self, count: Callable[[int, float], None], frame: bytes) -> Answer:
-        began = asyncio.get_running_loop().time()
+    async def _take_frame(self, frame: bytes) -> Answer:
         uploads = [(b64url(task_id), _MEDIA_TYPE, body) for task_id, body in decode_uploads(frame)]
-        answers = await self.call(uploads)
-        for answer in answers:
-            count(answer.status, began)
-        framed = encode_answers([_framed(answer) for answer in answers])
-        return Answer(framed, {"Content-Type": media_types.UPLOAD_RES_FRAME})
+        answers = encode_answers([_framed(answer) for answer in await self.call(uploads)])
+        return Answer(answers, {"Content-Type": media_types.UPLOAD_RES_FRAME})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
-        """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
-        database."""
-        return [
+        """The answers to upload requests (see ``UploadCall``), which are counted as if each had come by itself. Never
+        raises for faults of a client or of the database."""
+        began = asyncio.get_running_loop().time()
+        answers = [
             self._answer(found, task_id)
             for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
         ]
+        for answer in answers:
+            self._count(answer.status, began)
+        return answers
 
     async def take(
         self, requests: Sequence[tuple[str, str | None, bytes]], sender: Sender = GATEWAY
