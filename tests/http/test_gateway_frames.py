@@ -14,6 +14,7 @@ from aiohttp import web
 
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.network import DUPLICATE, LOSE_RESPONSE, matching
+from services.gateway import service
 from services.gateway.app import make_transport
 from services.gateway.config import TargetRule
 from services.gateway.framed import PAUSE_SECONDS
@@ -37,6 +38,8 @@ from tests.http.test_leader import KIT, pair_of
 TASKS = (bytes(32), b"\x01" * 32)
 UPLOAD = dap("upload-req")
 FRAMES_URL = TARGET + "/uploads"
+OTHER = "http://127.0.0.1:9003"
+PATIENCE = 60
 Answered = Callable[[str, bytes], HttpResponse | Exception]
 
 
@@ -220,6 +223,36 @@ async def test_an_upload_with_a_time_to_come_back_costs_no_other(stage: Stage) -
     good, bad = await stage.send(stage.upload(b"a"), stage.upload(b"b"))
     assert (good.status, good.content, good.fields) == (200, b"", ())
     assert (problem(bad), bhttp.field_value(bad.fields, "retry-after")) == ((503, "urn:x"), "9")
+
+
+@pytest.mark.parametrize("hanging", [TARGET, OTHER])
+async def test_a_target_that_hangs_costs_no_other_in_its_frame(
+    stage: Stage, hanging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STRAGGLING_SECONDS", 0.01)
+    ended: list[str] = []
+    answer = stage.leader.request
+
+    async def request(method: str, url: str, **rest: Any) -> HttpResponse:
+        if url.startswith(hanging):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(url)
+        return await answer(method, url, **rest)
+
+    monkeypatch.setattr(stage.leader, "request", request)
+    other = TargetRule(origin=OTHER, path_prefix="/v1/")
+    await stage.gateway.restart(targets=(*rules(stage), other), target_timeout=3600.0)
+    elsewhere = stage.upload(b"c", authority=OTHER.removeprefix("http://"), path="/v1/a")
+    sent = stage.send(stage.upload(b"a"), elsewhere, stage.upload(b"b"), elsewhere)
+    answers = await asyncio.wait_for(sent, PATIENCE)
+    late = (1, 3) if hanging == OTHER else (0, 2)
+    assert [problem(answers[at]) for at in late] == [(504, TARGET_UNREACHABLE)] * 2
+    assert [one.content for at, one in enumerate(answers) if at not in late] in ([b"a", b"b"], [b"c", b"c"])
+    await asyncio.sleep(0)
+    assert ended == ([FRAMES_URL] if hanging == TARGET else [f"{OTHER}/v1/a"] * 2), "nothing is left under way"
+    assert stage.gateway.app[GATEWAY].budget.in_flight == 0
 
 
 async def test_only_the_answer_to_a_frame_may_be_larger_than_any_that_a_device_gets(stage: Stage) -> None:
