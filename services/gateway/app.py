@@ -8,6 +8,7 @@ from aiohttp import web
 
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, KeyRotation, Publishing
+from services.gateway.framed import frames_url
 from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
 from services.gateway.ports import ReplayWindow
@@ -64,10 +65,12 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: GatewayConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a gateway that runs as a process of its own: bounded."""
+    """The transport for the ``Deps`` of a gateway that runs as a process of its own: bounded. Only the answer to a
+    frame may be larger than a device's largest."""
     return HttpTransport(
         timeout=config.target_timeout,
-        max_response=max(ohttp.SIZE_CLASSES[-1], MOST_UPLOAD_BYTES * any(rule.frames for rule in config.targets)),
+        max_response=ohttp.SIZE_CLASSES[-1],
+        max_responses={frames_url(rule.leader_url): MOST_UPLOAD_BYTES for rule in config.targets if rule.frames},
         connections=1024,
         tls=config.client_tls,
         insecure_http=config.insecure_http,

@@ -27,6 +27,11 @@ class TargetRule(Frozen):
     then go to it in one request, in random order. ``path_prefix`` is then the leader's prefix, with or without
     ``/tasks/``."""
 
+    @property
+    def leader_url(self) -> str:
+        """The URL in front of the resources of a leader."""
+        return self.origin + self.path_prefix.rstrip("/").removesuffix("/tasks")
+
 
 class GatewayConfig(ServiceConfig):
     """Configuration of a gateway, which opens requests from one relay and forwards them to listed targets."""

@@ -38,8 +38,7 @@ PAUSE_SECONDS = 300.0
 """Seconds after which frames are offered again to a leader that did not take one."""
 
 _BOUNDS = FrameBounds(MOST_UPLOADS, MOST_UPLOAD_BYTES, 0.0)
-_NOT_TAKEN = frozenset({400, 401, 403, 404, 405, 411, 413, 415, 501})
-_RETRIED = frozenset({429, 500, 502, 503, 504})
+_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 _KNOWN_LENGTH = 512
 _UPLOAD = re.compile(r"(.+)/tasks/([A-Za-z0-9_-]+)/reports")
 _UPLOAD_TYPE = dap("upload-req")
@@ -67,9 +66,9 @@ class _Leader:
         if len(uploads) == 1 or self._deps.clock.now() < self._alone_until:
             return await self._post_each(alone)
         headers = {**self._credential.headers(), "Content-Type": UPLOAD_REQ_FRAME}
-        frame = Exchange(f"{self._base}/uploads", headers, encode_requests([one.message for one in uploads]))
+        frame = Exchange(frames_url(self._base), headers, encode_requests([one.message for one in uploads]))
         answer = await self.post(frame)
-        if not isinstance(answer, TransportError) and answer.status in _NOT_TAKEN:
+        if not isinstance(answer, TransportError) and _refuses(answer):
             self._alone_until = self._deps.clock.now() + PAUSE_SECONDS
             get_logger("gateway").warning("frame_not_taken", target=self._base, status=answer.status)
             return await self._post_each(alone)
@@ -91,9 +90,10 @@ class _Leader:
             return [answer] * len(uploads)
         if answer.status in _RETRIED:
             return [self._refused(answer) for _ in uploads]
-        is_frame = answer.status == HTTPStatus.OK and answer.headers.get("content-type") == UPLOAD_RES_FRAME
         try:
-            found = decode_answers(answer.body if is_frame else b"", count=len(uploads), max_body=MOST_UPLOAD_BYTES)
+            found = decode_answers(
+                answer.body if _is_frame(answer) else b"", count=len(uploads), max_body=MOST_UPLOAD_BYTES
+            )
         except DecodeError:
             return [TransportError("the leader's answer to a frame cannot be read")] * len(uploads)
         return [HttpResponse(one.status, _headers(one.content_type, one.retry_after), one.body) for one in found]
@@ -153,6 +153,22 @@ class FramedUploads:
             return leader, unb64url(match[2], length=TASK_ID_BYTES)
         except DecodeError:
             return None
+
+
+def _is_frame(answer: HttpResponse) -> bool:
+    return answer.status == HTTPStatus.OK and answer.headers.get("content-type") == UPLOAD_RES_FRAME
+
+
+def _refuses(answer: HttpResponse) -> bool:
+    """Whether an answer to a frame says that the leader, or what stands before it, takes none: nothing is acknowledged
+    by it, and single uploads may pass. A server in trouble refuses nothing."""
+    trouble = answer.status in _RETRIED or answer.status > HTTPStatus.NOT_IMPLEMENTED
+    return not (trouble or _is_frame(answer))
+
+
+def frames_url(leader: str) -> str:
+    """Where a leader takes frames; ``leader``: the URL in front of its resources."""
+    return f"{leader}/uploads"
 
 
 def _headers(content_type: str, retry_after: int | None) -> dict[str, str]:

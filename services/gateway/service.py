@@ -40,6 +40,9 @@ WINDOW_RESTORED = "urn:tacit:problem:replay-window-restored"
 REQUEST_FIELDS = ("content-type", "accept")
 RESPONSE_FIELDS = ("content-type", "cache-control", "retry-after")
 
+STRAGGLING_SECONDS = 3.0
+"""Seconds that the messages of a frame wait for a target after another one has answered all of its own."""
+
 _GROUP = 256
 _KNOWN_FIELDS = 256
 _SUCCESS = bhttp.Response(200)
@@ -193,7 +196,30 @@ class Gateway:
             ) from error
 
     async def _fetch_all(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
-        """The targets' answers. Each request is sent alone, unless it may share an exchange with others."""
+        """The targets' answers. No request waits for another target that takes longer by ``STRAGGLING_SECONDS``: a
+        target that hangs would else hold up every frame of the relay in which one message is for it."""
+        targets: dict[str, list[_Passing]] = {}
+        for one in passing:
+            targets.setdefault(one.target.origin, []).append(one)
+        if len(targets) <= 1:
+            return await self._fetch_from(passing)
+        tasks = [asyncio.ensure_future(self._fetch_from(group)) for group in targets.values()]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=STRAGGLING_SECONDS)
+            late = _problem(_unreachable(504))
+            found = {
+                one.place: answer
+                for task, group in zip(tasks, targets.values(), strict=True)
+                for one, answer in zip(group, task.result() if task.done() else [late] * len(group), strict=True)
+            }
+        finally:
+            for task in tasks:
+                task.cancel()
+        return [found[one.place] for one in passing]
+
+    async def _fetch_from(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
+        """The answers of one target. Each request is sent alone, unless it may share an exchange with others."""
         grouped = [one for one in passing if self._group.groups(one.method, one.target.url)]
         if not grouped:
             return list(await asyncio.gather(*map(self._fetch, passing)))

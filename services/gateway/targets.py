@@ -29,11 +29,12 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)(?:\?[A-Za-z0-9._~!$&'()*
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's destination after the check. ``name`` is the URL without its query, ``credential`` the token with
-    which this gateway authenticates to the target."""
+    """A request's destination after the check. ``name`` is the URL without its query, ``origin`` its beginning,
+    ``credential`` the token with which this gateway authenticates to the target."""
 
     url: str
     name: str
+    origin: str
     credential: ShownToken = field(default=NO_TOKEN, repr=False, compare=False)
 
 
@@ -58,11 +59,7 @@ class AllowList:
 
     def framed(self) -> dict[str, ShownToken]:
         """The leaders that take frames: the URL in front of their resources, and what this gateway shows to them."""
-        return {
-            rule.origin + rule.path_prefix.rstrip("/").removesuffix("/tasks"): credential
-            for _, rule, credential in self._rules
-            if rule.frames
-        }
+        return {rule.leader_url: credential for _, rule, credential in self._rules if rule.frames}
 
     def target_of(self, request: Request) -> Target:
         """The destination of ``request``. Raises ``Abort`` (403), the same for every reason, and ``DecodeError`` if the
@@ -80,7 +77,7 @@ class AllowList:
             raise refused_target() from error
         for allowed, rule, credential in self._rules:
             if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
-                return Target(rule.origin + path, rule.origin + match[1], credential)
+                return Target(rule.origin + path, rule.origin + match[1], allowed, credential)
         raise refused_target()
 
 

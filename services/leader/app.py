@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from services.leader.retrying import LeaderJobs
 from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
-from services.leader.uploads import UPLOAD, Uploads
+from services.leader.uploads import REPORTS, UPLOAD, Uploads
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
@@ -32,7 +33,7 @@ from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import COUNT, TROUBLES, Deps, add_driver, add_store, make_app
 from tacit.service.hot import add_hot_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
@@ -179,7 +180,8 @@ def _handlers(
     store = app[STORE]
     if parts.senders is not None:
         budget = ByteBudget(parts.max_in_flight, deps.entropy)
-        uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body)
+        count = partial(app[COUNT], parts.prefix + REPORTS)
+        uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body, count)
         app[UPLOAD] = uploads.call
         for route in (uploads.route, uploads.frame_route):
             add_hot_route(app, route(parts.prefix, parts.senders))

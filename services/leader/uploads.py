@@ -3,6 +3,7 @@ and by a gateway in the same process."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -32,20 +33,33 @@ problem documents included."""
 
 UPLOAD: web.AppKey[UploadCall] = web.AppKey("upload")
 
+REPORTS = "/tasks/{task_id}/reports"
+"""Path of the resource for uploads."""
+
 _MEDIA_TYPE = media_types.dap("upload-req")
 _ERRORS = media_types.dap("upload-errors")
 _STORED = HttpResponse(200, {}, b"")
 
 
 class Uploads:
-    """Handles upload requests, within a budget of bytes at a time."""
+    """Handles upload requests, within a budget of bytes at a time. ``count`` gets the status of each upload that shares
+    a request, or needs none, and the loop's time at which it came."""
 
-    def __init__(self, leader: Leader, parties: Parties, deps: Deps, budget: ByteBudget, max_body: int) -> None:
+    def __init__(
+        self,
+        leader: Leader,
+        parties: Parties,
+        deps: Deps,
+        budget: ByteBudget,
+        max_body: int,
+        count: Callable[[int, float], None],
+    ) -> None:
         self._leader = leader
         self._parties = parties
         self._deps = deps
         self._max_body = max_body
         self._budget = budget
+        self._count = count
 
     def route(self, prefix: str, senders: Senders) -> HotRoute:
         """The HTTP resource below ``prefix``, for whom ``senders`` knows."""
@@ -56,8 +70,7 @@ class Uploads:
         def explain(abort: Abort, named: Mapping[str, str]) -> None:
             abort.task_id = abort.task_id or known_task_id(named["task_id"])
 
-        path = prefix + "/tasks/{task_id}/reports"
-        return HotRoute(path, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
+        return HotRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))
@@ -81,12 +94,16 @@ class Uploads:
         return Answer(answers, {"Content-Type": media_types.UPLOAD_RES_FRAME})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
-        """The answers to upload requests (see ``UploadCall``). Never raises for faults of a client or of the
-        database."""
-        return [
+        """The answers to upload requests (see ``UploadCall``), which are counted as if each had come by itself. Never
+        raises for faults of a client or of the database."""
+        began = asyncio.get_running_loop().time()
+        answers = [
             self._answer(found, task_id)
             for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
         ]
+        for answer in answers:
+            self._count(answer.status, began)
+        return answers
 
     async def take(
         self, requests: Sequence[tuple[str, str | None, bytes]], sender: Sender = GATEWAY

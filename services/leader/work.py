@@ -254,10 +254,18 @@ class JobWork:
         if self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace:
             self._log.error("job_failed", attempts=job.attempts + 1)
             return await self._give_up(job, JobState.FAILED)
-        await self.postpone(job, location, cause)
+        await self._postpone(job, location, cause)
         return 0
 
-    async def postpone(self, job: JobRow, location: str, cause: str) -> None:
+    async def set_aside(self, party: Party, job: JobRow) -> int:
+        """Show a job that cannot go on as ``broken``, and try it again later: a sent one until the grace is over, so
+        that it holds up no collection for ever. Returns how many reports it ended."""
+        if job.state is JobState.SENT:
+            return await self._retry(party, job, job.location, "broken")
+        await self._postpone(job, job.location, "broken")
+        return 0
+
+    async def _postpone(self, job: JobRow, location: str, cause: str) -> None:
         """Give the job back, to be retried after a pause that doubles each time."""
         delay = self._limits.backoff.pause(job.attempts, self._deps.entropy)
         async with self._store.transaction(shared=True) as tx:

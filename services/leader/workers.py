@@ -150,7 +150,7 @@ class Workers:
                 await tx.expire_lease(job, self._deps.clock.now(), str(error))
         except (Abort, Fatal, UsageError) as error:
             self._log.error("job_broken", error=error)
-            await self._work.postpone(job, job.location, "broken")
+            return await self._work.set_aside(party, job)
         return 0
 
     async def _renew(self) -> None:

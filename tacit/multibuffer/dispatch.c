@@ -9,7 +9,8 @@ int tacit_multibuffer_usable(int level)
 {
     if (level != TACIT_AVX2 && level != TACIT_IFMA)
         return 0;
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+               __builtin_cpu_supports("fma");
     return level == TACIT_AVX2 ? avx2
                                : avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

@@ -8,6 +8,7 @@ thread, ``CHUNK`` reports at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
@@ -129,11 +130,13 @@ def prepare_leader(
     the future waits until its time has come, so that no Helper whose clock is behind refuses it.
 
     An error on our own side costs only the report that it concerns: cause "internal". ``again``: all of these passed
-    before and must pass again, whatever other reports they are processed with now (the states of a sent job, P14).
+    before and must pass again, whatever other reports they are processed with and whatever the clock says now (the
+    states of a sent job, P14).
     """
+    due = math.inf if again else now
 
     def prepare(some: Sequence[bytes]) -> tuple[LeaderJob, list[Rejection]]:
-        return _lead(party, [slice_report(body) for body in some], now, crypto, seen, bounded=not again)
+        return _lead(party, [slice_report(body) for body in some], due, crypto, seen, bounded=not again)
 
     def give_up(report: bytes, error: Exception) -> tuple[LeaderJob, list[Rejection]]:
         return _NO_LEADER_JOB, [_internal(report[:REPORT_ID_SIZE], error)]

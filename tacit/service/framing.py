@@ -70,7 +70,10 @@ class Framing(Generic[Item, Result]):
             self._timer = None
         waiting, self._gathered, self._bytes = self._gathered, [], 0
         if waiting:
-            self._start(self._exchange(shuffled(waiting, self._deps.entropy)))
+            _end_with(
+                [future for _, future in waiting],
+                self._start(self._exchange(shuffled(waiting, self._deps.entropy))),
+            )
 
     async def _exchange(self, waiting: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
@@ -90,3 +93,16 @@ class Framing(Generic[Item, Result]):
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
+
+
+def _end_with(waited: Sequence[asyncio.Future[Result]], exchange: asyncio.Task[None]) -> None:
+    """Cancel ``exchange`` once nobody waits for any of its results, so that it holds memory no longer than they do."""
+    left = set(waited)
+
+    def done(future: asyncio.Future[Result]) -> None:
+        left.discard(future)
+        if not left:
+            exchange.cancel()
+
+    for future in waited:
+        future.add_done_callback(done)

@@ -222,6 +222,49 @@ async def test_job_whose_reports_changed_at_rest_stays_and_holds_up_nothing(tmp_
         assert (counts["aggregated"], counts["jobs"]) == (1, {"done": 1, "sent": 1})
 
 
+@pytest.mark.parametrize(
+    "accident",
+    [
+        "update reports set body = x'00'",
+        "update reports set body = cast(body || x'00' as blob)",
+        "delete from reports",
+    ],
+)
+@pytest.mark.parametrize("shortened", [False, True], ids=["a week", "shortened by the operator"])
+async def test_job_whose_bytes_cannot_be_made_again_holds_up_the_collection_until_the_grace_is_over(
+    tmp_path: Path, accident: str, *, shortened: bool
+) -> None:
+    """The others are released then; it ends like a job that is never answered."""
+    reports = KIT.reports(7)
+    async with pair_of(tmp_path, KIT) as pair:
+        await pair.upload([reports.valid(3) for _ in range(2)])
+        pair.network.partition(KIT.task.configuration.helper_aggregator_endpoint)
+        await pair.work()
+        async with pair.apps[Role.LEADER][leader_app.STORE].transaction() as tx:
+            await tx.connection.exec_driver_sql(accident)
+        await pair.start(Role.LEADER)
+        pair.network.heal()
+        await pair.upload([reports.valid(1) for _ in range(7)])
+        await pair.end_interval()
+        created = await pair.create_collection()
+        for _ in range(3):
+            await pair.clock.advance(3601)
+            await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["jobs"]) == (7, {"done": 2, "sent": 1})
+        ((cause, attempts),) = [(one["cause"], one["attempts"]) for one in counts["failing_jobs"]]
+        assert (cause, attempts >= 3) == ("broken", True)
+        assert (await pair.poll(created)).body == b""
+        if shortened:
+            pair.settings[Role.LEADER]["limits"]["collection_grace"] = 3600.0
+            await pair.start(Role.LEADER)
+        await pair.clock.advance(61 if shortened else 8 * 86_400)
+        await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["jobs"]) == (7, {"done": 2, "failed": 1})
+        assert pair.opened(await pair.poll(created)).values == (0, 7, 0, 0)
+
+
 async def test_job_is_sent_with_identical_bytes_until_it_is_answered(tmp_path: Path) -> None:
     async with pair_of(tmp_path, KIT) as pair:
         reports = KIT.reports(2)

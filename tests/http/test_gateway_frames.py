@@ -10,27 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.network import DUPLICATE, LOSE_RESPONSE, matching
+from services.gateway import service
+from services.gateway.app import make_transport
+from services.gateway.config import TargetRule
 from services.gateway.framed import PAUSE_SECONDS
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import TARGET_UNREACHABLE
 from services.gateway.targets import TARGET_REFUSED, http_date
 from tacit import bhttp, ohttp
+from tacit.adapters.system import SystemClock
 from tacit.codec import b64url
 from tacit.frames import FramedAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ_FRAME, PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import Deps, make_app
+from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
+from tacit.service.run import started
 from tests.http.gateway_stage import GATEWAY_URL, HEADERS, TARGET, Running, entropy, opened, problem, starting
 from tests.http.test_leader import KIT, pair_of
 
 TASKS = (bytes(32), b"\x01" * 32)
 UPLOAD = dap("upload-req")
 FRAMES_URL = TARGET + "/uploads"
+OTHER = "http://127.0.0.1:9003"
+PATIENCE = 60
 Answered = Callable[[str, bytes], HttpResponse | Exception]
 
 
@@ -152,12 +161,14 @@ async def test_what_is_no_upload_or_is_alone_leaves_as_it_is(stage: Stage) -> No
     assert headers == {"content-type": UPLOAD, "accept": "text/x", "Authorization": "Bearer gateway-credential"}
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 405, 413, 415])
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 405, 406, 413, 415, 422, 501])
 async def test_a_leader_without_frames_gets_single_uploads_until_frames_are_offered_again(
     stage: Stage, status: int
 ) -> None:
+    """So does one behind a proxy that has an answer of its own to what it does not know."""
+
     def without(url: str, body: bytes) -> HttpResponse:
-        return HttpResponse(status, {"content-type": PROBLEM_JSON}, b"{}") if url == FRAMES_URL else kept(url, body)
+        return HttpResponse(status, {"content-type": "text/html"}, b"hello") if url == FRAMES_URL else kept(url, body)
 
     stage.leader.answered = without
     for expected in (3, 2, 3):
@@ -179,11 +190,10 @@ async def test_a_leader_without_frames_gets_single_uploads_until_frames_are_offe
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, b""), 502),
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, bytes(22)), 502),
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers([FramedAnswer(200, "", b"")])), 502),
-        (HttpResponse(200, {}, b""), 502),
-        (HttpResponse(302, {"location": "http://elsewhere.example"}, b""), 502),
+        (HttpResponse(507, {}, b""), 502),
         (TransportError("lost"), 502),
     ],
-    ids=["none", "no status", "too few", "not a frame", "a redirect", "lost"],
+    ids=["none", "no status", "too few", "trouble", "lost"],
 )
 async def test_an_answer_that_cannot_be_read_acknowledges_nothing(
     stage: Stage, answer: HttpResponse | Exception, status: int
@@ -213,6 +223,55 @@ async def test_an_upload_with_a_time_to_come_back_costs_no_other(stage: Stage) -
     good, bad = await stage.send(stage.upload(b"a"), stage.upload(b"b"))
     assert (good.status, good.content, good.fields) == (200, b"", ())
     assert (problem(bad), bhttp.field_value(bad.fields, "retry-after")) == ((503, "urn:x"), "9")
+
+
+@pytest.mark.parametrize("hanging", [TARGET, OTHER])
+async def test_a_target_that_hangs_costs_no_other_in_its_frame(
+    stage: Stage, hanging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STRAGGLING_SECONDS", 0.01)
+    ended: list[str] = []
+    answer = stage.leader.request
+
+    async def request(method: str, url: str, **rest: Any) -> HttpResponse:
+        if url.startswith(hanging):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(url)
+        return await answer(method, url, **rest)
+
+    monkeypatch.setattr(stage.leader, "request", request)
+    other = TargetRule(origin=OTHER, path_prefix="/v1/")
+    await stage.gateway.restart(targets=(*rules(stage), other), target_timeout=3600.0)
+    elsewhere = stage.upload(b"c", authority=OTHER.removeprefix("http://"), path="/v1/a")
+    sent = stage.send(stage.upload(b"a"), elsewhere, stage.upload(b"b"), elsewhere)
+    answers = await asyncio.wait_for(sent, PATIENCE)
+    late = (1, 3) if hanging == OTHER else (0, 2)
+    assert [problem(answers[at]) for at in late] == [(504, TARGET_UNREACHABLE)] * 2
+    assert [one.content for at, one in enumerate(answers) if at not in late] in ([b"a", b"b"], [b"c", b"c"])
+    await asyncio.sleep(0)
+    assert ended == ([FRAMES_URL] if hanging == TARGET else [f"{OTHER}/v1/a"] * 2), "nothing is left under way"
+    assert stage.gateway.app[GATEWAY].budget.in_flight == 0
+
+
+async def test_only_the_answer_to_a_frame_may_be_larger_than_any_that_a_device_gets(stage: Stage) -> None:
+    """Otherwise one answer of any target could take eight times what the gateway counts for it."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(body=bytes(ohttp.SIZE_CLASSES[-1] + 1))
+
+    app = make_app("leader", Deps(SystemClock(), entropy, stage.leader, background=False), max_body=1 << 20)
+    app.router.add_post("/dap/{what:.*}", answer)
+    async with started(app, Listen(), grace_seconds=1) as ready:
+        rule = {"origin": ready.url, "path_prefix": "/dap/tasks/", "frames": True}
+        config = stage.gateway.settings.model_copy(update={"targets": (TargetRule.model_validate(rule),)})
+        async with make_transport(config) as transport:
+            frame = await transport.request("POST", f"{ready.url}/dap/uploads", body=b"x")
+            assert len(frame.body) > ohttp.SIZE_CLASSES[-1]
+            with pytest.raises(TransportError, match="larger"):
+                await transport.request("POST", f"{ready.url}/dap/tasks/a/reports", body=b"x")
 
 
 @pytest.mark.parametrize("kind", [UPLOAD_REQ_FRAME, UPLOAD_REQ_FRAME.upper() + "; a=b"])

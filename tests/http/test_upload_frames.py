@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN, AggregatorPair
+from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import URLS
 from infra.lab.kit.reports import make_task_kit
 from tacit import media_types
@@ -19,10 +21,14 @@ from tacit.media_types import PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME
 from tacit.messages import Role, UploadErrors
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_id
+from tacit.service.base.config import Listen
+from tacit.service.metrics import WINDOW_SECONDS
+from tacit.service.metrics_listener import metrics_site
 from tests.http.mixed_stage import TOKENS, mixed_stage
 from tests.http.test_leader import KIT, pair_of, status
 
 TASK = KIT.task.task_id
+METRICS_URL = "http://127.0.0.1:9"
 
 
 async def post(
@@ -62,6 +68,25 @@ async def test_an_upload_in_a_frame_is_answered_as_it_would_be_alone(tmp_path: P
     ]
     found = [UploadErrors.decode(one.body).status[0].error for one in framed[1:3]]
     assert found == [ReportError.REPORT_REPLAYED, ReportError.REPORT_DROPPED]
+
+
+async def test_refusals_in_frames_are_shown_as_those_of_uploads(tmp_path: Path) -> None:
+    """250 of each class, and numbers that are shown in steps of 100."""
+    async with pair_of(tmp_path) as pair:
+        for _ in range(2):
+            await send(pair, *[b"", b"malformed"] * 125)
+        await pair.clock.advance(WINDOW_SECONDS)
+        app = metrics_site(pair.apps[Role.LEADER], Listen())
+        async with InProcessTransport({METRICS_URL: app}) as network:
+            page = (await network.request("GET", f"{METRICS_URL}/metrics")).body.decode()
+    shown = {
+        (sample.labels["route"], sample.labels["status"]): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "tacit_http_request_duration_seconds_count"
+    }
+    route = "/tasks/{task_id}/reports"
+    assert {kind: shown[route, kind] in {200, 300} for kind in ("2xx", "4xx")} == {"2xx": True, "4xx": True}
 
 
 async def test_a_frame_may_name_several_tasks_and_an_unknown_one_costs_its_own_upload(tmp_path: Path) -> None:

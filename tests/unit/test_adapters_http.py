@@ -99,6 +99,15 @@ async def test_a_response_over_the_bound_is_an_error_and_cookies_are_forgotten(p
         assert "cookie" not in (await http.request("GET", f"{plain.url}/show/")).body.decode()
 
 
+async def test_a_url_may_have_a_bound_of_its_own_on_the_same_connection(plain: Ready) -> None:
+    large = f"{plain.url}/large"
+    async with HttpTransport(max_response=4999, max_responses={large: 5000}, connections=1) as http:
+        for _ in range(2):
+            assert len((await http.request("GET", large)).body) == 5000
+            with pytest.raises(TransportError, match="larger"):
+                await http.request("GET", f"{large}?other")
+
+
 async def test_no_answer_is_a_transport_error(plain: Ready) -> None:
     async with HttpTransport(timeout=0.05) as http:
         with pytest.raises(TransportError, match="TimeoutError"):

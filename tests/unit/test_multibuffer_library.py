@@ -6,6 +6,7 @@ import ctypes
 import logging
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -190,6 +191,19 @@ def test_the_path_through_the_code_is_the_same_for_any_secret(level: str, tmp_pa
         pytest.skip(f"tracing the kernels: {verdict}")
     verdicts = dict(re.findall(r"^(\w+) \d+ (\w+)$", done.stdout, flags=re.MULTILINE))
     assert verdicts == {"control": "different", "open": "same"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
+def test_no_branch_and_no_address_depends_on_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets count as uninitialised memory. Valgrind knows no AVX-512, so AVX2 alone."""
+    chosen_kernels("avx2", monkeypatch)
+    program = _compiled(tmp_path, "multibuffer_secret.c", [*build.FLAGS, "-fvisibility=default"])
+    command = ["valgrind", "-q", "--error-exitcode=99", str(program), str(LEVELS.index("avx2"))]
+    control = subprocess.run([*command, "control"], capture_output=True, text=True, timeout=240, check=False)
+    assert (control.returncode, "depends on uninitialised" in control.stderr) == (99, True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import UsageError
+from tacit.multibuffer import build as multibuffer
+from tacit.native_build import IFMA
 from tacit.vdaf.native import LEVELS, batch, build, level, library, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.prio3 import Prio3Count
@@ -22,6 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_each_level_can_be_forced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_NATIVE", name)
     assert level() == name
+
+
+@pytest.mark.parametrize("sources", [build.SOURCES, multibuffer.SOURCES], ids=["kernels", "multibuffer"])
+def test_a_processor_is_asked_for_everything_that_the_compiler_may_use(sources: Path) -> None:
+    asked = re.findall(r'cpu_supports\("(\w+)"\)', (sources / "dispatch.c").read_text())
+    assert {f"-m{name}" for name in asked} == {flag for flag in IFMA if "prefer" not in flag}
 
 
 def test_the_fastest_level_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

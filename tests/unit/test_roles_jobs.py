@@ -406,6 +406,18 @@ def test_states_are_made_again_in_other_company(monkeypatch: pytest.MonkeyPatch)
     assert prepare_leader(lead, reports, now, again=True) == (job, [])
 
 
+def test_states_are_made_again_under_a_clock_that_is_behind() -> None:
+    """As of another process, or after the clock was set."""
+    kit = kit_of("histogram")
+    make, lead, now = kit.reports(11), party(kit, Role.LEADER, "native"), now_of(kit)
+    reports = encoded([make.valid(1) for _ in range(3)])
+    before = float(kit.task.start_seconds - 1)
+    job, rejections = prepare_leader(lead, reports, now)
+    assert (len(job), rejections) == (3, [])
+    assert [one.cause for one in prepare_leader(lead, reports, before)[1]] == ["too-early"] * 3
+    assert prepare_leader(lead, reports, before, again=True) == (job, [])
+
+
 def test_an_error_of_our_own_costs_only_the_report_that_it_is_about() -> None:
     kit = kit_of("histogram")
     make, now = kit.reports(4), now_of(kit)

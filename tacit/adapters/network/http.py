@@ -61,7 +61,8 @@ class HttpTransport:
     """A ``Transport`` over real HTTP. Close it (or use ``async with``) in the loop that used it.
 
     * ``timeout``: seconds for a whole exchange, including waiting for a connection; ``connect_timeout`` for making one.
-    * ``max_response``, ``max_head``: bytes of a response's body and of its head.
+    * ``max_response``, ``max_head``: bytes of a response's body and of its head; ``max_responses``: those of a body by
+      URL, where they differ.
     * ``connections``: per origin; further requests wait in order of arrival.
     * ``origin_headers``: maps an origin (any URL of it) to headers that go to that origin only, such as
       ``{"Authorization": "Bearer ..."}``.
@@ -75,6 +76,7 @@ class HttpTransport:
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
         max_response: int = 16 << 20,
+        max_responses: Mapping[str, int] | None = None,
         max_head: int = 32_768,
         connections: int = 256,
         origin_headers: Mapping[str, Mapping[str, str]] | None = None,
@@ -87,6 +89,7 @@ class HttpTransport:
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._bounds = Bounds(max_head, max_response)
+        self._max_responses = dict(max_responses or {})
         self._connections = connections
         self._origin_headers = {origin_of(url): dict(names) for url, names in (origin_headers or {}).items()}
         self._tls = (tls or ClientTls()).live()
@@ -118,7 +121,7 @@ class HttpTransport:
         deadline = asyncio.get_running_loop().time() + self._timeout
         pool = self._pools.get(place.origin) or self._open_pool(place)
         try:
-            return await self._exchange(pool, method, head, body, deadline)
+            return await self._exchange(pool, method, head, body, deadline, self._max_responses.get(url))
         except TimeoutError as error:
             raise TransportError(f"{method} failed: TimeoutError") from error
         except OSError as error:  # ssl.SSLError is one
@@ -130,12 +133,14 @@ class HttpTransport:
         for pool in pools.values():
             await pool.close()
 
-    async def _exchange(self, pool: _Pool, method: str, head: bytes, body: bytes, deadline: float) -> HttpResponse:
+    async def _exchange(
+        self, pool: _Pool, method: str, head: bytes, body: bytes, deadline: float, most: int | None
+    ) -> HttpResponse:
         may_repeat = True
         while True:
             connection, used_before = await pool.acquire(deadline)
             try:
-                return await connection.exchange(head, body, deadline, without_body=method == "HEAD")
+                return await connection.exchange(head, body, deadline, without_body=method == "HEAD", most_body=most)
             except UnansweredError as error:
                 harmless = not error.sent or (used_before and method in self._repeated)
                 if not (may_repeat and harmless):

@@ -52,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         self._reusable = True
         self._used = False
         self._without_body = False
+        self._most_body = bounds.body
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
         self._start_response()
@@ -69,10 +70,13 @@ class ClientConnection(asyncio.Protocol):
             and (not self._used or transport.get_write_buffer_size() == 0)
         )
 
-    async def exchange(self, head: bytes, body: bytes, deadline: float, *, without_body: bool) -> HttpResponse:
+    async def exchange(
+        self, head: bytes, body: bytes, deadline: float, *, without_body: bool, most_body: int | None = None
+    ) -> HttpResponse:
         """Send a request (its head ends with the empty line) and wait for the response until ``deadline`` (loop time).
 
-        ``without_body``: the response has none whatever its head says (HEAD). Raises ``TransportError``, with
+        ``without_body``: the response has none whatever its head says (HEAD). ``most_body``: a bound on the body for
+        this exchange. Raises ``TransportError``, with
         ``TimeoutError`` as its cause at the deadline, and ``UnansweredError``. After an error or a cancellation the
         connection is closed.
         """
@@ -84,6 +88,7 @@ class ClientConnection(asyncio.Protocol):
         self._waiter = waiter
         self._used = True
         self._without_body = without_body
+        self._most_body = self._bounds.body if most_body is None else most_body
         self._start_response()
         if len(body) <= _JOINED_WRITE:
             transport.write(head + body)
@@ -174,7 +179,7 @@ class ClientConnection(asyncio.Protocol):
             self._finish()
         elif coding is not None and coding.lower() != "chunked":
             self._fail(TransportError("the response has a transfer coding that is not supported"))
-        elif length is not None and not (length.isdecimal() and int(length) <= self._bounds.body):
+        elif length is not None and not (length.isdecimal() and int(length) <= self._most_body):
             self._fail(TransportError("the response is larger than allowed"))
         else:
             self._ends_with_connection = length is None and coding is None and self._status not in _NO_BODY
@@ -184,7 +189,7 @@ class ClientConnection(asyncio.Protocol):
         if self._waiter is None:
             return
         self._body_size += len(part)
-        if self._body_size > self._bounds.body:
+        if self._body_size > self._most_body:
             self._fail(TransportError("the response is larger than allowed"))
             return
         self._parts.append(part)
