@@ -11,6 +11,8 @@ from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.vdaf.count_vec import ALGORITHM_ID as COUNT_VEC
 from tacit.vdaf.count_vec import Prio3CountVec
+from tacit.vdaf.l1_bound_sum import ALGORITHM_ID as L1_BOUND_SUM
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -63,6 +65,9 @@ def _read(vdaf_type: int, reader: Reader) -> Prio3[Any]:
     if vdaf_type == MULTIHOT_COUNT_VEC:
         length, chunk_length, max_weight = reader.uint(4), reader.uint(4), reader.uint(8)
         return Prio3MultihotCountVec(SHARES, length, max_weight, chunk_length)
+    if vdaf_type == L1_BOUND_SUM:
+        length, max_value, chunk_length = reader.uint(4), reader.uint(8), reader.uint(4)
+        return Prio3L1BoundSum(SHARES, length, max_value, chunk_length)
     if vdaf_type == COUNT_VEC:
         return Prio3CountVec(SHARES, reader.uint(4))
     raise DecodeError(f"VDAF type {vdaf_type:#010x} is not known")
@@ -88,6 +93,8 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
             writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4)
         case Prio3MultihotCountVec():
             writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4).uint(vdaf.max_weight, 8)
+        case Prio3L1BoundSum():
+            writer.uint(vdaf.length, 4).uint(vdaf.max_value, 8).uint(vdaf.chunk_length, 4)
         case Prio3CountVec():
             writer.uint(vdaf.length, 4)
         case _:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit.vdaf.count_vec import Prio3CountVec
-from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
+from tacit.vdaf.prio3 import (
+    Prio3,
+    Prio3Count,
+    Prio3Histogram,
+    Prio3MultihotCountVec,
+    Prio3Sum,
+    Prio3SumVec,
+)
 
 
 def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, slack: int = 0) -> tuple[int, ...]:
@@ -33,4 +41,7 @@ def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, sla
         return all(0 <= value <= report_count for value in values)
     if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
         return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)
+    if isinstance(vdaf, Prio3L1BoundSum):
+        most = report_count * vdaf.max_value
+        return min(values) >= -slack and sum(values) <= most + slack * len(values)
     return True

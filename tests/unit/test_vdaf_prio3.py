@@ -15,6 +15,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
 from tacit.vdaf.field import Field64, Field128
 from tacit.vdaf.gadgets import PolyEval
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     HelperInputShare,
     LeaderInputShare,
@@ -44,6 +45,8 @@ CASES: list[tuple[Make, list[Any], Any]] = [
     (lambda shares: Prio3Histogram(shares, 3, 8), [2], [0, 0, 1]),
     (lambda shares: Prio3MultihotCountVec(shares, 4, 2, 3), [[1, 0, 1, 0], [0] * 4], [1, 0, 1, 0]),
     (lambda shares: Prio3MultihotCountVec(shares, 4, 4, 1), [[True] * 4], [1] * 4),
+    (lambda shares: Prio3L1BoundSum(shares, 3, 9, 4), [[9, 0, 0], [2, 3, 4], [0, 0, 0]], [11, 3, 4]),
+    (lambda shares: Prio3L1BoundSum(shares, 1, 1, 1), [[1], [0]], [1]),
 ]
 MAKERS = [make for make, _, _ in CASES]
 VDAFS = [make(2) for make in MAKERS]
@@ -134,6 +137,10 @@ INVALID_ENCODINGS: list[tuple[Prio3[Any], list[int]]] = [
     (Prio3Histogram(2, 4, 2), [2, Field128.MODULUS - 1, 0, 0]),
     (Prio3MultihotCountVec(2, 4, 2, 3), [1, 1, 1, 0, 0, 1]),
     (Prio3MultihotCountVec(2, 4, 2, 3), [1, 1, 1, 0, 1, 2]),
+    (Prio3L1BoundSum(2, 2, 3, 2), [1, 1, 1, 0, 1, 1]),
+    (Prio3L1BoundSum(2, 2, 3, 2), [1, 1, 1, 0, 2, 1]),
+    (Prio3L1BoundSum(2, 2, 3, 2), [1, 1, 0, Field128.MODULUS - 1, 1, 0]),
+    (Prio3L1BoundSum(2, 2, 3, 2), [1, 0, 0, 0, 0, 0]),
 ]
 
 
@@ -225,6 +232,10 @@ OUT_OF_DOMAIN: list[tuple[Prio3[Any], Any]] = [
     (Prio3MultihotCountVec(2, 4, 2, 3), [1, 1, 1, 0]),
     (Prio3MultihotCountVec(2, 4, 2, 3), [2, 0, 0, 0]),
     (Prio3MultihotCountVec(2, 4, 2, 3), [1, 0, 0]),
+    (Prio3L1BoundSum(2, 3, 9, 4), [5, 5, 0]),
+    (Prio3L1BoundSum(2, 3, 9, 4), [10, 0, 0]),
+    (Prio3L1BoundSum(2, 3, 9, 4), [9, -1, 0]),
+    (Prio3L1BoundSum(2, 3, 9, 4), [9, 0]),
 ]
 
 

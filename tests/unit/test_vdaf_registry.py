@@ -12,6 +12,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf.chunks import chunk_length_for
 from tacit.vdaf.circuits import Count
 from tacit.vdaf.field import Field64
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -32,6 +33,7 @@ ENCODED: list[tuple[Prio3[Any], str]] = [
     (Prio3SumVec(2, 10, 255, 9), "0000000a00000000000000ff00000009"),
     (Prio3Histogram(2, 16, 6), "0000001000000006"),
     (Prio3MultihotCountVec(2, 16, 8, 5), "00000010000000050000000000000008"),
+    (Prio3L1BoundSum(2, 10, 240, 9), "0000000a00000000000000f000000009"),
 ]
 
 
@@ -53,7 +55,7 @@ def test_configuration_with_missing_or_trailing_bytes_is_refused(vdaf: Prio3[Any
             vdaf_from_configuration(vdaf.ID, bytes.fromhex(wrong))
 
 
-@pytest.mark.parametrize("vdaf_type", [0, 6, 7, 0xFFFF0000, 0xFFFFFFFF])
+@pytest.mark.parametrize("vdaf_type", [0, 6, 8, 0xFFFF0000, 0xFFFFFFFF])
 def test_unknown_type_is_refused(vdaf_type: int) -> None:
     with pytest.raises(DecodeError, match="not known"):
         vdaf_from_configuration(vdaf_type, b"")
@@ -66,6 +68,8 @@ def test_unknown_type_is_refused(vdaf_type: int) -> None:
         (2, "ffffffffffffffff", "max_measurement must be between"),
         (4, "0000000000000006", "length must be at least 1"),
         (4, "0000001000000000", "chunk_length must be at least 1"),
+        (7, "00000000000000000000000900000001", "length must be from 1"),
+        (7, "00000004000000000000000000000001", "max_value must be between"),
         (5, "00000004000000020000000000000005", "above the length"),
         (4, "ffffffff00000001", f"more than {MAX_ELEMENTS} elements"),
         (4, "00000010ffffffff", f"more than {MAX_ELEMENTS} elements"),

@@ -10,6 +10,7 @@ import pytest
 from tacit.vdaf.circuits import Circuit, SumVec
 from tacit.vdaf.field import Field64, Field128
 from tacit.vdaf.gadgets import PolyEval
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -66,6 +67,7 @@ INSTANCES: dict[str, Callable[[dict[str, Any]], Prio3[Any]]] = {
     "Prio3MultihotCountVec": lambda d: Prio3MultihotCountVec(
         d["shares"], d["length"], d["max_weight"], d["chunk_length"]
     ),
+    "Prio3L1BoundSum": lambda d: Prio3L1BoundSum(d["shares"], d["length"], d["max_value"], d["chunk_length"]),
     "Prio3SumVecWithMultiproof": _sum_vec_with_multiproof,
     "Prio3HigherDegree": lambda d: Prio3(HigherDegree(), PRIVATE_USE_ID, d["shares"]),
 }
@@ -172,6 +174,11 @@ def test_official_vector_is_reproduced_operation_by_operation(name: str, load_ve
     data = load_vector(f"vdaf/vdaf/{name}.json")
     replay = Replay(INSTANCES[name.split("_", maxsplit=1)[0]](data), data)
     assert replay.run() == (1 if "_bad_" in name else 0)
+
+
+def test_the_vector_of_the_l1_bound_sum_draft_is_reproduced(load_vector: Callable[[str], Any]) -> None:
+    data = load_vector("vdaf-l1boundsum/Prio3L1BoundSum_0.json")
+    assert Replay(INSTANCES["Prio3L1BoundSum"](data), data).run() == 0
 
 
 def test_every_prio3_vector_file_is_listed(vectors: Any) -> None:

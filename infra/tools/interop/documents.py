@@ -16,6 +16,7 @@ from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.messages import TASK_ID_SIZE, BatchMode, Interval, TaskConfiguration, TaskExtension
 from tacit.messages.configuration import configuration_type
+from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -56,6 +57,7 @@ class Vdaf(Document):
     length: Number | None = None
     chunk_length: Number | None = None
     max_weight: Number | None = None
+    max_value: Number | None = None
 
     def instance(self) -> Prio3[Any]:
         """The VDAF. Raises ``UsageError`` for one that is not supported, ``ValueError`` for wrong parameters."""
@@ -72,6 +74,10 @@ class Vdaf(Document):
             case "Prio3MultihotCountVec":
                 made = Prio3MultihotCountVec(
                     SHARES, self._number("length"), self._number("max_weight"), self._number("chunk_length")
+                )
+            case "Prio3L1BoundSum":
+                made = Prio3L1BoundSum(
+                    SHARES, self._number("length"), self._number("max_value"), self._number("chunk_length")
                 )
             case _:
                 raise UsageError(f"the VDAF {self.type[:64]} is not supported")
