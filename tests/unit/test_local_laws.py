@@ -203,6 +203,7 @@ async def test_what_is_no_value_sends_the_law_that_favours_no_item(monkeypatch: 
     assert set(laws[0].values()) == {uniform}
 
 
+@pytest.mark.slow
 async def test_two_recipes_of_one_device_tell_no_more_than_their_claims_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
