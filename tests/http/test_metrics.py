@@ -100,7 +100,7 @@ async def test_a_page_names_routes_and_classes_and_nothing_of_a_request(capsys: 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     ids = [line["request_id"] for line in lines if line["event"] in {"first", "second"}]
     assert ids[::2] == ids[1::2]
-    assert len(set(ids)) == 300
+    assert len(set(ids)) == 305
     assert all(re.fullmatch("[0-9a-f]{16}", one) for one in ids)
 
 
