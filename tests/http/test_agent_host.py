@@ -76,7 +76,7 @@ class Network(Common):
 async def device(world: World, folder: Path, root: SoftwareRoot, value: int) -> AgentConfig:
     write_secret(folder / "identity.pem", root.issue(folder.name, OsEntropy(), world.clock.now()).to_pem())
     (folder / "data.csv").write_text(f"mdvis\n{value}\n")
-    kept = await SqlAgentStore.open(f"sqlite+aiosqlite:///{folder / DATABASE}")
+    kept = await SqlAgentStore.open(folder / DATABASE)
     await give_token(kept)
     await kept.close()
     return config_at(world, folder)
