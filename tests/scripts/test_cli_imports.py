@@ -24,7 +24,6 @@ SERVERS = (
     "prometheus_client",
     "redis",
     "sqlalchemy",
-    "structlog",
 )
 """What only services, databases and brokers need."""
 HEAVY = ("Crypto", "cffi", "dp_accounting", "gmpy2", "matplotlib", "numpy", "pandas", "pyarrow", "ray", "scipy")
@@ -87,7 +86,7 @@ def test_a_device_loads_no_server_no_broker_and_no_database_library_unless_it_ne
     """Memory of every device: with SQLAlchemy, a broker's client and a server's framework it was twice as much."""
     unwanted = (
         *("Crypto", "aiohttp", "aiomqtt", "aiosqlite", "alembic", "mako", "numpy", "prometheus_client", "redis"),
-        *("sqlalchemy", "structlog"),
+        "sqlalchemy",
     )
     assert first_loaded_by({"agent": "import client_agent.host, client_agent.embedding"}, unwanted) == {}
 
