@@ -24,7 +24,7 @@ from client_agent.runner import opened_agent
 from tacit.adapters.waiting import first_of
 from tacit.errors import TacitError, UsageError
 from tacit.ports import Clock
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 
 CONFIG_NAMES = ("agent.json", "agent.toml")
 SCAN_SECONDS = 2.0

@@ -34,7 +34,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.logview.view import LogState
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
-from tacit.service.base.config import MOST_BYTES
+from tacit.service.base.config_files import MOST_BYTES
 from tacit.service.base.secret_files import read_secret
 from tacit.tokens.attestation import SoftwareDevice
 

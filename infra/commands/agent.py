@@ -47,7 +47,7 @@ def run(
     tacit agent run --config .tacit/agents/0/agent.json
     """
     from client_agent.config import AgentConfig
-    from tacit.service.base.config import load_config
+    from tacit.service.base.config_files import load_config
 
     configs = [load_config(path, AgentConfig) for path in config]
     lines = None if as_json or not sys.stderr.isatty() else _lines(len(configs))
@@ -135,7 +135,7 @@ def journal(
     from client_agent.runner import database_of
     from infra.views.journal_view import show_journal
     from infra.views.terminal import print_json
-    from tacit.service.base.config import load_config
+    from tacit.service.base.config_files import load_config
 
     settings = load_config(config, AgentConfig)
     if not database_of(settings).exists():

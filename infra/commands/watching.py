@@ -29,7 +29,7 @@ def record(
     from client_agent.config import AgentConfig
     from client_agent.panprivate.listening import OK, UNWATCHED, tell
     from infra.views.terminal import notes, print_json
-    from tacit.service.base.config import load_config
+    from tacit.service.base.config_files import load_config
 
     answer = tell(load_config(config, AgentConfig).state_dir, event, times)
     if answer not in {OK, UNWATCHED}:
@@ -48,7 +48,7 @@ def state(config: ConfigOption, as_json: AsJson = False) -> None:
     from client_agent.config import AgentConfig
     from client_agent.panprivate.watches import FOLDER, states_in
     from infra.views.terminal import answers, plain_table, print_json
-    from tacit.service.base.config import load_config
+    from tacit.service.base.config_files import load_config
 
     rows = states_in(load_config(config, AgentConfig).state_dir / FOLDER)
     if as_json:

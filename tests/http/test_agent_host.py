@@ -27,7 +27,7 @@ from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import HttpResponse, Transport
 from tacit.recipe.policy import Policy
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import write_secret
 from tacit.tokens.software_root import SoftwareRoot
 from tests.http.agent_world import KIT, World, give_token, leaves_of

@@ -20,7 +20,8 @@ from infra.tools.documents.example import Example
 from infra.tools.documents.schemas import schema_of_model
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.service.base.config import Listen, load_config
+from tacit.service.base.config import Listen
+from tacit.service.base.config_files import load_config
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 TEXT = PAGE.read_text()
