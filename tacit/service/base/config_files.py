@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -77,6 +76,8 @@ def parse_config(data: object, model: type[Config], *, base: Path | None = None,
 
 def _parse(path: Path, text: str) -> Any:
     if path.suffix == ".toml":
+        import tomllib
+
         return tomllib.loads(text)
     return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
 
