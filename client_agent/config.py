@@ -17,7 +17,7 @@ from client_agent.limits import MAX_CLOCK_ERROR
 from tacit.ledger.account import Account
 from tacit.pauses import Backoff
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText
-from tacit.service.base.config import ConfigPath, Frozen
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]

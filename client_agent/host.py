@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from client_agent.common import Common
 from client_agent.config import AgentConfig
@@ -25,7 +24,7 @@ from client_agent.runner import opened_agent
 from tacit.adapters.waiting import first_of
 from tacit.errors import TacitError, UsageError
 from tacit.ports import Clock
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 
 CONFIG_NAMES = ("agent.json", "agent.toml")
 SCAN_SECONDS = 2.0
@@ -158,7 +157,7 @@ class AgentHost:
         """Run one agent from its start to its end, whatever that is."""
         try:
             await self._work(agent, common)
-        except (TacitError, SQLAlchemyError, OSError) as error:
+        except (TacitError, sqlite3.Error, OSError) as error:
             agent.failure = str(error) if isinstance(error, TacitError) else f"its files: {type(error).__name__}"
         except Exception as error:  # an error of this agent alone: the others go on
             agent.failure = f"unexpected {type(error).__name__}"

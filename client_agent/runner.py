@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from sqlalchemy.exc import OperationalError
 
 from client_agent.agent import Agent
 from client_agent.common import Common
@@ -35,7 +34,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.logview.view import LogState
 from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
-from tacit.service.base.config import MOST_BYTES
+from tacit.service.base.config_files import MOST_BYTES
 from tacit.service.base.secret_files import read_secret
 from tacit.tokens.attestation import SoftwareDevice
 
@@ -59,12 +58,12 @@ async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgen
     """The agent's store, made on the first start. With a ``clock`` the agent may decide, and the store is refused if it
     is older than the mark beside it: what the agent decided since then it would decide a second time. Raises
     ``UsageError``."""
-    url = f"sqlite+aiosqlite:///{database_of(config).absolute()}"
+    path = database_of(config)
     if clock is None:
-        return await SqlAgentStore.open(url)
+        return await SqlAgentStore.open(path)
     mark = config.state_dir / MARK
     try:
-        return await SqlAgentStore.open(url, Watermark(mark, clock))
+        return await SqlAgentStore.open(path, Watermark(mark, clock))
     except UsageError as error:
         if not str(error).startswith(f"{mark}:"):
             raise
@@ -78,11 +77,11 @@ async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgen
 async def journal_of(config: AgentConfig) -> AsyncIterator[SqlAgentStore]:
     """The agent's store for reading, also while an agent is at work: neither waits for the other. A store that an older
     version left is upgraded first. Raises ``UsageError``."""
-    store = SqlAgentStore.look(f"sqlite+aiosqlite:///{database_of(config).absolute()}")
+    store = SqlAgentStore.look(database_of(config))
     try:
         await store.entries()
         await store.prefetches()
-    except OperationalError:
+    except sqlite3.OperationalError:
         await store.close()
         store = await open_store(config)
     try:

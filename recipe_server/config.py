@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from tacit.recipe.policy import Policy
 from tacit.service.base.backends import AnnouncerConfig
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 
 
 class WitnessConfig(Frozen):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 
 
 class Frames(Frozen):

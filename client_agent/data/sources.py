@@ -26,7 +26,7 @@ from pydantic import Field
 
 from client_agent.data.csv_rows import MalformedCsvError, Row, table_of
 from tacit.errors import UsageError
-from tacit.service.base.config import ConfigPath, Frozen
+from tacit.service.base.config_files import ConfigPath, Frozen
 
 Value = str | int | float | bool | list[str | int | float | bool]
 MAX_FILE_BYTES = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ from client_agent.config import AgentConfig
 from client_agent.data.sources import Value
 from client_agent.embedding import embedded
 from tacit.errors import UsageError
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 
 METRIC, EVENT = "mdvis", "visit"
 

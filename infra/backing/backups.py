@@ -27,7 +27,8 @@ from infra.base.service_names import kind_of
 from infra.stacks.deployables import deployable
 from tacit.adapters.disk.files import sync_folder
 from tacit.errors import UsageError
-from tacit.service.base.config import Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import Frozen
 from tacit.service.base.secret_files import write_secret
 
 CONTENTS = "backup.json"

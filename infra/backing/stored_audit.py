@@ -10,7 +10,7 @@ from services.admin.storage.store import AdminStore
 from tacit.client import AuditChain
 from tacit.codec import b64url
 from tacit.operations.audit_chain import Chain
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 
 
 async def stored_chain(config: Path, holds: str | None) -> AuditChain:

@@ -15,7 +15,7 @@ from services.admin.storage.store import AdminStore
 from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.documents.admin_people import Kind, Role
 
 ACT = "person.recover"

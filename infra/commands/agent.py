@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group
-from rich.panel import Panel
-from rich.text import Text
 
 from infra.commands import hosting, watching
-from infra.views.terminal import answers, notes, plain_table, print_json, styled
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.moments import when
 
 if TYPE_CHECKING:
     from client_agent.common import Common
@@ -52,14 +47,21 @@ def run(
     tacit agent run --config .tacit/agents/0/agent.json
     """
     from client_agent.config import AgentConfig
-    from infra.views.agent_lines import AgentLines
-    from tacit.service.base.config import load_config
+    from tacit.service.base.config_files import load_config
 
     configs = [load_config(path, AgentConfig) for path in config]
-    lines = None if as_json or not sys.stderr.isatty() else AgentLines(len(configs), notes(), SystemClock())
+    lines = None if as_json or not sys.stderr.isatty() else _lines(len(configs))
     failed = asyncio.run(_run(configs, lines, once=once, until=until))
     if failed:
         raise typer.Exit(1)
+
+
+def _lines(agents: int) -> AgentLines:
+    """The lines of a terminal; without one, an agent loads nothing of this."""
+    from infra.views.agent_lines import AgentLines
+    from infra.views.terminal import notes
+
+    return AgentLines(agents, notes(), SystemClock())
 
 
 async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bool, until: float | None) -> bool:
@@ -131,7 +133,9 @@ def journal(
     """
     from client_agent.config import AgentConfig
     from client_agent.runner import database_of
-    from tacit.service.base.config import load_config
+    from infra.views.journal_view import show_journal
+    from infra.views.terminal import print_json
+    from tacit.service.base.config_files import load_config
 
     settings = load_config(config, AgentConfig)
     if not database_of(settings).exists():
@@ -140,7 +144,7 @@ def journal(
     if as_json:
         print_json(document)
     else:
-        _show(document, entries)
+        show_journal(document, entries)
 
 
 async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
@@ -176,41 +180,3 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
         "recipes": journal_table(entries),
     }
     return document, entries
-
-
-def _show(document: dict[str, Any], entries: list[Entry]) -> None:
-    from client_agent.journal import Fact
-
-    console = answers()
-    table = plain_table("recipe", "decided", "decision", "ε charged", "tries", "detail")
-    for entry in entries:
-        table.add_row(
-            Text(entry.name, style="bold"),
-            when(entry.decided_at),
-            styled(entry.state.value),
-            entry.charged_epsilon or "0",
-            str(entry.attempts),
-            Text(_detail(entry)),
-        )
-    budget, slots = document["budget"], document["slots"]
-    caption = Text(
-        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days, "
-        f"with the relay {budget['charged_with_relay']} of {budget['epsilon_with_relay']} · "
-        f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
-        style="dim",
-    )
-    body = table if entries else Text("nothing was decided yet")
-    console.print(Panel(Group(body, caption), title="[bold]This device's journal", title_align="left"))
-    if document["log"]["failure"]:
-        said = f"{document['log']['failure']}\nThis device does not trust the log any more and does nothing."
-        console.print(Panel(Text(said), title="[bold red]The log failed", title_align="left"))
-    for name, trouble in document["troubles"].items():
-        if name == Fact.LOG_TROUBLE.value and document["log"]["failure"]:
-            continue
-        console.print(Text(f"{name} since {when(trouble['since'])}: {trouble['detail']}", style="yellow"))
-
-
-def _detail(entry: Entry) -> str:
-    if entry.state.value == "scheduled" and not entry.attempts:
-        return f"will be sent at {when(entry.send_at)}"
-    return entry.detail

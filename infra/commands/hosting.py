@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from infra.views.terminal import notes
 from tacit.adapters.disk.descriptors import raise_limit
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
@@ -101,6 +99,8 @@ class _WordVoice:
     """Reports every change as a line of text."""
 
     def __init__(self, clock: Clock) -> None:
+        from infra.views.terminal import notes
+
         self._clock, self._console = clock, notes()
 
     def started(self) -> None:
@@ -116,6 +116,8 @@ class _WordVoice:
         self._write("stopped")
 
     def _write(self, line: str, style: str = "") -> None:
+        from rich.text import Text
+
         printable = "".join(char if char.isprintable() else " " for char in line)
         with contextlib.suppress(OSError):  # a closed terminal must not stop an agent
             self._console.print(Text.assemble((f"{when(self._clock.now()).split()[1]} ", "dim"), (printable, style)))

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from infra.base.flags import AsJson
-from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
 from tacit.methods.base.statistics import MAX_OCCURRENCES
 
@@ -29,7 +28,8 @@ def record(
     """
     from client_agent.config import AgentConfig
     from client_agent.panprivate.listening import OK, UNWATCHED, tell
-    from tacit.service.base.config import load_config
+    from infra.views.terminal import notes, print_json
+    from tacit.service.base.config_files import load_config
 
     answer = tell(load_config(config, AgentConfig).state_dir, event, times)
     if answer not in {OK, UNWATCHED}:
@@ -47,7 +47,8 @@ def state(config: ConfigOption, as_json: AsJson = False) -> None:
     """
     from client_agent.config import AgentConfig
     from client_agent.panprivate.watches import FOLDER, states_in
-    from tacit.service.base.config import load_config
+    from infra.views.terminal import answers, plain_table, print_json
+    from tacit.service.base.config_files import load_config
 
     rows = states_in(load_config(config, AgentConfig).state_dir / FOLDER)
     if as_json:

@@ -21,7 +21,8 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport
 from tacit.service.app import Deps
-from tacit.service.base.config import ServiceConfig, load_config
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import load_config
 from tacit.service.base.log import get_logger
 from tacit.service.run import Ready, Site, print_ready, serve_all
 

@@ -3,7 +3,6 @@ direction are escaped or left out."""
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Final
 
 JOINERS: Final = "\u200c\u200d"
@@ -39,6 +38,8 @@ def _visible(char: str) -> str:
 
 
 def _is_space(char: str) -> bool:
+    import unicodedata  # half a megabyte, for rare characters
+
     return unicodedata.category(char) == "Zs"
 
 

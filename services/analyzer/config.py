@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tacit.aggregator.one_server.config import OneServerConfig
-from tacit.service.base.config import ConfigPath
+from tacit.service.base.config_files import ConfigPath
 
 
 class AnalyzerConfig(OneServerConfig):

@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from tacit.service.base.backends import RedisConfig
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 

@@ -21,7 +21,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.hpke import KeyPair, generate_key_pair, key_pair_from_private
 from tacit.ohttp import KeyConfig
 from tacit.ports import Entropy
-from tacit.service.base.config import Frozen
+from tacit.service.base.config_files import Frozen
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.leaves import OhttpConfig

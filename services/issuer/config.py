@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.service.base.config import ConfigPath, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath
 
 MAX_SLOTS = 64
 """Most slots per epoch: live keys (of four epochs at most) have distinct one-byte ids, of which there are 256."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.pauses import LONGEST_PAUSE, Backoff
-from tacit.service.base.config import ConfigPath, Frozen
+from tacit.service.base.config_files import ConfigPath, Frozen
 
 
 class LeaderLimits(Frozen):

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 
 
 class WitnessedLog(Frozen):

@@ -10,7 +10,8 @@ from tacit.multibuffer import BatchCrypto
 from tacit.recipe.policy import Policy
 from tacit.roles.crypto import JobCrypto
 from tacit.service.base.backends import AnnouncerConfig
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.tlog.checkpoint import NoteKey
 
 

@@ -73,7 +73,7 @@ async def _database(folder: Path, name: str) -> str:
 async def _redis(folder: Path, settings: dict[str, str]) -> str:
     from tacit.adapters.messaging.redis_replay import RedisSeen
     from tacit.service.base.backends import RedisConfig
-    from tacit.service.base.config import parse_config
+    from tacit.service.base.config_files import parse_config
 
     config = parse_config(settings, RedisConfig, base=folder)
     seen = RedisSeen(config.url(insecure=True), "status")
@@ -89,7 +89,7 @@ async def _broker(folder: Path, settings: dict[str, str]) -> str:
     from tacit.adapters.waiting import first_of
     from tacit.service.announcements import LOG, parse_size
     from tacit.service.base.backends import AnnouncerConfig, make_announcer
-    from tacit.service.base.config import parse_config
+    from tacit.service.base.config_files import parse_config
 
     failed = asyncio.Event()
     announcer = make_announcer(

@@ -90,4 +90,4 @@ PositiveQuantity = Annotated[int | str, PlainValidator(_positive), _schema(1, _U
 
 def as_decimal(number: Exact) -> Decimal:
     """A member's number, for comparisons with decimals: both are exact."""
-    return Decimal(str(quantity(number)))
+    return Decimal(number) if type(number) is int else Decimal(str(quantity(number)))

@@ -23,9 +23,35 @@ M = TypeVar("M", bound=BaseModel)
 def canonical_bytes(value: Any) -> bytes:
     """JCS bytes of ``value`` (dictionaries, lists, strings, integers, booleans). Raises DecodeError."""
     try:
-        return rfc8785.dumps(value)
+        return _plainly(value) or rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
         raise DecodeError("the value has no canonical JSON form") from error
+
+
+def _plainly(value: Any) -> bytes | None:
+    """``value`` as Python's JSON encoder writes it, twenty times as fast, where that is the canonical form: it reads
+    back as an equal value without a float or a large integer, and no character is beyond 16 bits (RFC 8785 sorts
+    members by their UTF-16 form, which else is the order of code points)."""
+    try:
+        text = _ENCODE(value)
+        if (text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text)) and _READ(text) == value:
+            return text.encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return None
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError("not a number of a canonical form written plainly")
+
+
+def _small(text: str) -> int:
+    number = int(text)
+    return number if -MAX_INTEGER <= number <= MAX_INTEGER else _no_number(text)
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+_READ = json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number, parse_int=_small).decode
 
 
 def parse_json(data: bytes, what: str) -> Any:

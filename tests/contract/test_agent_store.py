@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -11,11 +14,10 @@ import pytest
 
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
 from client_agent.remembered import RememberedStore
-from client_agent.store import METADATA, MIGRATIONS, SqlAgentStore
-from tacit.errors import Fatal
+from client_agent.store import SqlAgentStore
+from tacit.errors import Fatal, UsageError
 from tacit.pauses import NEVER
 from tacit.tokens.slots import Slot
-from tests.kit.migrations import assert_migrations_match
 
 SLOT = Slot("issuer.example", 7, 3)
 HELD = Prefetch(SLOT, due_at=10.0, key_id=b"k" * 32, preimages=b"p" * 64, token=b"t" * 354)
@@ -38,7 +40,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         yield MemoryAgentStore()
         return
-    kept = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    kept = await SqlAgentStore.open(tmp_path / "agent.sqlite3")
     opened = kept if request.param == "sqlite" else RememberedStore(kept)
     yield opened
     await opened.close()
@@ -128,17 +130,50 @@ async def test_the_journal_moves_only_along_its_table(store: AgentStore) -> None
 
 
 async def test_the_file_is_private_and_survives_a_restart(tmp_path: Path) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3"
-    store = await SqlAgentStore.open(url)
+    path = tmp_path / "agent.sqlite3"
+    store = await SqlAgentStore.open(path)
     await store.put_prefetch(HELD)
     await store.decide(ENTRY, spend=SLOT)
     await store.close()
     assert stat.S_IMODE((tmp_path / "agent.sqlite3").stat().st_mode) == 0o600
-    again = await SqlAgentStore.open(url)
+    again = await SqlAgentStore.open(path)
     assert await again.entries() == [ENTRY]
     assert await again.prefetches() == [replace(HELD, spent=True)]
     await again.close()
 
 
-def test_the_migrations_make_the_tables_that_the_code_uses() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)
+def contents_of(path: Path) -> dict[str, list[object]]:
+    """The rows of every table, with their numbers."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT rowid, * FROM {name}").fetchall() for name in tables}  # noqa: S608
+
+
+async def test_a_file_holds_what_is_the_case_and_not_how_often_it_was_written(tmp_path: Path) -> None:
+    files = [tmp_path / "1.sqlite3", tmp_path / "5.sqlite3"]
+    for path, writes in zip(files, (1, 5), strict=True):
+        store = await SqlAgentStore.open(path)
+        for attempts in range(writes, 0, -1):
+            await store.put_prefetch(replace(HELD, attempts=attempts), replace(HELD, slot=Slot("issuer.example", 8, 0)))
+            await store.keep({Fact.LOG_STATE: b"state", Fact.GATEWAY_KEYS: b"SECRET" * attempts})
+        await store.close()
+        assert path.read_bytes().count(b"SECRET") == 1, "what was replaced is overwritten"
+    assert contents_of(files[0]) == contents_of(files[1])
+    assert sorted(os.listdir(tmp_path)) == [path.name for path in files], "no log is left beside them"
+
+
+async def test_a_file_of_a_newer_version_or_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sqlite3"
+    await (await SqlAgentStore.open(path)).close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        with pytest.raises(UsageError, match=r"newer version of Tacit .*9999.*; start that version"):
+            await SqlAgentStore.open(path)
+        connection.execute("DROP TABLE alembic_version")
+        before = connection.execute("SELECT * FROM sqlite_master").fetchall()
+        with pytest.raises(Fatal, match="not a device's journal"):
+            await SqlAgentStore.open(path)
+        assert connection.execute("SELECT * FROM sqlite_master").fetchall() == before
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(Fatal, match="cannot be opened: DatabaseError"):
+        await SqlAgentStore.open(path)

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from client_agent.store import SqlAgentStore
 from tacit.adapters.databases.migrate import MARKER_TABLE, PROBE_TABLE, SLICE_NAME
 from tacit.adapters.databases.sql import engine_of, open_database
+from tacit.adapters.databases.watermark import TABLE as MARKS_TABLE
 from tests.unit.test_adapters_migrations import SCHEMAS
 
 FOLDER = Path(__file__).with_name("databases_of_2dcfcb7")
@@ -46,7 +48,6 @@ def service_of(schema: str) -> str:
 
 CASES = [(schema, kind) for schema in SCHEMAS if service_of(schema) != "shuffler" for kind in ("sqlite", "postgresql")]
 """There was no shuffler at 2dcfcb7."""
-CASES.remove(("client_agent.store", "postgresql"))  # a device's database is a file
 
 
 @pytest.fixture
@@ -128,3 +129,25 @@ async def test_a_database_of_2dcfcb7_is_opened_with_its_rows_and_becomes_like_a_
         await database.close()
     assert schemas[0] == schemas[1]
     assert {name: rows[0][name] for name in before} == before
+
+
+async def test_a_devices_file_of_2dcfcb7_is_opened_with_its_rows_and_becomes_like_a_new_one(tmp_path: Path) -> None:
+    def seen(path: Path) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+        engine = sa.create_engine(f"sqlite:///{path}")
+        with engine.connect() as connection:
+            found = described(connection), contents(connection)
+        engine.dispose()
+        return found
+
+    old, new = tmp_path / "old.sqlite3", tmp_path / "new.sqlite3"
+    with contextlib.closing(sqlite3.connect(old)) as connection:
+        connection.executescript((FOLDER / "client_agent.sqlite.sql").read_text())
+    before = seen(old)
+    for path in (old, new):
+        await (await SqlAgentStore.open(path)).close()
+    assert seen(old) == before
+    assert seen(new)[0] == {name: table for name, table in before[0].items() if name not in (PROBE_TABLE, MARKS_TABLE)}
+    assert [name for name, rows in before[1].items() if not rows and name != MARKS_TABLE] == [], "a row in each"
+    assert [row["token"] for row in before[1]["prefetches"]] == [
+        row.token for row in await SqlAgentStore.look(old).prefetches()
+    ]

@@ -210,7 +210,7 @@ async def test_entries_of_a_devices_journal(backend: str, tmp_path: Path) -> Non
     for seed in range(4):
         store: AgentStore = MemoryAgentStore()
         if backend == "file":
-            store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent-{seed}.sqlite3")
+            store = await SqlAgentStore.open(tmp_path / f"agent-{seed}.sqlite3")
         choice = random.Random(seed)
         known: EntryState | None = None
         for _ in range(STEPS // 4):

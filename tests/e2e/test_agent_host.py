@@ -22,7 +22,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.recipe.derive import task_id
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tests.e2e import test_node_device
 from tests.e2e.test_node_device import DEVICES, FLOOR, publish
 from tests.e2e.test_up import Operator, Stack, collected

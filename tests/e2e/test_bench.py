@@ -8,6 +8,7 @@ import pytest
 
 from infra.lab.bench.admin import MIX, PAGES, Asked, admin_rows
 from infra.lab.bench.agents import OWN, agent_rows
+from infra.lab.bench.device import PARTS, WHOLE, device_rows
 from infra.lab.bench.ingest import PERCENTILES, ingest_rows
 from infra.lab.bench.overload import LISTENERS, overload_rows
 from infra.lab.bench.pipeline import pipeline_rows
@@ -50,6 +51,12 @@ def test_agents_cost_less_together_than_alone() -> None:
     assert all(row.us_per_report > 0 or row.stage == IDLE for row in rows.values()), "three seconds without any work"
     alone, hosted = rows[WEIGHT, OWN], rows[WEIGHT, "host, 6 devices"]
     assert hosted.ratio == alone.us_per_report / hosted.us_per_report > 2
+
+
+def test_a_contribution_costs_its_device_the_sum_of_its_parts() -> None:
+    rows = {row.path: row.us_per_report for row in device_rows(3)}
+    assert list(rows) == [WHOLE, *PARTS]
+    assert all(0 < rows[part] < rows[WHOLE] for part in PARTS)
 
 
 @pytest.mark.slow

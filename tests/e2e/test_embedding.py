@@ -23,7 +23,7 @@ from infra.stacks.options import StackOptions
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tests.conftest import ROOT
 from tests.e2e import test_node_device
 from tests.e2e.test_node_device import DEVICES, publish

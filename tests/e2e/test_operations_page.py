@@ -24,7 +24,7 @@ from infra.cli import run
 from infra.tools.documents.configuration import configurations
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import write_secret
 from tests.conftest import ROOT, skip_or_fail
 from tests.printed import Walk

@@ -44,7 +44,7 @@ from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.writing.builder import propose
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret
 from tacit.service.metric_names import METRICS, Rule
 from tacit.tlog.leaves import LeafType, sign_leaf

@@ -36,7 +36,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import install_command
-from tacit.service.base.config import ServiceConfig, load_config
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret, write_secret
 from tests.kit.processes import ReadyProcess
 

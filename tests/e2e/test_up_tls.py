@@ -44,7 +44,7 @@ from tacit.ports import TransportError
 from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.writing.builder import propose
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_database_url
 from tests.e2e.test_up import Operator, Stack, collected, fetch_tokens, take_part
 from tests.kit.processes import ReadyProcess

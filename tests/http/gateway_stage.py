@@ -20,7 +20,7 @@ from tacit import bhttp, ohttp
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.base.config import parse_config
+from tacit.service.base.config_files import parse_config
 from tacit.service.base.secret_files import write_secret
 
 GATEWAY_URL = "http://127.0.0.1:8001"

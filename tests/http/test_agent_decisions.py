@@ -116,7 +116,7 @@ async def test_steps_that_race_decide_once(world: World, storage: str, tmp_path:
     world.log.add(*leaves_of(ALWAYS))
     store: AgentStore = MemoryAgentStore()
     if storage == "sqlite":
-        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+        store = await SqlAgentStore.open(tmp_path / "agent.sqlite3")
     await give_token(store)
     agents = [world.agent(store) for _ in range(3)]
     for agent in agents:
@@ -134,14 +134,14 @@ async def test_after_a_crash_the_decided_report_is_sent_even_while_the_log_is_aw
     world: World, tmp_path: Path
 ) -> None:
     world.log.add(*leaves_of(ALWAYS))
-    url = f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3"
-    store = await SqlAgentStore.open(url)
+    path = tmp_path / "agent.sqlite3"
+    store = await SqlAgentStore.open(path)
     await give_token(store)
     agent = world.agent(store)
     await agent.step()
     entry = await only(store)
     await store.close()
-    store = await SqlAgentStore.open(url)
+    store = await SqlAgentStore.open(path)
     agent = world.agent(store)
     world.log.status = 503
     await world.clock.advance(entry.send_at - world.clock.now())

@@ -210,13 +210,13 @@ async def test_the_file_of_a_device_looks_the_same_with_a_dummy_and_it_is_sent_a
     for dummy in (True, False):
         tosses.dummy = dummy
         path = tmp_path / f"{dummy}.sqlite3"
-        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{path}")
+        store = await SqlAgentStore.open(path)
         await give_token(store)
         await world.agent(store, 0).step()
         entry = await only(store)
         await store.close()
         kept.append([sizes(row) for row in rows(path)])
-        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{path}")
+        store = await SqlAgentStore.open(path)
         agent = world.agent(store, 0)
         before = tosses.tossed
         await agent.step()

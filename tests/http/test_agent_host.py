@@ -27,7 +27,7 @@ from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import HttpResponse, Transport
 from tacit.recipe.policy import Policy
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import write_secret
 from tacit.tokens.software_root import SoftwareRoot
 from tests.http.agent_world import KIT, World, give_token, leaves_of
@@ -76,7 +76,7 @@ class Network(Common):
 async def device(world: World, folder: Path, root: SoftwareRoot, value: int) -> AgentConfig:
     write_secret(folder / "identity.pem", root.issue(folder.name, OsEntropy(), world.clock.now()).to_pem())
     (folder / "data.csv").write_text(f"mdvis\n{value}\n")
-    kept = await SqlAgentStore.open(f"sqlite+aiosqlite:///{folder / DATABASE}")
+    kept = await SqlAgentStore.open(folder / DATABASE)
     await give_token(kept)
     await kept.close()
     return config_at(world, folder)

@@ -60,7 +60,7 @@ class Street:
     async def lives(self, number: int, leak: Leak | None = None, moments: Moments = ONCE) -> list[tuple[Trace, int]]:
         """``number`` devices, each with events (1) or without any (0) by the toss of a coin."""
         empty = self.folder / "empty.sqlite3"
-        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{empty}")
+        store = await SqlAgentStore.open(empty)
         await store.close()
         found = []
         for device in range(number):
@@ -78,7 +78,7 @@ class Street:
     ) -> Trace:
         clock, entropy = self.world.clock, CountedEntropy(own)
         clock.set_back(clock.now() - self.begin)
-        kept, disk = await SqlAgentStore.open(f"sqlite+aiosqlite:///{folder / DATABASE}"), SeenDisk(clock.now)
+        kept, disk = await SqlAgentStore.open(folder / DATABASE), SeenDisk(clock.now)
         store = RememberedStore(kept)
         await give_token(store)
         watches = Watches(folder / FOLDER, clock, entropy, disk)

@@ -168,8 +168,8 @@ async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(wor
     world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 0)))
     chosen: list[int | None] = []
     for number in range(12):
-        url = f"sqlite+aiosqlite:///{tmp_path}/agent-{number}.sqlite3"
-        store = await SqlAgentStore.open(url)
+        path = tmp_path / f"agent-{number}.sqlite3"
+        store = await SqlAgentStore.open(path)
         await hold_tokens(store, SERIES)
         await world.agent(store).step()
         draw = await store.draw(SERIES.hash)
@@ -178,7 +178,7 @@ async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(wor
         await store.close()
     world.log.add(*leaves_of(KIT.round(SERIES, 1)), *leaves_of(KIT.round(SERIES, 2)))
     for number, wanted in enumerate(chosen):
-        store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent-{number}.sqlite3")
+        store = await SqlAgentStore.open(tmp_path / f"agent-{number}.sqlite3")
         await world.agent(store).step()
         entries = await store.entries()
         taken = [entry.series_index for entry in entries if entry.state is State.SCHEDULED]
@@ -253,7 +253,7 @@ async def test_a_device_whose_budget_the_series_exceeds_takes_no_part_in_any_rou
 
 async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World, tmp_path: Path) -> None:
     """It may answer until then: a day of the budget that begins before the end holds the whole charge."""
-    store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    store = await SqlAgentStore.open(tmp_path / "agent.sqlite3")
     await hold_tokens(store, SERIES)
     await run_rounds(world, SERIES, [world.agent(store)])
     entries, end = await store.entries(), float(SERIES.interval.end)

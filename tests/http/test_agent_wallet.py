@@ -202,8 +202,8 @@ async def test_a_directory_of_a_later_epoch_waits_and_one_of_the_past_is_left_al
 async def test_after_a_loss_the_same_blinded_message_is_sent_and_gives_one_token(
     world: World, tmp_path: Path, lost: Any, restart: bool
 ) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3"
-    store, device = await SqlAgentStore.open(url), world.device()
+    path = tmp_path / "agent.sqlite3"
+    store, device = await SqlAgentStore.open(path), world.device()
     wallet = world.wallet(store, device)
     await wallet.plan([world.directories[1]])
     world.network.plan = matching("/v1/token-requests", lost)
@@ -213,7 +213,7 @@ async def test_after_a_loss_the_same_blinded_message_is_sent_and_gives_one_token
     assert tried > 0
     if restart:
         await store.close()
-        store = await SqlAgentStore.open(url)
+        store = await SqlAgentStore.open(path)
         wallet = world.wallet(store, device, seed=b"another seed")
         await wallet.plan([world.directories[1]])
     world.network.plan = no_faults

@@ -326,8 +326,8 @@ async def test_a_state_is_erased_when_its_interval_is_over_although_the_log_is_a
 async def test_a_process_that_dies_around_its_decision_makes_one_report_and_leaves_no_state(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3"
-    stage.store = store = await SqlAgentStore.open(url)
+    path = tmp_path / "agent.sqlite3"
+    stage.store = store = await SqlAgentStore.open(path)
     await give_token(store)
     stage.publish(COUNT)
     agent = stage.agent()
@@ -351,7 +351,7 @@ async def test_a_process_that_dies_around_its_decision_makes_one_report_and_leav
         with pytest.raises(KeyboardInterrupt):
             await agent.consider()
     await store.close()
-    stage.store = store = await SqlAgentStore.open(url)
+    stage.store = store = await SqlAgentStore.open(path)
     before = [entry.report for entry in await store.entries()]
     assert len(before) == (dies_in != "decide")
     assert stage.left

@@ -28,7 +28,7 @@ from infra.backing.sqlite_backup import put_database
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from tacit.adapters.databases import sqlite
+from tacit.adapters.databases import sqlite_file
 from tacit.adapters.databases.postgres import administer
 from tacit.errors import UsageError
 from tacit.messages import Role
@@ -246,7 +246,7 @@ def test_a_service_that_starts_while_a_restore_has_its_database_ends_and_writes_
 
     asyncio.run(opened())
     shutil.copy(place, copy)
-    begun, original = threading.Event(), sqlite._place_of
+    begun, original = threading.Event(), sqlite_file._place_of
 
     def looked(path: Path | None) -> tuple[int, int] | None:
         found = original(path)
@@ -260,7 +260,7 @@ def test_a_service_that_starts_while_a_restore_has_its_database_ends_and_writes_
         return draft.rename(target)
 
     moved, starting = Path.replace, list[Future[None]]()
-    monkeypatch.setattr(sqlite, "_place_of", looked)
+    monkeypatch.setattr(sqlite_file, "_place_of", looked)
     monkeypatch.setattr(Path, "replace", replace)
     with ThreadPoolExecutor(1) as threads:
         before = put_database(copy, place)

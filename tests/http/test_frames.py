@@ -21,7 +21,7 @@ from tacit.frames import decode_answers, decode_requests, encode_requests
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
-from tacit.service.base.config import parse_config
+from tacit.service.base.config_files import parse_config
 from tests.http.gateway_stage import GATEWAY_URL, HEADERS, RELAY_URL, Running, Start, entropy, opened
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
 

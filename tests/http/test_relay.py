@@ -24,7 +24,8 @@ from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import DRIVERS, Deps
-from tacit.service.base.config import Listen, parse_config
+from tacit.service.base.config import Listen
+from tacit.service.base.config_files import parse_config
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
 

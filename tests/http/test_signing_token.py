@@ -18,7 +18,7 @@ from services.admin.base.config import AdminConfig
 from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.ports import TransportError
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.hsm import HsmKey, Pkcs11Key, generate_hsm_key
 from tacit.signing import verify
 from tacit.tlog.leaves import SignedLeaf

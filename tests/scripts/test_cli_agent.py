@@ -46,7 +46,7 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 async def fill(config: Path, *, failure: str = "") -> None:
-    store = await SqlAgentStore.open(f"sqlite+aiosqlite:///{config.parent}/agent.sqlite3")
+    store = await SqlAgentStore.open(config.parent / "agent.sqlite3")
     now = SystemClock().now()
     await store.keep(
         {

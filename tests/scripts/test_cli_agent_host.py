@@ -27,7 +27,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.disk.descriptors import raise_limit
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tests.kit.processes import running
 
 Capture = pytest.CaptureFixture[str]

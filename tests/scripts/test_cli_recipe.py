@@ -31,7 +31,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.survey import NO_VALUE
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tests.scripts.live_stack import in_thread, step_until
 
 AGENTS = 3

@@ -34,7 +34,7 @@ PACKAGES = sorted(
 LABORATORY = ROOT / "infra" / "lab"
 STORES = (
     *(f"services.{name}.schema" for name in ("admin.storage", "collector", "helper", "issuer", "leader", "witness")),
-    *("attester.schema", "recipe_server.schema", "client_agent.store", "services.gateway.store"),
+    *("attester.schema", "recipe_server.schema", "services.gateway.store"),
 )
 EVERYWHERE = (
     "*.py",

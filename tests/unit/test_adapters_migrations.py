@@ -20,7 +20,6 @@ from tests.kit.migrations import assert_migrations_match
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = (
     "attester.schema",
-    "client_agent.store",
     "recipe_server.schema",
     "services.admin.storage.schema",
     "services.analyzer.schema",

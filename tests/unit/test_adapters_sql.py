@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import sqlite3
 import stat
 import threading
@@ -20,9 +19,8 @@ from tacit.adapters.databases import migrate
 from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.migrate import upgrade
 from tacit.adapters.databases.sql import open_database
-from tacit.adapters.databases.sqlite import PAGE_SIZE
-from tacit.errors import Fatal, Unavailable, UsageError
-from tests.kit import databases
+from tacit.adapters.databases.sqlite_file import PAGE_SIZE
+from tacit.errors import Fatal, UsageError
 from tests.kit.migrations import assert_migrations_match
 
 METADATA = sa.MetaData()
@@ -290,7 +288,7 @@ def _contents(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(
-    "package", ["client_agent", "recipe_server", "services.leader", "services.collector", "attester"]
+    "package", ["services.gateway", "recipe_server", "services.leader", "services.collector", "attester"]
 )
 def test_an_empty_database_gets_word_for_word_what_its_migrations_make(package: str) -> None:
     found = []
@@ -332,33 +330,3 @@ async def test_migrations_run_once_for_any_number_of_new_files_and_again_for_an_
     async with database.read() as connection:
         assert (await connection.exec_driver_sql("SELECT extra FROM notes")).all() == []
     await database.close()
-
-
-def _open_files(folder: Path) -> list[str]:
-    links = (Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
-    return [str(link.readlink()) for link in links if link.is_symlink() and str(folder) in str(link.readlink())]
-
-
-async def test_brief_files_share_an_engine_and_are_open_during_transactions_alone(
-    migrations: str, tmp_path: Path
-) -> None:
-    with databases.threads():
-        one, other = [
-            await open_database(_file_url(tmp_path / f"{name}.sqlite3"), METADATA, migrations, brief=True)
-            for name in ("a", "b")
-        ]
-        async with one.transaction() as connection, other.transaction() as beside:
-            await connection.execute(sa.insert(NOTES), {"text": b"SECRETSECRET"})
-            await beside.execute(sa.insert(NOTES), [{"text": b"x"}, {"text": b"y"}])
-            assert len(_open_files(tmp_path)) >= 2
-        assert _open_files(tmp_path) == []
-        assert (await _count(one), await _count(other)) == (1, 2)
-        async with one.transaction() as connection:
-            await connection.execute(sa.delete(NOTES))
-        assert b"SECRETSECRET" not in _all_bytes(tmp_path), "no log keeps what was deleted"
-        (tmp_path / "b.sqlite3").unlink()
-        with pytest.raises((Unavailable, sa.exc.OperationalError)):
-            await _insert_twice(other)
-        await one.close()
-        await other.close()
-    assert not (tmp_path / "b.sqlite3").exists()

@@ -40,7 +40,7 @@ class SlowStore(SqlAgentStore):
 
 @pytest.fixture
 async def kept(tmp_path: Path) -> AsyncIterator[SlowStore]:
-    store = await SlowStore.open(f"sqlite+aiosqlite:///{tmp_path}/agent.sqlite3")
+    store = await SlowStore.open(tmp_path / "agent.sqlite3")
     assert isinstance(store, SlowStore)
     store.gate = (asyncio.Event(), asyncio.Event())
     store.gate[1].set()

@@ -44,7 +44,7 @@ async def test_a_restored_journal_never_randomises_again_under_the_same_token(tm
     assert await store.decide(Entry(b"r" * 32, "visits", State.SCHEDULED, CLOCK.now(), **sent), SLOT)
     await store.close()
     shutil.copy(backup, database)
-    unmarked = await SqlAgentStore.open(f"sqlite+aiosqlite:///{database}")
+    unmarked = await SqlAgentStore.open(database)
     (held,) = await unmarked.prefetches()
     await unmarked.close()
     assert held.usable, "by itself it would spend the token again, on another draw, and charge nothing for the first"

@@ -33,7 +33,7 @@ from tacit.aggregator.work import resource_id, resource_url
 from tacit.errors import DapAbort, UsageError
 from tacit.messages import Role
 from tacit.service.app import Deps
-from tacit.service.base.config import parse_config
+from tacit.service.base.config_files import parse_config
 from tacit.service.base.keys import read_signing_key, write_signing_key
 from tacit.service.base.orders import shuffled
 from tacit.service.base.secret_files import write_secret

@@ -19,7 +19,8 @@ from infra.tools.documents.configuration import SHARED, configuration_page, conf
 from infra.tools.documents.example import Example
 from infra.tools.documents.schemas import schema_of_model
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.service.base.config import Listen, load_config
+from tacit.service.base.config import Listen
+from tacit.service.base.config_files import load_config
 
 TEXT = configuration_page()
 ROLES = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()

@@ -43,7 +43,7 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
 from tacit.rules.table import RULES
 from tacit.service.app import Deps, own_fault
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.http.problems import problem_response
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.pages import Head

@@ -238,8 +238,8 @@ def test_the_containerfile_runs_nothing_and_ends_as_nobody_special() -> None:
 
 
 def test_an_installation_of_before_a_new_requirement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = tuple(one for one in selection._own_requirements() if one[0] != "structlog")
+    asked = tuple(one for one in selection._own_requirements() if one[0] != "httptools")
     monkeypatch.setattr(selection, "_own_requirements", lambda: asked)
     monkeypatch.setattr(selection, "_ever_asked_for", lambda: frozenset(name for name, _ in asked))
-    with pytest.raises(UsageError, match="structlog is imported, but the installed Tacit does not require it"):
+    with pytest.raises(UsageError, match="httptools is imported, but the installed Tacit does not require it"):
         select(domain_called("relay"))

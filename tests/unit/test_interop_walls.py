@@ -19,7 +19,7 @@ from tacit.errors import Refusal, ReportError, UsageError
 from tacit.messages import Interval, Role, TaskExtension
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.jobs import prepare_leader
-from tacit.service.base.config import parse_config
+from tacit.service.base.config_files import parse_config
 from tacit.task import BatchClose, Task
 from tacit.version import DAP_18, JANUS_MAIN
 from tests.kit.oracles import helper, leader

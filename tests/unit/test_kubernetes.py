@@ -22,7 +22,8 @@ from infra.tools.documents.configuration import configurations
 from tacit import __version__
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.service.base.config import ServiceConfig, load_config, parse_config
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import load_config, parse_config
 from tacit.service.run import GRACE_SECONDS
 from tacit.signing import signing_key_from_private
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey

@@ -60,7 +60,7 @@ from tacit.operations.calls import call
 from tacit.operations.issuance import read_counts
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.writing.sampling_plan import FILL
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret
 from tests.conftest import ROOT
 

@@ -33,7 +33,7 @@ from tacit.panprivate.two_servers import SharedOccurrences, Sharing
 from tacit.recipe import derive
 from tacit.recipe.writing.builder import propose
 from tacit.roles.jobs import prepare_leader
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
 
 DRAW = SeededEntropy(b"pan_private_model")

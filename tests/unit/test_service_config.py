@@ -14,7 +14,8 @@ from tacit.adapters.disk.files import is_private
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.recipe.policy import parse_policy
-from tacit.service.base.config import ServiceConfig, load_config
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret, write_secret
 
 

@@ -43,7 +43,7 @@ from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.policy import parse_policy
 from tacit.recipe.writing.builder import propose
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import write_secret
 
 NOW = 1_790_000_000.0

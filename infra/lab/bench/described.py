@@ -79,6 +79,11 @@ STAGES: Mapping[tuple[str, ...], str] = {
         "CPU time of a device in a second in which it has nothing to answer and looks at the log once a minute"
     ),
     ("agent memory",): "bytes that the process has to itself, interpreter and code included, for each of its devices",
+    ("device contribution",): (
+        "CPU time of one device, client and journal included, for one contribution: its `path` is a part (`read the "
+        "log`, with everything in it verified again; `token`; `decide`; `send`) or `whole`. Devices are agents in the "
+        "measuring process, one after the other; everybody else is a process of a stack"
+    ),
     ("admin API latency",): (
         "from the time at which a request was due until its answer was read: twelve kinds of requests, as "
         "often each, beside a log and an audit log of `parameters.rows` rows and `parameters.recipes` recipes"

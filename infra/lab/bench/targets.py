@@ -19,6 +19,7 @@ OPEN = "open a report"
 STARTED, IDLE, WEIGHT = "agent start, wall time", "agent idle, a second", "agent memory"
 ADMIN_LATENCY, ADMIN_READ, ADMIN_MEMORY = "admin API latency", "admin log latency, first read", "admin memory"
 ADMIN_CPU, ADMIN_PAINT = "admin API request", "dashboard latency, first paint"
+CONTRIBUTION = "device contribution"
 AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
@@ -83,6 +84,7 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget(DECRYPT, SECOND / 15_000),
     PerformanceTarget(IDLE, 0.0002 * SECOND, paths=(HOST,)),
     PerformanceTarget(WEIGHT, 1 << 20, paths=(HOST,)),
+    PerformanceTarget(CONTRIBUTION, 0.008 * SECOND, paths=("whole",)),
     PerformanceTarget(ADMIN_LATENCY, 0.05 * SECOND, "p99"),
     PerformanceTarget(ADMIN_MEMORY, 512 << 20),
     PerformanceTarget(ADMIN_PAINT, SECOND),

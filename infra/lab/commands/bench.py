@@ -140,7 +140,8 @@ def agents(
 ) -> None:
     """What running a device costs, in a host and in a process of its own: start, processor time, memory.
 
-    Real processes on a new stack, idle; a ratio is the cost in a process of its own over the cost in the host.
+    Real processes on a new stack, idle; a ratio is the cost in a process of its own over the cost in the host. Then
+    what a contribution costs the device that makes it: reading the log, its token, the decision, sending.
     Example: tacit bench agents --devices 20 --window 5 --repetitions 1
     """
     _deliver(_agents(repetitions, devices, window), as_json=as_json, save=save)
@@ -264,8 +265,10 @@ def _admin(
 def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:
     require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.agents import agent_rows
+    from infra.lab.bench.device import DEVICES, device_rows
 
-    return agent_rows(repetitions, devices, window=window)
+    yield from agent_rows(repetitions, devices, window=window)
+    yield from device_rows(min(devices, DEVICES))
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
@@ -314,7 +317,7 @@ def _show(rows: list[Row]) -> None:
 def _table_of(row: Row) -> str:
     """Return the table of a row: each table has rows of one kind, so that none needs every column."""
     from infra.lab.bench.kernels import STAGES
-    from infra.lab.bench.targets import ACCOUNTING, AGENTS
+    from infra.lab.bench.targets import ACCOUNTING, AGENTS, CONTRIBUTION
 
     if row.stage == "primitive":
         return "primitives"
@@ -322,7 +325,7 @@ def _table_of(row: Row) -> str:
         return "kernels"
     if row.stage in ACCOUNTING:
         return "accounting"
-    if row.stage in AGENTS:
+    if row.stage in (*AGENTS, CONTRIBUTION):
         return "agents"
     if row.stage.startswith("memory"):
         return "memory"
@@ -367,11 +370,11 @@ def _cells(row: Row) -> list[str | Text]:
 
 
 def _figure(row: Row, value: float) -> str:
-    from infra.lab.bench.targets import ACCOUNTING, ADMIN_MEMORY, AGENTS, WEIGHT
+    from infra.lab.bench.targets import ACCOUNTING, ADMIN_MEMORY, AGENTS, CONTRIBUTION, WEIGHT
 
     if row.stage == WEIGHT:
         return f"{value / 1024:,.0f} KiB"
-    if row.stage in AGENTS:
+    if row.stage in (*AGENTS, CONTRIBUTION):
         return f"{value / 1000:,.3g} ms"
     if row.stage.startswith("memory") or row.stage == ADMIN_MEMORY:
         return f"{value / 2**20:.0f} MiB"

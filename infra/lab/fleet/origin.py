@@ -38,7 +38,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Occurrences, Range
 from tacit.recipe.model import Question, Recipe
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret
 from tacit.tokens.software_root import SoftwareRoot
 

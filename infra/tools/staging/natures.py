@@ -19,7 +19,7 @@ from infra.tools.staging.choices import Driver
 from tacit.errors import UsageError
 from tacit.pauses import uniform
 from tacit.ports import Entropy
-from tacit.service.base.config import Frozen, load_config
+from tacit.service.base.config_files import Frozen, load_config
 from tacit.service.base.secret_files import write_secret
 
 FILE = "natures.json"

@@ -24,7 +24,7 @@ from tacit.methods.base.statistics import STATISTICS
 from tacit.operations.status import TaskStatus
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 
 LATE, REFUSED, LOST, UNJOURNALLED = "late", "refused", "lost", "unjournalled"
 ASKED = frozenset({State.NOT_SAMPLED, State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED})

@@ -9,7 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from tacit.aggregator.config import LogConfig
 from tacit.recipe.policy import Policy
-from tacit.service.base.config import ConfigPath, Frozen, ServiceConfig
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.service.base.hsm import Pkcs11Key
 
 

@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.signals import Signals
-from tacit.adapters.databases.sqlite import IN_MEMORY, Glance, SqliteDatabase
-from tacit.adapters.databases.sqlite_brief import BriefSqliteDatabase
+from tacit.adapters.databases.sqlite import SqliteDatabase
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import UsageError
 
@@ -23,12 +22,11 @@ async def open_database(
     *,
     shared: bool = False,
     mark: Watermark | None = None,
-    brief: bool = False,
     signals: Signals | None = None,
 ) -> Database:
     """Open ``url`` (``sqlite+aiosqlite:///FILE`` or ``:memory:``, or ``postgresql+asyncpg://...``) and run the package
     ``migrations`` on it. ``shared``: several processes may have it open, if it is PostgreSQL. ``mark``: detects a
-    database restored from the past. ``brief``: an SQLite file is open only during transactions. ``signals``: what this
+    database restored from the past. ``signals``: what this
     process hears from the others of a shared database, and tells them.
 
     Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
@@ -36,8 +34,7 @@ async def open_database(
     """
     parsed = _parsed(url)
     if parsed.drivername == _SQLITE:
-        kind_of_file = BriefSqliteDatabase if brief and parsed.database not in IN_MEMORY else SqliteDatabase
-        return await kind_of_file.open_url(parsed, metadata, migrations, mark)
+        return await SqliteDatabase.open_url(parsed, metadata, migrations, mark)
     if parsed.drivername != _POSTGRES:
         raise UsageError(f"storage {parsed.drivername} is not supported; use {_SQLITE} or {_POSTGRES}")
     from tacit.adapters.databases.postgres import PostgresDatabase
@@ -46,11 +43,6 @@ async def open_database(
     if shared:
         return await SharedPostgresDatabase.open_url(parsed, metadata, migrations, mark, signals)
     return await PostgresDatabase.open_url(parsed, metadata, migrations, mark)
-
-
-def glance_at(url: str) -> Database:
-    """Open the database file of another process for reading; see ``Glance``. Raises ``UsageError``."""
-    return Glance(_parsed(url))
 
 
 def engine_of(url: str) -> AsyncEngine:

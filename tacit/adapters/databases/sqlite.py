@@ -10,9 +10,8 @@ rows in a transaction, and about ten times that at one row (the fsync alone is 0
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,26 +24,14 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, StaticPool
 from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.sqlite_dialect import SqliteDialect
-from tacit.adapters.databases.sqlite_writer import BUSY_TIMEOUT_MS, FileWriter
+from tacit.adapters.databases.sqlite_file import PRAGMAS, create_private, still_there
+from tacit.adapters.databases.sqlite_writer import FileWriter
 from tacit.adapters.databases.watermark import Watermark
-from tacit.errors import Fatal, Unavailable, UsageError
+from tacit.errors import Fatal
 
-PAGE_SIZE = 8192
 READERS = 4
 IN_MEMORY = (None, "", ":memory:")
 _WRITE = "tacit_write"
-_PRAGMAS = "; ".join(
-    f"PRAGMA {pragma}"
-    for pragma in (
-        f"page_size = {PAGE_SIZE}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "secure_delete = ON",
-        "foreign_keys = ON",
-        "temp_store = MEMORY",
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-    )
-)
 
 
 class SqliteDatabase(Database):
@@ -68,10 +55,10 @@ class SqliteDatabase(Database):
         """
         path = None if url.database in IN_MEMORY else Path(str(url.database))
         if path is not None:
-            _create_private(path)
-        database = cls(cls._engine_of(url), path, mark)
+            create_private(path)
+        database = cls(_engine(url, in_memory=path is None), path, mark)
         try:
-            with _still_there(path):
+            with still_there(path):
                 await database._prepare(metadata, migrations)
         except BaseException as error:
             await database._dispose()
@@ -80,15 +67,6 @@ class SqliteDatabase(Database):
             raise
         return database
 
-    @classmethod
-    def _engine_of(cls, url: URL) -> AsyncEngine:
-        """The engine for connections to ``url``."""
-        return _engine(url, in_memory=url.database in IN_MEMORY)
-
-    def _connected(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """Yield a connection to the database for the duration of a block."""
-        return self._engine.connect()
-
     @asynccontextmanager
     async def transaction(self, *, shared: bool = False) -> AsyncIterator[AsyncConnection]:
         """Open a write transaction (BEGIN IMMEDIATE), which always runs alone. Writers of this process queue here;
@@ -96,7 +74,7 @@ class SqliteDatabase(Database):
         with self.durability.noting():
             async with self._alone():
                 with self.dialect.typed():
-                    async with self._connected() as connection:
+                    async with self._engine.connect() as connection:
                         await connection.execution_options(**{_WRITE: True})
                         async with connection.begin():
                             yield connection
@@ -106,10 +84,10 @@ class SqliteDatabase(Database):
         """Open a read transaction: one consistent snapshot, beside any writer (in memory: after it)."""
         with self.dialect.typed():
             if self._path is None:
-                async with self._alone(), self._connected() as connection:
+                async with self._alone(), self._engine.connect() as connection:
                     yield connection
             else:
-                async with self._connected() as connection:
+                async with self._engine.connect() as connection:
                     yield connection
 
     async def insert_new(
@@ -134,7 +112,7 @@ class SqliteDatabase(Database):
         Active readers prevent it from being emptied; then a later call does it.
         """
         if self._path is not None:
-            async with self._alone(), self._connected() as connection:
+            async with self._alone(), self._engine.connect() as connection:
                 raw = await connection.get_raw_connection()
                 await _execute(raw, "PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -145,18 +123,6 @@ class SqliteDatabase(Database):
             await writer.close()
         await self.checkpoint()
         await self._dispose()
-
-
-class Glance(SqliteDatabase):
-    """Read access to the database file of another process, as it is: nothing is created, migrated, written or waited
-    for. ``close`` ends it."""
-
-    def __init__(self, url: URL) -> None:
-        super().__init__(create_async_engine(url, hide_parameters=True), Path(str(url.database)))
-        event.listen(self._engine.sync_engine, "connect", _only_read)
-
-    async def checkpoint(self) -> None:
-        """Do nothing: that is left to the process that owns the file."""
 
 
 async def _execute(raw: Any, statement: str) -> None:
@@ -172,27 +138,16 @@ def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:
             url, hide_parameters=True, poolclass=AsyncAdaptedQueuePool, pool_size=READERS, max_overflow=READERS
         )
     )
-    configure(engine)
+    event.listen(engine.sync_engine, "connect", _configure)
+    event.listen(engine.sync_engine, "begin", _begin)
     if in_memory:
         event.listen(engine.sync_engine, "handle_error", _keep_connection)
     return engine
 
 
-def configure(engine: AsyncEngine) -> None:
-    """Configure every connection of ``engine`` as described in this module, and begin its transactions accordingly."""
-    event.listen(engine.sync_engine, "connect", _configure)
-    event.listen(engine.sync_engine, "begin", _begin)
-
-
 def _configure(dbapi_connection: Any, _record: object) -> None:
     dbapi_connection.isolation_level = None  # the driver opens no transactions of its own; ``_begin`` does
-    dbapi_connection.run_async(lambda connection: connection.executescript(_PRAGMAS))
-
-
-def _only_read(dbapi_connection: Any, _record: object) -> None:
-    cursor = dbapi_connection.cursor()
-    cursor.execute("PRAGMA query_only = ON")
-    cursor.close()
+    dbapi_connection.run_async(lambda connection: connection.executescript(PRAGMAS))
 
 
 def _begin(connection: Connection) -> None:
@@ -204,34 +159,3 @@ def _keep_connection(context: sa.engine.ExceptionContext) -> None:
     """Keep the connection when a statement is cancelled: in memory it is the only one that holds the database. A
     rollback follows in any case."""
     context.is_disconnect = False
-
-
-def _place_of(path: Path | None) -> tuple[int, int] | None:
-    """The identity (device and inode) of the file at a path."""
-    if path is None:
-        return None
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-@contextmanager
-def _still_there(path: Path | None) -> Iterator[None]:
-    """Raise ``UsageError`` where ``path`` is another file when the block ends: a restore replaced it while this process
-    waited for its lock, so that the open file no longer has that name."""
-    before, trouble = _place_of(path), None
-    try:
-        yield
-    except Unavailable as error:  # SQLite's own error, where it notices
-        trouble = error
-    if _place_of(path) != before:
-        raise UsageError(f"{path}: it was replaced while it was being opened; start again") from trouble
-    if trouble is not None:
-        raise trouble
-
-
-def _create_private(path: Path) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error

@@ -13,21 +13,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
-from tacit.errors import NoRoom, Unavailable
+from tacit.adapters.databases.sqlite_file import passing
+from tacit.errors import Unavailable
 
 MAX_PARAMETERS = 10_000
 """Most values in one list of parameters; SQLite allows 32,766."""
-
-_PASSING = {
-    sqlite3.SQLITE_BUSY: "the database is busy",
-    sqlite3.SQLITE_LOCKED: "the database is busy",
-    sqlite3.SQLITE_NOMEM: "there is no memory for the database",
-    sqlite3.SQLITE_READONLY: "the database cannot be written",
-    sqlite3.SQLITE_IOERR: "the database cannot be written",
-    sqlite3.SQLITE_FULL: "there is no room for the database",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened",
-}
-"""Primary result codes of SQLite that concern its environment, not a statement or the file's content."""
 
 
 class SqliteDialect(Dialect):
@@ -44,11 +34,10 @@ class SqliteDialect(Dialect):
         except sa.exc.TimeoutError as error:
             raise Unavailable("every connection to the database is busy") from error
         except (sa.exc.DBAPIError, sqlite3.Error) as error:
-            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-            if code not in _PASSING:
+            typed = passing(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
+            if typed is None:
                 raise
-            raise (NoRoom if code == sqlite3.SQLITE_FULL else Unavailable)(_PASSING[code]) from error
+            raise typed from error
 
     def upsert(self, table: sa.Table) -> sqlite.Insert:
         """SQLAlchemy's INSERT for SQLite."""

@@ -15,9 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tacit.adapters.databases.sqlite_file import BUSY_TIMEOUT_MS
 from tacit.adapters.databases.watermark import Watermark
-
-BUSY_TIMEOUT_MS = 10_000
 
 
 class FileWriter:

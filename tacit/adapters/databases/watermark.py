@@ -114,22 +114,32 @@ class Watermark:
         """Compare the database with the mark, in a write transaction that runs alone. Raises ``UsageError`` with one
         line that says what to do."""
         found: Any = await connection.exec_driver_sql(_READ)
-        rows: dict[int, int] = {shard: number for shard, number in found}  # noqa: C416 - rows of two
-        kept = self._read()
-        objection = _objection(kept, rows)
+        for statement in self._compared(dict(map(tuple, found))):
+            await connection.exec_driver_sql(statement)
+
+    def check_file(self, connection: sqlite3.Connection) -> None:
+        """``check`` on a database file's own connection; creates the table where it is missing."""
+        connection.execute(CREATE)
+        for statement in self._compared(dict(connection.execute(_READ))):
+            connection.execute(statement)
+
+    def _compared(self, rows: dict[int, int]) -> list[str]:
+        """The statements that accept the database, whose rows are ``rows``, as it is; raises as ``check`` does."""
+        kept, put = self._read(), dict[int, int]()
+        objection, statements = _objection(kept, rows), []
         if self._recovery is Recovery.ACCEPT:
             before = 0 if kept is None else kept.written
-            rows[CLOSED] = max(int(self._clock.now()) + 1, before + 1, rows.get(CLOSED, 0))
-            rows[GENERATION] = max(rows.get(GENERATION, 0), 0 if kept is None else kept.generation) + 1
-            await connection.exec_driver_sql(_DELETE % DOUBT)
-            await _put(connection, {place: rows[place] for place in (CLOSED, GENERATION)})
+            put[CLOSED] = max(int(self._clock.now()) + 1, before + 1, rows.get(CLOSED, 0))
+            put[GENERATION] = max(rows.get(GENERATION, 0), 0 if kept is None else kept.generation) + 1
+            statements.append(_DELETE % DOUBT)
         elif objection and not (kept is None and self._recovery is Recovery.NEW_MARK and DOUBT not in rows):
             raise UsageError(f"{self._path}: {objection}; see docs/restoring.md")
         if IDENTITY not in rows:
-            rows[IDENTITY] = int.from_bytes(os.urandom(7), "big")
-            await _put(connection, {IDENTITY: rows[IDENTITY]})
+            put[IDENTITY] = int.from_bytes(os.urandom(7), "big")
+        rows |= put
         self.closed_until = rows.get(CLOSED, 0)
         self._found = (kept, rows)
+        return statements + _putting(put)
 
     def settle(self) -> None:
         """Bring the file up to date, once what ``check`` wrote is committed."""
@@ -214,13 +224,13 @@ class Watermark:
 async def doubt(connection: AsyncConnection) -> None:
     """Record evidence from outside that the database is older than it should be: no process accepts anything more, also
     after a restart, until an operator accepts the rollback."""
-    await _put(connection, {DOUBT: FOR_EVER})
+    for statement in _putting({DOUBT: FOR_EVER}):
+        await connection.exec_driver_sql(statement)
 
 
-async def _put(connection: AsyncConnection, rows: Mapping[int, int]) -> None:
-    for shard, number in rows.items():
-        await connection.exec_driver_sql(_DELETE % shard)
-        await connection.exec_driver_sql(_INSERT % (shard, number))
+def _putting(rows: Mapping[int, int]) -> list[str]:
+    """The statements that put ``rows`` in place of those of the same shards."""
+    return [one for shard, number in rows.items() for one in (_DELETE % shard, _INSERT % (shard, number))]
 
 
 def _objection(kept: Kept | None, rows: Mapping[int, int]) -> str:

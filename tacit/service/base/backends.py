@@ -17,7 +17,7 @@ from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.network.tls import LiveContext, private_context, tls_reason
 from tacit.errors import UsageError
 from tacit.ports import Announcer, Clock, Entropy
-from tacit.service.base.config import ConfigPath, Frozen
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.service.base.log import get_logger
 from tacit.service.base.secret_files import files_beside, read_secret
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from tacit.errors import CryptoError, DecodeError, HarmfulToRetryError, UsageError
 from tacit.extras import require_extra
 from tacit.ports import TransportError
-from tacit.service.base.config import ConfigPath, Frozen
+from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.service.base.secret_files import read_secret
 from tacit.signing import KEY_SIZE, checked_public_key, verify
 

@@ -8,14 +8,13 @@ type and, for Tacit's own, by message (which contain no secrets by the rule of `
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
-
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from tacit.adapters.network.tls import LOGGER
 from tacit.adapters.system import OsEntropy
@@ -75,16 +74,6 @@ _SENSITIVE = frozenset(
 )
 
 
-class _Stderr:
-    """Writes to the current ``sys.stderr`` (it changes under test runners)."""
-
-    def msg(self, message: str) -> None:
-        with contextlib.suppress(OSError):  # a log that cannot be written (a full disk) must not stop the service
-            print(message, file=sys.stderr, flush=True)  # noqa: T201 - this is the log's sink
-
-    debug = info = warning = error = critical = exception = msg
-
-
 def _is_sensitive(name: str) -> bool:
     lowered = name.lower()
     return lowered in _SENSITIVE or any(lowered.endswith("_" + word) for word in _SENSITIVE)
@@ -104,9 +93,9 @@ def _printable(value: object) -> object:
     return REDACTED if isinstance(value, bytes | bytearray | memoryview) else type(value).__name__
 
 
-def guard(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Structlog processor: replaces values that must not be logged, and those that are not JSON, by a placeholder."""
-    return {name: REDACTED if _is_sensitive(name) else _printable(value) for name, value in event.items()}
+def guard(fields: Mapping[str, object]) -> dict[str, object]:
+    """Replace the values of ``fields`` that must not be logged, and those that are not JSON, by a placeholder."""
+    return {name: REDACTED if _is_sensitive(name) else _printable(value) for name, value in fields.items()}
 
 
 class _Level:
@@ -125,34 +114,40 @@ def log_level() -> str:
     return logging.getLevelName(_Level.value).lower()
 
 
-def _name_request(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if (request := REQUEST.get()) is not None:
-        event["request_id"] = request.text()
-    return event
+class Log:
+    """Writes the lines of one service: an event's name, and its fields."""
+
+    __slots__ = ("_service",)
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Something that happens as planned."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Something that went wrong and is dealt with, such as a peer's mistake."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Something that went wrong here."""
+        self._write(logging.ERROR, event, fields)
+
+    def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
+        if level < _Level.value:
+            return
+        line = dict(fields) | {"event": event, "level": logging.getLevelName(level).lower(), "service": self._service}
+        line["timestamp"] = f"{datetime.now(UTC).replace(tzinfo=None).isoformat()}Z"
+        if (request := REQUEST.get()) is not None:
+            line["request_id"] = request.text()
+        with contextlib.suppress(OSError):  # a log that cannot be written (a full disk) must not stop the service
+            print(json.dumps(guard(line), sort_keys=True), file=sys.stderr, flush=True)  # noqa: T201 - the log's sink
 
 
-def _threshold(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if logging.getLevelNamesMapping().get(method.upper(), logging.ERROR) < _Level.value:
-        raise structlog.DropEvent
-    return event
-
-
-def get_logger(service: str) -> FilteringBoundLogger:
-    """A logger whose lines carry ``service``, whatever structlog and logging are configured to do."""
-    logger: FilteringBoundLogger = structlog.wrap_logger(
-        _Stderr(),
-        processors=[
-            _threshold,
-            _name_request,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            guard,
-            structlog.processors.JSONRenderer(sort_keys=True),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        service=service,
-    )
-    return logger
+def get_logger(service: str) -> Log:
+    """The log of ``service``."""
+    return Log(service)
 
 
 def quiet_http_logger() -> logging.Logger:

@@ -34,7 +34,7 @@ from tacit.messages import PlaintextInputShare, Report, ReportMetadata, Role, Up
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.roles import client
-from tacit.service.base.config import load_config
+from tacit.service.base.config_files import load_config
 from tacit.task import Task
 from tacit.tokens.binding import Preimages
 from tacit.tokens.issuer_key import IssuerKey

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -45,6 +46,7 @@ ACCOUNT = ("1000", "0.001")
 """Epsilon and delta of the stack's account: large, as measurements publish many recipes and use no real data."""
 JOB_SIZE = 1000
 BUCKETS = 128
+USUAL_RATE = Decimal("0.5")
 POPULATION = 5_000_000
 INTERVAL_SECONDS = 1800
 LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
@@ -161,7 +163,9 @@ class LiveStack:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
-    async def publish(self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end") -> Order:
+    async def publish(
+        self, batch_size: int, close: Literal["interval_end", "at_B"] = "interval_end", rate: Decimal = USUAL_RATE
+    ) -> Order:
         """Publish a recipe of ``BUCKETS`` buckets whose interval has begun, wait until both aggregators take part, and
         return what contributions to it are made from."""
         epoch = self._epoch()
@@ -178,6 +182,7 @@ class LiveStack:
             start=int(time.time()) // 60 * 60,
             duration=INTERVAL_SECONDS,
             close=close,
+            rate=rate,
         )
         recipe = propose(survey, self.layout.parties)
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))

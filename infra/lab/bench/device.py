@@ -1,0 +1,98 @@
+"""What one contribution costs the device that makes it: reading the log, its token, the decision, and sending.
+
+Each device is an agent of the product with a folder, a journal and connections of its own, and asks the real processes
+of one running stack over HTTP. They run in this process, one after the other, so a figure is the CPU time of this
+process and of nobody else. They have read the log once, before the recipe was in it. What a process keeps of leaves and
+recipes that it has verified is forgotten before every device, because a device has no neighbours: each verifies
+everything that the log shows again, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from client_agent.config import AgentConfig
+from client_agent.journal import AgentStore, State
+from client_agent.runner import opened_agent
+from infra.lab.bench.loading.live import LiveStack, laid_out, run_on
+from infra.lab.bench.rows import Row, Subject, Timing
+from infra.lab.bench.targets import CONTRIBUTION
+from infra.stacks.agents import provision_agents
+from infra.stacks.deployment import Deployment
+from tacit.adapters.system import OsEntropy
+from tacit.errors import Fatal
+from tacit.logview import signers
+from tacit.recipe.model import Recipe
+from tacit.service.base.config_files import load_config
+from tacit.tlog import leaves
+
+DEVICES = 40
+WARM = 5
+"""Devices that come first and are not measured: with them this process loads and compiles what it needs."""
+BATCH_SIZE = 1_000
+PARTS = ("read the log", "token", "decide", "send")
+REMEMBERED = (leaves._decoded, leaves._body_of, signers.recipe_in, signers.series_in)
+"""What a process remembers of leaves that it has verified."""
+SUBJECT, ROLE, WHOLE = Subject(""), "device", "whole"
+
+
+def device_rows(devices: int = DEVICES) -> Iterator[Row]:
+    """Measure one contribution of each of ``devices``: medians of its parts and of the whole."""
+    with laid_out(frozenset(), Deployment()) as site:
+        paths = provision_agents(site.layout, WARM + devices, OsEntropy(), time.time())
+        found = run_on(site, lambda stack: _measure(stack, paths))[WARM:]
+    yield SUBJECT.row(CONTRIBUTION, ROLE, WHOLE, Timing.of([sum(parts) for parts in found]))
+    for number, part in enumerate(PARTS):
+        yield SUBJECT.row(CONTRIBUTION, ROLE, part, Timing.of([parts[number] for parts in found]))
+
+
+async def _measure(stack: LiveStack, paths: Sequence[Path]) -> list[list[float]]:
+    await asyncio.to_thread(lambda: asyncio.run(_enrolled(paths)))
+    recipe = (await stack.publish(BATCH_SIZE, rate=Decimal(1))).recipe
+    found = await asyncio.to_thread(lambda: asyncio.run(_contributions(paths, recipe)))
+    await stack.require_stored(recipe, len(paths))
+    return found
+
+
+async def _enrolled(paths: Sequence[Path]) -> None:
+    for path in paths:
+        async with opened_agent(load_config(path, AgentConfig)) as (agent, _):
+            await agent.poll()
+
+
+async def _contributions(paths: Sequence[Path], recipe: Recipe) -> list[list[float]]:
+    return [await _contribution(path, recipe) for path in paths]
+
+
+async def _contribution(path: Path, recipe: Recipe) -> list[float]:
+    """One device, from its first look at the log to a stored report; returns CPU seconds for each of ``PARTS``. Its
+    planned times are brought forward, so that nothing waits. Raises ``Fatal`` if it sent nothing."""
+    for kept in REMEMBERED:
+        kept.cache_clear()
+    seconds = list[float]()
+    async with opened_agent(load_config(path, AgentConfig)) as (agent, store):
+        await store.entries()
+        for work in (agent.poll, agent.prefetch, agent.consider, agent.send_due):
+            await _brought_forward(store, recipe)
+            begin = time.process_time()
+            await work()
+            seconds.append(time.process_time() - begin)
+        states = [entry.state for entry in await store.entries()]
+    if states != [State.SENT]:
+        raise Fatal(f"a device of the measurement did not contribute: {', '.join(states)}")
+    return seconds
+
+
+async def _brought_forward(store: AgentStore, recipe: Recipe) -> None:
+    """Let the token of the recipe's slot, and a report, be due now."""
+    for row in await store.prefetches():
+        if row.slot.slot == recipe.token.slot and row.slot.epoch == recipe.token.epoch and not row.settled:
+            await store.put_prefetch(replace(row, due_at=0.0))
+    for entry in await store.entries():
+        if entry.state is State.SCHEDULED:
+            await store.update(replace(entry, send_at=time.time()))

@@ -1,0 +1,122 @@
+"""A database file that is open during transactions alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tacit.adapters.databases.sqlite_file import CONNECTIONS, BriefFile, create_private
+from tacit.errors import Unavailable
+
+PUT, COUNT = "INSERT INTO notes VALUES (?)", "SELECT count(*) FROM notes"
+
+
+def open_files(folder: Path) -> list[str]:
+    links = (Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+    return [str(link.readlink()) for link in links if link.is_symlink() and str(folder) in str(link.readlink())]
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def done(statement: str, *values: bytes) -> Callable[[sqlite3.Connection], None]:
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, values)
+
+    return work
+
+
+async def made(path: Path) -> BriefFile:
+    create_private(path)
+    file = BriefFile(path)
+    await file.write(done("CREATE TABLE notes (text BLOB)"))
+    return file
+
+
+async def count(file: BriefFile) -> int:
+    return await file.read(lambda connection: int(connection.execute(COUNT).fetchone()[0]))
+
+
+async def test_files_are_open_during_transactions_alone_and_leave_no_log(tmp_path: Path) -> None:
+    one, other = [await made(tmp_path / name) for name in ("a.sqlite3", "b.sqlite3")]
+
+    def put(connection: sqlite3.Connection) -> int:
+        connection.execute(PUT, (b"SECRETSECRET",))
+        return len(open_files(tmp_path))
+
+    assert min(await asyncio.gather(one.write(put), other.write(put))) >= 2
+    assert open_files(tmp_path) == []
+    assert (await count(one), await count(other)) == (1, 1)
+    for file in (one, other):
+        await file.write(done("DELETE FROM notes"))
+    assert b"SECRETSECRET" not in all_bytes(tmp_path), "no log keeps what was deleted"
+    (tmp_path / "b.sqlite3").unlink()
+    with pytest.raises(Unavailable):
+        await other.write(put)
+    assert not (tmp_path / "b.sqlite3").exists()
+    assert os.listdir(tmp_path) == ["a.sqlite3"]
+
+
+async def test_a_commit_is_synced_and_deleted_rows_are_overwritten(tmp_path: Path) -> None:
+    file = await made(tmp_path / "a.sqlite3")
+    asked = ("journal_mode", "synchronous", "secure_delete", "temp_store")
+
+    def settings(connection: sqlite3.Connection) -> list[str | int]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in asked]
+
+    assert await file.read(settings) == ["wal", 2, 1, 2]
+
+
+async def test_what_raises_is_rolled_back(tmp_path: Path) -> None:
+    file = await made(tmp_path / "a.sqlite3")
+
+    def fails(connection: sqlite3.Connection) -> None:
+        connection.execute(PUT, (b"x",))
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await file.write(fails)
+    with pytest.raises(sqlite3.OperationalError):
+        await file.write(done("INSERT INTO nothing VALUES (1)"))
+    with pytest.raises(TypeError, match="a cursor would keep the file open"):
+        await file.write(lambda connection: connection.execute(PUT, (b"x",)))
+    assert await count(file) == 0
+
+
+async def test_a_write_that_nobody_waits_for_any_more_ends_before_the_cancellation(tmp_path: Path) -> None:
+    file, begun, go_on = await made(tmp_path / "a.sqlite3"), threading.Event(), threading.Event()
+
+    def slow(connection: sqlite3.Connection) -> None:
+        connection.execute(PUT, (b"x",))
+        begun.set()
+        go_on.wait(60)
+
+    writing = asyncio.ensure_future(file.write(slow))
+    await asyncio.to_thread(begun.wait)
+    writing.cancel()
+    beside = asyncio.ensure_future(file.write(done(PUT, b"y")))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    assert await count(file) == 0, "readers see the last commit"
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    await beside
+    assert await count(file) == 2
+
+
+async def test_a_look_writes_nothing_and_many_files_share_few_threads(tmp_path: Path) -> None:
+    files = [await made(tmp_path / f"{number}.sqlite3") for number in range(3 * CONNECTIONS)]
+    await asyncio.gather(*(file.write(done(PUT, b"x")) for file in files))
+    assert sum(thread.name.startswith("brief-file") for thread in threading.enumerate()) <= CONNECTIONS
+    look = BriefFile(tmp_path / "0.sqlite3", only_read=True)
+    assert await count(look) == 1
+    with pytest.raises(Unavailable, match="cannot be written"):
+        await look.write(done(PUT, b"x"))
