@@ -298,11 +298,13 @@ def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
 
 
 def _show(rows: list[Row]) -> None:
+    from infra.lab.bench.loading.implementations import MULTIBUFFER, multibuffer_set
     from infra.lab.bench.rows import machine
 
     facts = machine()
     console = answers(WIDTH)
-    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
+    ran_on = f", {MULTIBUFFER} on {batch}" if (batch := multibuffer_set()) else ""
+    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}{ran_on}")
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(_table_of(row), []).append(row)
