@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import psutil
 
@@ -35,20 +35,53 @@ def memory_of_tree(pid: int) -> int:
     return total
 
 
+def resident_of_tree(pid: int | None) -> int:
+    """Return the resident bytes of a process and its descendants; None: of this process and those that make
+    contributions for it, whose command lines name them as workers of a pool."""
+    if pid is not None:
+        return sum(map(resident_of, _tree(pid)))
+    return sum(resident_of(one) for one in [psutil.Process(), *_pool()])
+
+
+def resident_of(process: psutil.Process) -> int:
+    """Return the resident bytes of a process, 0 if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
+
+
 def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
     """Return CPU seconds by name: of every service, given as (name, process id) of each of its processes, and of the
     database and the brokers, if any, among this process's descendants."""
+    return _by_party(services, cpu_of)
+
+
+def resident_by_party(services: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return resident bytes by name, as ``cpu_by_party`` does CPU seconds. Pages that several processes of a database
+    share count in each of them."""
+    return {party: int(size) for party, size in _by_party(services, resident_of).items()}
+
+
+def _by_party(services: Iterable[tuple[str, int]], measure: Callable[[psutil.Process], float]) -> dict[str, float]:
     found: dict[str, float] = {}
     ours: set[int] = set()
     for name, pid in services:
-        found[name] = found.get(name, 0.0) + cpu_of_tree(pid)
-        ours.update(process.pid for process in _tree(pid))
+        tree = list(_tree(pid))
+        found[name] = found.get(name, 0.0) + sum(map(measure, tree))
+        ours.update(process.pid for process in tree)
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             party = DATABASES.get(process.name())
             if party is not None and process.pid not in ours:
-                found[party] = found.get(party, 0.0) + cpu_of(process)
+                found[party] = found.get(party, 0.0) + measure(process)
     return found
+
+
+def _pool() -> Iterator[psutil.Process]:
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("multiprocessing" in argument for argument in process.cmdline()):
+                yield process
 
 
 def _own_cpu(pid: int, otherwise: float) -> float:
