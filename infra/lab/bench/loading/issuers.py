@@ -43,23 +43,25 @@ class BenchIssuer:
         return Issuer(operator=self.name, name=self.name, signing_key=b64url(self.signing_key.public))
 
 
-def add_issuers(layout: Layout, slots: int) -> list[BenchIssuer]:
-    """Make issuers that have ``slots`` slots together, and enter them in every policy of a stack that does not run
-    yet."""
+def make_issuers(slots: int) -> list[BenchIssuer]:
+    """Make issuers that have ``slots`` slots together."""
     with ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool:
         keys = list(pool.map(_fresh_key, range(slots), chunksize=8))
-    made = [
+    return [
         BenchIssuer(NAME.format(number), generate_signing_key(OsEntropy()), keys[start : start + SLOTS])
         for number, start in enumerate(range(0, slots, SLOTS), start=1)
     ]
-    more = {one.name: b64url(one.signing_key.public) for one in made}
+
+
+def trust_issuers(issuers: Sequence[BenchIssuer], layout: Layout) -> None:
+    """Enter ``issuers`` in every policy of a stack whose processes are not laid out yet."""
+    more = {one.name: b64url(one.signing_key.public) for one in issuers}
     for path in layout.configs.values():
         body = json.loads(path.read_text())
         if "policy" in body:
             amend_config(path, policy=_with(body["policy"], more))
     policy = json.loads(layout.policy_path.read_text())
     layout.policy_path.write_text(json.dumps(_with(policy, more), indent=1))
-    return made
 
 
 async def publish_directories(transport: Transport, layout: Layout, issuers: Sequence[BenchIssuer], epoch: int) -> None:

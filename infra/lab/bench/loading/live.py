@@ -19,7 +19,7 @@ import uvloop
 from infra.backing.backends import backends, parse_backends
 from infra.base.remembered_servers import amend_config
 from infra.lab.bench.loading.contributions import Order, slot_keys
-from infra.lab.bench.loading.processes import cpu_by_party, memory_of_tree, resident_by_party
+from infra.lab.bench.loading.processes import cpu_by_party, memory_by_party, memory_of_tree
 from infra.lab.bench.loading.storage import POSTGRES, SQLITE, has_postgres
 from infra.lab.kit.scratch import scratch_folder
 from infra.stacks.api import verified_log
@@ -87,10 +87,11 @@ def laid_out(
     limits: Mapping[str, Any] | None = None,
     interval: int = INTERVAL_SECONDS,
     account: tuple[str, str] = ACCOUNT,
+    amend: Callable[[Layout], None] = lambda _layout: None,
 ) -> Iterator[Site]:
     """Yield a new stack on disk, with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` change
-    the Leader's limits, and the epoch lasts for two more intervals of ``interval`` seconds. Everything is removed
-    afterwards. Raises ``UsageError``."""
+    the Leader's limits, ``amend`` all else, and the epoch lasts for two more intervals of ``interval`` seconds.
+    Everything is removed afterwards. Raises ``UsageError``."""
     now, left = time.time(), 2 * interval
     epoch = next(length for length in itertools.count(86400 + left // 600 * 600, 600) if length - now % length > left)
     epsilon, delta = account
@@ -105,6 +106,7 @@ def laid_out(
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
         leader = layout.configs["leader"]
         amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
+        amend(layout)
         with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
             yield Site(layout, deploy(layout, deployment))
 
@@ -150,11 +152,11 @@ class LiveStack:
         """Return the bytes of memory that only the processes of this service use."""
         return float(sum(map(memory_of_tree, self.pids(name))))
 
-    def resident(self, parties: Collection[str]) -> dict[str, int]:
-        """Return the resident bytes of the processes of each service or server among ``parties``, by their names in
+    def memories(self, parties: Collection[str]) -> dict[str, int]:
+        """Return the proportional bytes of the processes of each service or server among ``parties``, by their names in
         rows."""
         named = ((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
-        return {name: size for name, size in resident_by_party(named).items() if name in parties}
+        return {name: size for name, size in memory_by_party(named).items() if name in parties}
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to every process of a service."""

@@ -35,19 +35,18 @@ def memory_of_tree(pid: int) -> int:
     return total
 
 
-def resident_of_tree(pid: int | None) -> int:
-    """Return the resident bytes of a process and its descendants; None: of this process and those that make
-    contributions for it, whose command lines name them as workers of a pool."""
-    if pid is not None:
-        return sum(map(resident_of, _tree(pid)))
-    return sum(resident_of(one) for one in [psutil.Process(), *_pool()])
-
-
-def resident_of(process: psutil.Process) -> int:
-    """Return the resident bytes of a process, 0 if it has ended."""
+def proportional(process: psutil.Process) -> int:
+    """Return the resident bytes of a process, each page that others also have divided by their number, 0 if it has
+    ended. Where the system does not tell (not Linux): all resident bytes."""
     with contextlib.suppress(psutil.Error):
-        return int(process.memory_info().rss)
+        found = process.memory_full_info()
+        return int(getattr(found, "pss", found.rss))
     return 0
+
+
+def memory_of_pool() -> int:
+    """Return the proportional bytes of this process and of its pools' workers, known by their command lines."""
+    return sum(proportional(one) for one in [psutil.Process(), *_pool()])
 
 
 def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
@@ -56,10 +55,9 @@ def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
     return _by_party(services, cpu_of)
 
 
-def resident_by_party(services: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return resident bytes by name, as ``cpu_by_party`` does CPU seconds. Pages that several processes of a database
-    share count in each of them."""
-    return {party: int(size) for party, size in _by_party(services, resident_of).items()}
+def memory_by_party(services: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return proportional bytes by name, as ``cpu_by_party`` does CPU seconds."""
+    return {party: int(size) for party, size in _by_party(services, proportional).items()}
 
 
 def _by_party(services: Iterable[tuple[str, int]], measure: Callable[[psutil.Process], float]) -> dict[str, float]:

@@ -40,7 +40,8 @@ def _words(verdict: Verdict | None) -> tuple[str, Text]:
         return "", Text("")
     if verdict.growth is None:
         return "", Text("too few samples", style="yellow")
-    words = f"{'constant' if verdict.holds else 'grows'} (at most {verdict.tolerance:.0%})"
+    limit = f"{verdict.tolerance:.0%}" + (f" or {shown(verdict.least, verdict.unit)}" if verdict.least else "")
+    words = f"{'constant' if verdict.holds else 'grows'} (at most {limit})"
     return f"{verdict.growth:+.1%}", Text(words, style="green" if verdict.holds else "red")
 
 
@@ -51,7 +52,7 @@ def write(found: Soak, path: Path) -> None:
 
     panels: list[tuple[str, list[Series], float]] = [
         ("CPU time, µs per contribution", costs(found), 1.0),
-        ("resident memory, MiB", memory(found), 2.0**20),
+        ("memory (proportional), MiB", memory(found), 2.0**20),
         ("databases, MiB", sizes(found), 2.0**20),
     ]
     canvas = Canvas(figsize=(5.6 * len(panels), 4.6), layout="constrained")

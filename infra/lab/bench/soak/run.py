@@ -13,30 +13,38 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from infra.lab.bench.ingest import PARTIES, spent
 from infra.lab.bench.loading.contributions import Order
 from infra.lab.bench.loading.implementations import has_multibuffer
-from infra.lab.bench.loading.issuers import BenchIssuer, add_issuers
+from infra.lab.bench.loading.issuers import BenchIssuer, make_issuers, trust_issuers
 from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, run_on
 from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.many import publish_many
-from infra.lab.bench.loading.processes import resident_of_tree
+from infra.lab.bench.loading.processes import memory_of_pool
 from infra.lab.bench.loading.stream import BLOCK, MOST_TASKS, Stream, streaming
 from infra.lab.bench.soak.samples import CONFIGS, DatabaseSize, Sample, weigh
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal, UsageError
 
 LEAST_BATCH, ROUNDS = 100, 5
-SAMPLES = 40
-"""Samples of a run, more or less."""
+SAMPLES, LEAST_WINDOW = 40, 250
+"""Samples of a run, more or less, and the fewest contributions between two."""
 BEHIND = 4000
-"""Contributions that may wait for their jobs when a sample is taken; counting on would only wait."""
+"""Contributions that may wait for their jobs when a sample within a round is taken."""
+SCRUB_SECONDS = 10.0
+"""Seconds within which the bytes of counted reports leave PostgreSQL's files (usually 600), and so how long after a
+release its size is read."""
+LIMITS = {"scrub_seconds": SCRUB_SECONDS}
+SWEPT_SECONDS = 3 * SCRUB_SECONDS + 5.0
 PATIENCE = 300.0
 PAUSE = 0.25
 SLOWEST = 200.0
 """Contributions a second below which the recipes' interval would end before the run."""
 GENERATOR = "generator"
+ACCOUNT = ("1000000", "0.5")
+"""Epsilon and delta of the stack's account: room for every recipe, as there is no real data."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Plan:
         rounds = min(ROUNDS, reports // (LEAST_BATCH * tasks))
         batch = reports // (tasks * rounds)
         batch -= batch % BLOCK if batch >= LEAST_BATCH + BLOCK else 0
-        return cls(tasks, rounds, batch, max(1, math.ceil(tasks * rounds * batch / SAMPLES)), rate)
+        return cls(tasks, rounds, batch, max(LEAST_WINDOW, math.ceil(tasks * rounds * batch / SAMPLES)), rate)
 
     @property
     def reports(self) -> int:
@@ -95,8 +103,9 @@ def soak(plan: Plan, servers: frozenset[str] | None, tell: Callable[[float], Non
     found = Soak(plan, "+".join(sorted(beside)) or "sqlite")
     deployment = Deployment(together=True, batch_crypto=has_multibuffer())
     seconds = int(plan.reports / SLOWEST) + 3600
-    with laid_out(beside, deployment, interval=seconds, account=("1000000", "0.5")) as site:
-        issuers = add_issuers(site.layout, plan.tasks)
+    issuers = make_issuers(plan.tasks)
+    amend = partial(trust_issuers, issuers)
+    with laid_out(beside, deployment, interval=seconds, account=ACCOUNT, limits=LIMITS, amend=amend) as site:
         run_on(site, lambda stack: _Run(stack, found, tell).whole(issuers, seconds))
     return found
 
@@ -124,18 +133,19 @@ class _Run:
         for order in orders:
             await self._stack.ask_for_batch(order.recipe)
         before, since = self._stack.cpu(), self._sent
+        end = since + self._plan.tasks * self._plan.batch
         for size in self._plan.windows():
             load = await send_all(self._stack.layout.urls["relay"], stream.messages(size), self._plan.rate)
             self._sent += size
             self._retries += load.retries
-            await self._until_counted(self._sent - min(BEHIND, size // 10))
+            await self._until_counted(self._sent - (BEHIND if self._sent < end else 0))
             after = self._stack.cpu()
             await self._sample(spent(before, after, self._sent - since), released=False)
             before, since = after, self._sent
-        await self._until_counted(self._sent)
         for order in orders:
-            await self._until_released(order, number + 1)
+            await self._stack.until_released(order.recipe, PATIENCE, number + 1)
             self._releases += 1
+        await self._until_swept()
         await self._sample({}, released=True)
 
     async def _until_counted(self, count: int) -> None:
@@ -146,14 +156,20 @@ class _Run:
                 raise Fatal(f"the leader counted {found.counted:,} of {self._sent:,} contributions and no more")
             await asyncio.sleep(PAUSE)
 
-    async def _until_released(self, order: Order, batches: int) -> None:
-        await self._stack.until_released(order.recipe, PATIENCE, batches)
+    async def _until_swept(self) -> None:
+        """Wait until the Leader's database is as small as after the first release, at most ``SWEPT_SECONDS``."""
+        until = time.monotonic() + SWEPT_SECONDS
+        first = next((sample.databases["leader"].rest for sample in self._found.samples if sample.released), 0)
+        while time.monotonic() < until:
+            if (await weigh(self._stack.layout, "leader")).rest <= first:
+                return
+            await asyncio.sleep(PAUSE)
 
     async def _sample(self, cpu: dict[str, float], *, released: bool) -> None:
         databases: dict[str, DatabaseSize] = {}
         for name in CONFIGS:
             databases[name] = await weigh(self._stack.layout, name)
-        memory = {**self._stack.resident(PARTIES), GENERATOR: resident_of_tree(None)}
+        memory = {**self._stack.memories(PARTIES), GENERATOR: memory_of_pool()}
         self._found.samples.append(
             Sample(
                 sent=self._sent,

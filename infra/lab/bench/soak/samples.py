@@ -24,7 +24,7 @@ _POSTGRES = (
 )
 _SQLITE = (
     "SELECT (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size),"
-    " (SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate AND name IN"
+    " (SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name IN"
     "  (SELECT name FROM sqlite_schema WHERE tbl_name = 'outcomes')),"
     " (SELECT freelist_count FROM pragma_freelist_count), 0"
 )
@@ -50,7 +50,7 @@ class DatabaseSize:
 @dataclass(frozen=True)
 class Sample:
     """The state after ``sent`` contributions: ``cpu_us`` by party for each contribution since the sample before,
-    ``memory`` in bytes (resident) by party, ``databases`` by service, ``releases`` so far, and whether it was taken
+    ``memory`` in proportional bytes by party, ``databases`` by service, ``releases`` so far, and whether it was taken
     right after one (``released``). ``seconds`` since the first upload."""
 
     sent: int

@@ -42,12 +42,13 @@ class Trend:
 @dataclass(frozen=True)
 class Verdict:
     """One judgement: of what, whether it holds, the share by which it grew (None where there was nothing to judge), the
-    most that is tolerated, and the first and last value."""
+    most that is tolerated (as a share, and in any case ``least``), and the first and last value."""
 
     subject: str
     holds: bool
     growth: float | None
     tolerance: float
+    least: float
     first: float
     last: float
     unit: str
@@ -60,17 +61,18 @@ def judged(
     than ``tolerance`` and more than ``least``, and chance alone would not."""
     start = len(values) // SETTLED
     if len(values) - start < LEAST_SAMPLES:
-        return Verdict(subject, True, None, tolerance, values[0], values[-1], unit)
+        return Verdict(subject, True, None, tolerance, least, values[0], values[-1], unit)
     trend = Trend.of(places[start:], values[start:])
     share = trend.growth / trend.median if trend.median else 0.0
     grows = share > tolerance and trend.growth > least and trend.least > 0
-    return Verdict(subject, not grows, share, tolerance, values[start], values[-1], unit)
+    return Verdict(subject, not grows, share, tolerance, least, values[start], values[-1], unit)
 
 
 def returned(subject: str, sizes: Sequence[float], tolerance: float, least: float) -> Verdict:
-    """Judge whether a database is as large after the last release as after the first one."""
+    """Judge whether a database is as large after the last release as after the first one; ``sizes``: after each."""
     if len(sizes) < 2:
-        return Verdict(subject, True, None, tolerance, sizes[0] if sizes else 0.0, sizes[-1] if sizes else 0.0, "bytes")
+        return Verdict(subject, True, None, tolerance, least, sizes[0], sizes[-1], "bytes")
     growth = sizes[-1] - sizes[0]
     share = growth / sizes[0] if sizes[0] else 0.0
-    return Verdict(subject, share <= tolerance or growth <= least, share, tolerance, sizes[0], sizes[-1], "bytes")
+    holds = share <= tolerance or growth <= least
+    return Verdict(subject, holds, share, tolerance, least, sizes[0], sizes[-1], "bytes")
