@@ -25,34 +25,51 @@ MOST = 1.5
 COUNT, HISTOGRAM = "count", "histogram"
 
 
+Leader = Annotated[str, typer.Option("--leader", metavar="URL", help="Leader that has the test API.")]
+Helper = Annotated[str, typer.Option("--helper", metavar="URL", help="Helper that has the test API.")]
+TaskFile = Annotated[
+    Path | None, typer.Option("--task", help="A task that the servers have: members of the test API, as JSON.")
+]
+CollectorKey = Annotated[
+    Path | None, typer.Option("--collector-key", help="With --task: file (0600) with the collector's HPKE key.")
+]
+CollectorToken = Annotated[
+    Path | None, typer.Option("--collector-token", help="With --task: file (0600) with the collector's token.")
+]
+Vdaf = Annotated[str, typer.Option("--vdaf", help=f"Without --task: {COUNT} or {HISTOGRAM}.")]
+Length = Annotated[int, typer.Option("--length", min=2, help="Buckets of the histogram.")]
+ChunkLength = Annotated[int, typer.Option("--chunk-length", min=1, help="Its chunk length.")]
+Profile = Annotated[str, typer.Option("--profile", help=f"{' or '.join(VERSIONS)}.")]
+Reports = Annotated[int, typer.Option("--reports", min=1, help="Reports to upload, one a request.")]
+Rate = Annotated[float, typer.Option("--rate", min=1, max=5000, help="Reports a second.")]
+Settle = Annotated[
+    float, typer.Option("--settle", min=0, help="Without a collector: seconds to watch after the last upload.")
+]
+Processes = Annotated[
+    str, typer.Option("--processes", metavar="PID,PID", help="Processes to count, with all their children.")
+]
+Database = Annotated[int | None, typer.Option("--database", metavar="PID", help="Their database server.")]
+Beside = Annotated[
+    Path | None, typer.Option("--beside", help="The --json document of another implementation, to compare with.")
+]
+
+
 def bench_dap(
-    leader: Annotated[str, typer.Option("--leader", metavar="URL", help="Leader that has the test API.")] = "",
-    helper: Annotated[str, typer.Option("--helper", metavar="URL", help="Helper that has the test API.")] = "",
-    task: Annotated[
-        Path | None, typer.Option("--task", help="A task that the servers have: members of the test API, as JSON.")
-    ] = None,
-    collector_key: Annotated[
-        Path | None, typer.Option("--collector-key", help="With --task: file (0600) with the collector's HPKE key.")
-    ] = None,
-    collector_token: Annotated[
-        Path | None, typer.Option("--collector-token", help="With --task: file (0600) with the collector's token.")
-    ] = None,
-    vdaf: Annotated[str, typer.Option("--vdaf", help=f"Without --task: {COUNT} or {HISTOGRAM}.")] = HISTOGRAM,
-    length: Annotated[int, typer.Option("--length", min=2, help="Buckets of the histogram.")] = 128,
-    chunk_length: Annotated[int, typer.Option("--chunk-length", min=1, help="Its chunk length.")] = 18,
-    profile: Annotated[str, typer.Option("--profile", help=f"{' or '.join(VERSIONS)}.")] = "dap-18",
-    reports: Annotated[int, typer.Option("--reports", min=1, help="Reports to upload, one a request.")] = 1000,
-    rate: Annotated[float, typer.Option("--rate", min=1, max=5000, help="Reports a second.")] = 200.0,
-    settle: Annotated[
-        float, typer.Option("--settle", min=0, help="Without a collector: seconds to watch after the last upload.")
-    ] = 10.0,
-    processes: Annotated[
-        str, typer.Option("--processes", metavar="PID,PID", help="Processes to count, with all their children.")
-    ] = "",
-    database: Annotated[int | None, typer.Option("--database", metavar="PID", help="Their database server.")] = None,
-    beside: Annotated[
-        Path | None, typer.Option("--beside", help="The --json document of another implementation, to compare with.")
-    ] = None,
+    leader: Leader = "",
+    helper: Helper = "",
+    task: TaskFile = None,
+    collector_key: CollectorKey = None,
+    collector_token: CollectorToken = None,
+    vdaf: Vdaf = HISTOGRAM,
+    length: Length = 128,
+    chunk_length: ChunkLength = 18,
+    profile: Profile = "dap-18",
+    reports: Reports = 1000,
+    rate: Rate = 200.0,
+    settle: Settle = 10.0,
+    processes: Processes = "",
+    database: Database = None,
+    beside: Beside = None,
     as_json: AsJson = False,
 ) -> None:
     """CPU time for a report, over upload, aggregation and collection, of the processes of any DAP leader and helper.
@@ -67,12 +84,9 @@ def bench_dap(
     from infra.lab.bench.dap.run import Load, named_processes
     from infra.lab.bench.dap.tasks import Collecting
 
+    _require_task(leader, helper, task, own_keys=bool(collector_key or collector_token))
     if profile not in VERSIONS:
         raise typer.BadParameter(f"--profile must be one of {', '.join(VERSIONS)}")
-    if (task is None) == (not leader and not helper) or bool(leader) != bool(helper):
-        raise typer.BadParameter("give --leader and --helper, or --task")
-    if task is None and (collector_key or collector_token):
-        raise typer.BadParameter("--collector-key goes with --task; the test API takes a fresh one")
     counted = named_processes(_ids(processes), database)
     if not counted:
         raise typer.BadParameter("--processes or --database: name the processes to count")
@@ -89,6 +103,14 @@ def bench_dap(
         notes().print(error, style="red", soft_wrap=True)
     if found.errors:
         raise typer.Exit(1)
+
+
+def _require_task(leader: str, helper: str, task: Path | None, *, own_keys: bool) -> None:
+    """Raise ``BadParameter`` unless the options name one task."""
+    if (task is None) == (not leader and not helper) or bool(leader) != bool(helper):
+        raise typer.BadParameter("give --leader and --helper, or --task")
+    if task is None and own_keys:
+        raise typer.BadParameter("--collector-key goes with --task; the test API takes a fresh one")
 
 
 async def _run(

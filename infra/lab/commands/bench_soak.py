@@ -16,7 +16,7 @@ from tacit.extras import require_extra
 if TYPE_CHECKING:
     from infra.lab.bench.soak.run import Soak
 
-WIDTH = 130
+WIDTH = 140
 """Cells that the table needs."""
 
 

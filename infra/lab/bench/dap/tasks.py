@@ -115,4 +115,4 @@ async def _told(transport: Transport, url: str, name: str, body: Mapping[str, An
         reason = str(found.get("error", found["status"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         reason = f"status {answer.status}"
-    raise UsageError(f"{url} does not {name.replace('_', ' ')}: {reason}")
+    raise UsageError(f"{name} at {url}: {reason}")

@@ -13,17 +13,23 @@ from infra.lab.bench.soak.run import Soak
 from infra.lab.bench.soak.trends import Verdict
 from infra.views.terminal import curve, plain_table
 
+CELLS = 32
+"""Width of a curve."""
+
 
 def table(found: Soak, judgements: Sequence[Verdict]) -> Table:
     """The curve of every series over the run from 0, with its first and last value, and what was judged of it."""
     by_subject = {one.subject: one for one in judgements}
     made = plain_table("over the run", "", "first", "last", "growth", "verdict")
+    made.columns[1].min_width = CELLS
+    for column in made.columns:
+        column.no_wrap = True
     for column in made.columns[2:5]:
         column.justify = "right"
     for one in [*costs(found), *memory(found), *sizes(found)]:
         verdict = by_subject.pop(one.subject, None)
         ends = [shown(value, one.unit) for value in (one.values[0], one.values[-1])]
-        made.add_row(one.subject, Text(curve(one.values), style="cyan"), *ends, *_words(verdict))
+        made.add_row(one.subject, Text(curve(one.values, CELLS), style="cyan"), *ends, *_words(verdict))
     for verdict in by_subject.values():
         ends = [shown(value, verdict.unit) for value in (verdict.first, verdict.last)]
         made.add_row(verdict.subject, "", *ends, *_words(verdict))
