@@ -20,6 +20,7 @@ STARTED, IDLE, WEIGHT = "agent start, wall time", "agent idle, a second", "agent
 ADMIN_LATENCY, ADMIN_READ, ADMIN_MEMORY = "admin API latency", "admin log latency, first read", "admin memory"
 ADMIN_CPU, ADMIN_PAINT = "admin API request", "dashboard latency, first paint"
 AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
+SCALED = "aggregation, wall time"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
 SECOND = 1e6
@@ -97,6 +98,8 @@ time for "wall time" and "latency", and bytes for memory. What is wanted of the 
 IFMA; with AVX2 their rows have no target."""
 MOST_GROWTH = 1.10
 """Ratio of the memory with a longer queue to that with a short one."""
+LEAST_SCALED = 1.7
+"""Ratio of the speed of two workers at each aggregator to that of one."""
 MOST_UNDER_ATTACK = 2.0
 """Ratio of the p99 of honest uploads under attack to that without."""
 

@@ -181,6 +181,25 @@ def admin(
     _deliver(found, as_json=as_json, save=save)
 
 
+@app.command("scaling")
+def scaling(
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    reports: Annotated[int, typer.Option("--reports", min=1000, help="Reports to aggregate in each run.")] = 4000,
+    share: Annotated[float, typer.Option("--share", min=0.05, max=1.0, help="Most of one core for each worker.")] = 0.1,
+    save: Save = False,
+) -> None:
+    """How much faster two leader and two helper workers aggregate than one of each, on one PostgreSQL.
+
+    Every worker has the same share of a core, by control groups, which needs root. Choose it so that four workers and
+    the database together have less than the machine. Example: tacit bench scaling --repetitions 1 --share 0.1
+    """
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.scaling import scaling_rows
+
+    _deliver(scaling_rows(repetitions, reports, share), as_json=as_json, save=save)
+
+
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Run kernels, stages, accounting, ingest and pipeline, in a few minutes. Example: tacit bench all --json --save"""
@@ -391,9 +410,11 @@ def _figure(row: Row, value: float) -> str:
 def _verdict(row: Row) -> Text:
     from infra.lab.bench.targets import (
         CHOICE_TIMES,
+        LEAST_SCALED,
         MOST_GROWTH,
         MOST_T,
         MOST_UNDER_ATTACK,
+        SCALED,
         UNDER_ATTACK,
         UPDATE_TIMES,
         target_of,
@@ -405,6 +426,8 @@ def _verdict(row: Row) -> Text:
         return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
     if row.stage in {UPDATE_TIMES, CHOICE_TIMES}:
         return _met(f"|t| {MOST_T:.2f}", row.ratio or 0.0, MOST_T)
+    if row.stage == SCALED and (row.ratio or 0.0) != 1.0:
+        return _met(f"x {LEAST_SCALED:.2f}", LEAST_SCALED, row.ratio or 0.0)
     limit = target_of(row)
     return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
 
