@@ -153,7 +153,7 @@ class LiveStack:
         return float(sum(map(memory_of_tree, self.pids(name))))
 
     def memories(self, parties: Collection[str]) -> dict[str, int]:
-        """Return the proportional bytes of the processes of each service or server among ``parties``, by their names in
+        """Return the bytes that only one process uses, for each service or server among ``parties``, by their names in
         rows."""
         named = ((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
         return {name: size for name, size in memory_by_party(named).items() if name in parties}

@@ -28,25 +28,20 @@ def cpu_of_tree(pid: int) -> float:
 
 def memory_of_tree(pid: int) -> int:
     """Return the bytes that only a process and its descendants use."""
-    total = 0
-    for process in _tree(pid):
-        with contextlib.suppress(psutil.Error):
-            total += process.memory_full_info().uss
-    return total
+    return sum(map(memory_of, _tree(pid)))
 
 
-def proportional(process: psutil.Process) -> int:
-    """Return the resident bytes of a process, each page that others also have divided by their number, 0 if it has
-    ended. Where the system does not tell (not Linux): all resident bytes."""
+def memory_of(process: psutil.Process) -> int:
+    """Return the bytes that only a process uses, 0 if it has ended."""
     with contextlib.suppress(psutil.Error):
-        found = process.memory_full_info()
-        return int(getattr(found, "pss", found.rss))
+        return int(process.memory_full_info().uss)
     return 0
 
 
 def memory_of_pool() -> int:
-    """Return the proportional bytes of this process and of its pools' workers, known by their command lines."""
-    return sum(proportional(one) for one in [psutil.Process(), *_pool()])
+    """Return the bytes that only this process or one of its pools' workers uses; workers are known by their command
+    lines."""
+    return sum(map(memory_of, [psutil.Process(), *_pool()]))
 
 
 def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
@@ -56,8 +51,9 @@ def cpu_by_party(services: Iterable[tuple[str, int]]) -> dict[str, float]:
 
 
 def memory_by_party(services: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return proportional bytes by name, as ``cpu_by_party`` does CPU seconds."""
-    return {party: int(size) for party, size in _by_party(services, proportional).items()}
+    """Return by name, as ``cpu_by_party`` does CPU seconds, the bytes that only one of the processes uses: what a
+    database's processes share is not in it."""
+    return {party: int(size) for party, size in _by_party(services, memory_of).items()}
 
 
 def _by_party(services: Iterable[tuple[str, int]], measure: Callable[[psutil.Process], float]) -> dict[str, float]:

@@ -58,14 +58,14 @@ def write(found: Soak, path: Path) -> None:
 
     panels: list[tuple[str, list[Series], float]] = [
         ("CPU time, µs per contribution", costs(found), 1.0),
-        ("memory (proportional), MiB", memory(found), 2.0**20),
+        ("memory of one's own, MiB", memory(found), 2.0**20),
         ("databases, MiB", sizes(found), 2.0**20),
     ]
     canvas = Canvas(figsize=(5.6 * len(panels), 4.6), layout="constrained")
     places = canvas.subplots(1, len(panels), squeeze=False)[0]
     for place, (title, series, unit) in zip(places, panels, strict=True):
         for one in series:
-            place.plot(one.places, [value / unit for value in one.values], label=one.subject.partition(", ")[2] or "")
+            place.plot(one.places, [value / unit for value in one.values], label=one.subject)
         for sample in found.samples:
             if sample.released:
                 place.axvline(sample.sent, linestyle=":", linewidth=0.8, color="grey")

@@ -34,7 +34,7 @@ class Series:
 
 
 def memory(found: Soak) -> list[Series]:
-    """Proportional bytes of each party."""
+    """Bytes that only one process of each party uses."""
     parties = sorted({party for sample in found.samples for party in sample.memory})
     return [_series(f"memory, {party}", BYTES, found.samples, _memory_of(party)) for party in parties]
 

@@ -50,7 +50,8 @@ class DatabaseSize:
 @dataclass(frozen=True)
 class Sample:
     """The state after ``sent`` contributions: ``cpu_us`` by party for each contribution since the sample before,
-    ``memory`` in proportional bytes by party, ``databases`` by service, ``releases`` so far, and whether it was taken
+    ``memory`` by party in bytes that only one process
+    uses, ``databases`` by service, ``releases`` so far, and whether it was taken
     right after one (``released``). ``seconds`` since the first upload."""
 
     sent: int
