@@ -82,20 +82,21 @@ def test_a_database_that_does_not_shrink_after_releases_is_noticed() -> None:
 
 
 def test_a_plan_gives_every_task_as_many_batches_and_has_no_more_than_asked() -> None:
-    for reports, tasks in ((100, 1), (1000, 1), (10_000_000, 1), (100_000, 1000), (12_345, 7), (1600, 3)):
+    for reports, tasks in ((112, 1), (1000, 1), (10_000_000, 1), (112_000, 1000), (12_345, 7), (1600, 3), (4500, 40)):
         plan = Plan.of(reports, tasks)
         assert plan.batch >= LEAST_BATCH
         assert reports - tasks * plan.rounds * BLOCK < plan.reports <= reports
         assert sum(plan.windows()) == plan.tasks * plan.batch
         assert max(plan.windows()) <= plan.window
         assert plan.window >= LEAST_WINDOW
-    for reports, tasks, words in ((199, 2, "need at least 200"), (10**7, 1025, "at most 1024")):
+    for reports, tasks, words in ((223, 2, "need at least 224"), (10**7, 1025, "at most 1024")):
         with pytest.raises(UsageError, match=words):
             Plan.of(reports, tasks)
 
 
-@pytest.mark.parametrize(("tasks", "batch"), [(1, 100), (3, 112), (7, 240), (20, 160)])
-def test_every_task_gets_its_batch_in_a_round_however_chunks_are_cut(tasks: int, batch: int) -> None:
+@pytest.mark.parametrize(("reports", "tasks"), [(112, 1), (1000, 1), (4500, 40), (12_345, 7), (20_000, 100)])
+def test_every_task_gets_its_batch_in_a_round_however_chunks_are_cut(reports: int, tasks: int) -> None:
+    batch = Plan.of(reports, tasks).batch
     given: Counter[int] = Counter()
     for start in range(0, tasks * batch, 50):
         given += share_of(start, min(50, tasks * batch - start), tasks)

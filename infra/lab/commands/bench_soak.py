@@ -21,7 +21,7 @@ WIDTH = 140
 
 
 def soak(
-    reports: Annotated[int, typer.Option("--reports", min=100, help="Contributions to send.")] = 100_000,
+    reports: Annotated[int, typer.Option("--reports", min=1, help="Contributions to send.")] = 100_000,
     tasks: Annotated[int, typer.Option("--tasks", min=1, help="Recipes that are live at once.")] = 1,
     rate: Annotated[float, typer.Option("--rate", min=0, help="Contributions a second (0: as fast as it goes).")] = 0.0,
     as_json: AsJson = False,

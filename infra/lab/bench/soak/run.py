@@ -28,7 +28,8 @@ from infra.lab.bench.soak.samples import CONFIGS, DatabaseSize, Sample, weigh
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal, UsageError
 
-LEAST_BATCH, ROUNDS = 100, 5
+LEAST_BATCH, ROUNDS = 7 * BLOCK, 5
+"""The smallest B, which policies accept and whole blocks of contributions make up, and the most batches of a task."""
 SAMPLES, LEAST_WINDOW = 40, 250
 """Samples of a run, more or less, and the fewest contributions between two."""
 BEHIND = 4000
@@ -67,8 +68,7 @@ class Plan:
         if reports < LEAST_BATCH * tasks:
             raise UsageError(f"--reports: {tasks} tasks need at least {LEAST_BATCH * tasks:,}, a batch each")
         rounds = min(ROUNDS, reports // (LEAST_BATCH * tasks))
-        batch = reports // (tasks * rounds)
-        batch -= batch % BLOCK if batch >= LEAST_BATCH + BLOCK else 0
+        batch = reports // (tasks * rounds * BLOCK) * BLOCK
         return cls(tasks, rounds, batch, max(LEAST_WINDOW, math.ceil(tasks * rounds * batch / SAMPLES)), rate)
 
     @property
