@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from infra.cli import run
+from infra.lab.bench.loading.database_sizes import DatabaseSize
 from infra.lab.bench.loading.stream import BLOCK, share_of
 from infra.lab.bench.soak import run as soaking
 from infra.lab.bench.soak.drawing import CELLS
 from infra.lab.bench.soak.report import document, kept_bytes, verdicts
 from infra.lab.bench.soak.run import LEAST_BATCH, LEAST_WINDOW, Plan, Soak, wrong_buckets
-from infra.lab.bench.soak.samples import DatabaseSize, Sample
+from infra.lab.bench.soak.samples import Sample
 from infra.lab.bench.soak.trends import LEAST_BYTES, Trend, judged, returned
 from infra.views.terminal import curve
 from tacit.errors import UsageError

@@ -15,12 +15,12 @@ from functools import partial
 
 from infra.lab.bench.ingest import BATCH_SIZE, SUBJECT
 from infra.lab.bench.loading.contributions import prepare
+from infra.lab.bench.loading.database_sizes import weigh
 from infra.lab.bench.loading.live import LiveStack, laid_out, run_on
 from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.quotas import limited
 from infra.lab.bench.loading.storage import POSTGRES, has_postgres
 from infra.lab.bench.rows import Row, Timing
-from infra.lab.bench.soak.samples import weigh
 from infra.lab.bench.targets import SCALED
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal, UsageError

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from infra.lab.bench.loading.database_sizes import CONFIGS
 from infra.lab.bench.rows import machine
 from infra.lab.bench.soak.run import Soak
-from infra.lab.bench.soak.samples import CONFIGS, Sample
+from infra.lab.bench.soak.samples import Sample
 from infra.lab.bench.soak.trends import (
     COST_TOLERANCE,
     LEAST_BYTES,

@@ -17,6 +17,7 @@ from functools import partial
 
 from infra.lab.bench.ingest import PARTIES, spent
 from infra.lab.bench.loading.contributions import Order
+from infra.lab.bench.loading.database_sizes import CONFIGS, DatabaseSize, weigh
 from infra.lab.bench.loading.implementations import has_multibuffer
 from infra.lab.bench.loading.issuers import BenchIssuer, make_issuers, trust_issuers
 from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, run_on
@@ -24,7 +25,7 @@ from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.many import publish_many
 from infra.lab.bench.loading.processes import memory_of_pool
 from infra.lab.bench.loading.stream import BLOCK, MOST_TASKS, Stream, streaming
-from infra.lab.bench.soak.samples import CONFIGS, DatabaseSize, Sample, weigh
+from infra.lab.bench.soak.samples import Sample
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal, UsageError
 
