@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.lab.bench.loading.storage import POSTGRES, has_postgres
+from infra.lab.bench.soak import run
 from infra.lab.bench.soak.report import costs, kept_bytes, memory, verdicts
 from infra.lab.bench.soak.run import GENERATOR, Plan, soak
 
@@ -18,7 +19,10 @@ with_postgres = pytest.mark.skipif(not has_postgres(), reason="PostgreSQL is not
     [(frozenset[str](), 3), pytest.param(frozenset({POSTGRES}), 1, marks=with_postgres)],
     ids=["sqlite", "postgres"],
 )
-def test_a_run_releases_every_batch_and_finds_what_it_sent(servers: frozenset[str], tasks: int) -> None:
+def test_a_run_releases_every_batch_and_finds_what_it_sent(
+    monkeypatch: pytest.MonkeyPatch, servers: frozenset[str], tasks: int
+) -> None:
+    monkeypatch.setattr(run, "SWEPT_SECONDS", 1.0)
     told: list[float] = []
     plan = Plan.of(600, tasks)
     found = soak(plan, servers, told.append)
