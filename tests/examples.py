@@ -3,6 +3,8 @@ in the order of its document, by ``tests/e2e/test_examples.py``; a key that is p
 
 from __future__ import annotations
 
+import re
+
 from tests.printed import DOCUMENTS, Printed, in_document, in_help
 
 FOLLOWED = {
@@ -66,6 +68,7 @@ SEARCH = {
     "tacit series run words --state-dir .tacit": "tests/e2e/test_search.py",
 }
 
+NEEDS_SERVERS = re.compile(r"tacit (bench dap|serve interop) ").match
 LONG = {
     "tacit demo": "tests/e2e/test_demo.py",
     "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
@@ -124,6 +127,13 @@ LONG = {
     "tacit bench accuracy": "tests/unit/test_bench_accuracy.py",
     "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
     "tacit bench plot": "tests/scripts/test_cli_bench.py",
+    "tacit bench soak --reports 1000 --with ''": "tests/e2e/test_bench_soak.py",
+    "tacit bench soak --reports 100000 --save soak.png": "tests/e2e/test_bench_soak.py",
+    "tacit bench scaling --share 0.1": "tests/unit/test_bench_parts.py",
+    "tacit bench scaling --repetitions 1 --share 0.1": "tests/unit/test_bench_parts.py",
+    **{one.key: "tests/http/test_bench_dap.py" for one in in_document("docs/performance.md") if NEEDS_SERVERS(one.key)},
+    "tacit bench dap --leader http://127.0.0.1:8082 --helper http://127.0.0.1:8083 --processes 4711,4712": "tests/http/"
+    "test_bench_dap.py",
 }
 """Command that takes long, waits for a released result or needs a stopped service -> where ``make test`` covers what it
 does or, where that is long itself, ``make test-all``, which also gives it as printed."""

@@ -73,6 +73,13 @@ InsecureHttp = Annotated[
     bool,
     typer.Option("--insecure-http", help=f"For {INTEROP}: serve beyond loopback too, in a network of test machines."),
 ]
+DatabaseFile = Annotated[
+    Path | None,
+    typer.Option("--database-file", help=f"For {INTEROP}: file (0600) with the URL of a fresh PostgreSQL database."),
+]
+BatchCryptoFlag = Annotated[
+    bool, typer.Option("--batch-crypto", help=f"For {INTEROP}: open shares with the multi-buffer kernels.")
+]
 
 
 def serve(
@@ -89,6 +96,8 @@ def serve(
     host: Host = "",
     port: Port = None,
     insecure_http: InsecureHttp = False,
+    database_file: DatabaseFile = None,
+    batch_crypto: BatchCryptoFlag = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one service until it is told to stop (Ctrl-C or SIGTERM).
@@ -105,16 +114,16 @@ def serve(
     Example: tacit serve relay --config .tacit/relay/config.json
     """
     if print_config:
-        if config is not None:
-            raise typer.BadParameter("--print-config reads no configuration")
-        _print_config(name, as_json=as_json)
+        _print_config(name, config, as_json=as_json)
         return
     if name not in (*KINDS, INGEST, INTEROP):
         raise typer.BadParameter(f"no service is called {name}; choose one of {', '.join((*KINDS, INGEST, INTEROP))}")
-    asked = {"--role": role, "--profile": profile, "--host": host, "--port": port, "--insecure-http": insecure_http}
+    asked: dict[str, object] = {"--role": role, "--profile": profile, "--host": host, "--port": port}
+    asked |= {"--insecure-http": insecure_http, "--database-file": database_file, "--batch-crypto": batch_crypto}
     if name == INTEROP:
         others = (config, leader_config, leader_url, accept_rollback or None, new_mark or None)
-        service = _interop(role, profile or "dap-18", host, port, others, insecure_http=insecure_http)
+        storage = (database_file, batch_crypto)
+        service = _interop(role, profile or "dap-18", host, port, others, storage, insecure_http=insecure_http)
     elif given := [flag for flag, value in asked.items() if value not in ("", None, False)]:
         raise typer.BadParameter(f"{given[0]} is only for {INTEROP}")
     else:
@@ -124,8 +133,11 @@ def serve(
         runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
 
 
-def _print_config(name: str, *, as_json: bool) -> None:
-    """Print the configuration of the service, or of a device, with every key. Raises ``BadParameter``."""
+def _print_config(name: str, config: Path | None, *, as_json: bool) -> None:
+    """Print the configuration of the service, or of a device, with every key. Raises ``BadParameter``, also for a
+    ``config`` to read."""
+    if config is not None:
+        raise typer.BadParameter("--print-config reads no configuration")
     if name not in (*KINDS, AGENT):
         raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
     from infra.tools.documents.printing import print_configuration
@@ -151,20 +163,29 @@ def _deployed(
 
 
 def _interop(
-    role: str, profile: str, host: str, port: int | None, others: Sequence[object], *, insecure_http: bool
+    role: str,
+    profile: str,
+    host: str,
+    port: int | None,
+    others: Sequence[object],
+    storage: tuple[Path | None, bool],
+    *,
+    insecure_http: bool,
 ) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the test API, which accepts none of the ``others``. Raises ``BadParameter``."""
-    from infra.tools.interop.run import ROLES, run_interop
+    from infra.tools.interop.run import ROLES, run_interop, storage_of
     from tacit.service.base.config import Listen
 
     if any(other is not None for other in others):
-        raise typer.BadParameter(f"{INTEROP} takes no configuration and has no database")
+        raise typer.BadParameter(f"{INTEROP} takes no configuration")
     if role not in ROLES:
         raise typer.BadParameter(f"--role must be one of {', '.join(ROLES)}")
     if profile not in VERSIONS:
         raise typer.BadParameter(f"--profile must be one of {', '.join(VERSIONS)}")
     listen = Listen(host=host or "127.0.0.1", port=8080 if port is None else port)
-    return run_interop(role, VERSIONS[profile], listen, insecure_http=insecure_http)
+    database, batch = storage
+    kept = storage_of(role, database, batch_crypto=batch)
+    return run_interop(role, VERSIONS[profile], listen, insecure_http=insecure_http, storage=kept)
 
 
 def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:

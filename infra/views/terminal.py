@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,6 +18,7 @@ from tacit.methods.figures import interval
 from tacit.moments import when
 
 BAR_WIDTH = 34
+CURVE = "▁▂▃▄▅▆▇█"
 STYLES = {
     "active": "green",
     "released": "green",
@@ -89,6 +90,15 @@ def styled(word: str) -> Text:
 def plain_table(*columns: str, title: str | Text | None = None) -> Table:
     """Make a table without borders."""
     return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+
+
+def curve(values: Sequence[float], width: int = BAR_WIDTH) -> str:
+    """Draw a series from 0 to its largest value on one line of at most ``width`` cells, each the mean of its part."""
+    cells = min(width, len(values))
+    parts = [values[at * len(values) // cells : (at + 1) * len(values) // cells] for at in range(cells)]
+    means = [sum(part) / len(part) for part in parts]
+    top = max(means, default=0.0) or 1.0
+    return "".join(CURVE[max(0, min(len(CURVE) - 1, round(mean / top * (len(CURVE) - 1))))] for mean in means)
 
 
 def estimate_bar(

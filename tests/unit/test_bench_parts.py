@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from infra.lab.bench.loading.attackers import KINDS, Attack, attack_with
 from infra.lab.bench.loading.contributions import enclose, make_reports, private_key
 from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.processes import cpu_by_party, cpu_of_tree, memory_of_tree
+from infra.lab.bench.loading.quotas import limited
 from infra.lab.bench.rows import Row, Timing
 from infra.lab.bench.targets import TARGETS, target_of
 from infra.lab.kit.aggregators import party_of
@@ -33,6 +37,7 @@ from tacit.roles.leader import check_upload
 from tests.kit.oracles import helper, leader
 
 KIT = make_task_kit()
+SPINS = "print(flush=True)\nwhile True: pass"
 NOBODY = 2**22 + 1
 """No process has this id: it is above the largest that Linux gives."""
 
@@ -121,15 +126,27 @@ async def test_any_other_answer_ends_the_measurement(monkeypatch: pytest.MonkeyP
 
 def test_a_target_concerns_rows_of_its_stage_role_path_and_rate_alone() -> None:
     row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgres", 1.0, offered_rate=0.0)
-    assert target_of(row) == 220
+    assert target_of(row, "ifma") == 220
     assert target_of(replace(row, path="openssl, sqlite")) == 350
-    assert target_of(replace(row, offered_rate=1000.0)) == 300
+    assert target_of(replace(row, offered_rate=1000.0), "ifma") == 300
     assert target_of(replace(row, role="leader")) is None
     assert target_of(replace(row, offered_rate=200.0)) is None
     kernel = Row("verify_init", "histogram", {}, "helper", "avx2", 1.0)
     assert target_of(kernel) == 9
     assert target_of(replace(kernel, path="baseline")) is None
     assert len(TARGETS) == len({(*vars(target).values(),) for target in TARGETS})
+
+
+@pytest.mark.parametrize(
+    ("stage", "role", "ifma"),
+    [("token verify", "both", 4.0), ("HPKE open", "leader", 5.5), ("aggregation job", "leader + helper", 45.0)],
+)
+def test_what_is_wanted_of_ifma_is_not_asked_of_avx2(stage: str, role: str, ifma: float) -> None:
+    row = Row(stage, "histogram", {}, role, "multibuffer, sqlite", 1.0)
+    assert target_of(row, "ifma") == ifma
+    assert target_of(row, "avx2") is None
+    kernel = Row("verify_init", "histogram", {}, "helper", "avx2", 1.0)
+    assert target_of(kernel, "ifma") == target_of(kernel, "avx2") == 9, "kernels have a path of their own"
 
 
 def test_a_timing_is_the_median_and_its_spread() -> None:
@@ -201,3 +218,22 @@ async def test_attackers_reach_their_target_and_end_with_their_time(kind: str) -
     await server.wait_closed()
     await asyncio.sleep(0)
     assert began == [b"POST"] * 5
+
+
+def test_a_share_of_a_processor_is_kept_or_refused_in_one_line() -> None:
+    for share in (0.0, 0.01, 1.5):
+        with pytest.raises(UsageError, match=r"between 0\.05 and 1"), limited([os.getpid()], share):
+            pass
+    with subprocess.Popen([sys.executable, "-c", SPINS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            with contextlib.suppress(UsageError), limited([child.pid], 0.1):
+                used, begun = cpu_of_tree(child.pid), time.monotonic()
+                time.sleep(0.6)
+                spent_share = (cpu_of_tree(child.pid) - used) / (time.monotonic() - begun)
+                assert spent_share < 0.2, "a process that spins has what it was given, and not a core"
+            assert child.poll() is None, "it runs on without its limit"
+        finally:
+            child.kill()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/tacit-bench-{os.getpid()}-*"))

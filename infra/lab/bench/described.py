@@ -67,6 +67,10 @@ STAGES: Mapping[tuple[str, ...], str] = {
     ("release latency at B",): (
         "from the acknowledgement of the B-th contribution (`batch.close = at_B`) to the result at the collector"
     ),
+    ("aggregation, wall time",): (
+        "from the start of N leader and N helper workers, each with a share of a core, until all reports uploaded "
+        "before are counted; `ratio` is the speed over that of one of each"
+    ),
     ("memory, ",): (
         "most bytes that the process had to itself with N reports queued: while the helper did not answer, "
         "and while it then caught up"

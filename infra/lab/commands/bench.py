@@ -12,6 +12,8 @@ from rich.text import Text
 
 from infra.lab.bench import history
 from infra.lab.commands.bench_accuracy import accuracy
+from infra.lab.commands.bench_dap import bench_dap
+from infra.lab.commands.bench_soak import soak
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.errors import UsageError
@@ -26,6 +28,8 @@ WIDTH = 120
 """Cells that the tables need."""
 app = typer.Typer(help="Measure what each stage costs, beside the floor of this machine.", no_args_is_help=True)
 app.command("accuracy")(accuracy)
+app.command("soak")(soak)
+app.command("dap")(bench_dap)
 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]
@@ -178,6 +182,25 @@ def admin(
     _deliver(found, as_json=as_json, save=save)
 
 
+@app.command("scaling")
+def scaling(
+    as_json: AsJson = False,
+    repetitions: Repetitions = LIVE_REPETITIONS,
+    reports: Annotated[int, typer.Option("--reports", min=1000, help="Reports to aggregate in each run.")] = 4000,
+    share: Annotated[float, typer.Option("--share", min=0.05, max=1.0, help="Most of one core for each worker.")] = 0.1,
+    save: Save = False,
+) -> None:
+    """How much faster two leader and two helper workers aggregate than one of each, on one PostgreSQL.
+
+    Every worker has the same share of a core, by control groups, which needs root. Choose it so that four workers and
+    the database together have less than the machine. Example: tacit bench scaling --repetitions 1 --share 0.1
+    """
+    require_extra("this measurement", "bench", "psutil")
+    from infra.lab.bench.scaling import scaling_rows
+
+    _deliver(scaling_rows(repetitions, reports, share), as_json=as_json, save=save)
+
+
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Run kernels, stages, accounting, ingest and pipeline, in a few minutes. Example: tacit bench all --json --save"""
@@ -301,11 +324,13 @@ def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
 
 
 def _show(rows: list[Row]) -> None:
+    from infra.lab.bench.loading.implementations import MULTIBUFFER, multibuffer_set
     from infra.lab.bench.rows import machine
 
     facts = machine()
     console = answers(WIDTH)
-    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}")
+    ran_on = f", {MULTIBUFFER} on {batch}" if (batch := multibuffer_set()) else ""
+    console.print(f"{facts['cpu']}, {facts['cores']} cores, reports are verified on path {level()}{ran_on}")
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(_table_of(row), []).append(row)
@@ -388,9 +413,11 @@ def _figure(row: Row, value: float) -> str:
 def _verdict(row: Row) -> Text:
     from infra.lab.bench.targets import (
         CHOICE_TIMES,
+        LEAST_SCALED,
         MOST_GROWTH,
         MOST_T,
         MOST_UNDER_ATTACK,
+        SCALED,
         UNDER_ATTACK,
         UPDATE_TIMES,
         target_of,
@@ -402,6 +429,8 @@ def _verdict(row: Row) -> Text:
         return _met(f"x {MOST_UNDER_ATTACK:.2f}", row.ratio or 0.0, MOST_UNDER_ATTACK)
     if row.stage in {UPDATE_TIMES, CHOICE_TIMES}:
         return _met(f"|t| {MOST_T:.2f}", row.ratio or 0.0, MOST_T)
+    if row.stage == SCALED and (row.ratio or 0.0) != 1.0:
+        return _met(f"x {LEAST_SCALED:.2f}", LEAST_SCALED, row.ratio or 0.0)
     limit = target_of(row)
     return Text("") if limit is None else _met(_figure(row, limit), row.us_per_report, limit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -22,13 +23,40 @@ from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.messages import HpkeConfig, Role
+from tacit.multibuffer.crypto import BatchCrypto
+from tacit.multibuffer.library import kernels
 from tacit.roles.aggregator import Party
+from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import Deps
 from tacit.service.http.limits import SourceBudget
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.version import DapVersion
 
-IN_MEMORY = "sqlite+aiosqlite:///:memory:"
+
+@dataclass(frozen=True)
+class Storage:
+    """Where an aggregator of the test API keeps reports, and how it opens shares. With a database of PostgreSQL it
+    groups uploads and forms jobs as the service does, for measurements under load."""
+
+    url: str = "sqlite+aiosqlite:///:memory:"
+    batch_crypto: bool = False
+
+    @property
+    def limits(self) -> LeaderLimits:
+        """The Leader's limits: a tester waits for each answer, a load does not."""
+        return LIMITS if self.url == IN_MEMORY.url else LeaderLimits()
+
+    @property
+    def crypto(self) -> JobCrypto:
+        """What opens the shares of a job. Raises ``UsageError`` without the kernels that were asked for."""
+        if not self.batch_crypto:
+            return OPENSSL
+        if kernels() is None:
+            raise UsageError("--batch-crypto: the multi-buffer kernels do not run here")
+        return BatchCrypto(batch_hpke=True)
+
+
+IN_MEMORY = Storage()
 UPLOAD_BYTES_PER_MINUTE = 1 << 30
 LIMITS = LeaderLimits(min_job_size=1, max_job_delay=0.2, group_delay=0.0, idle_seconds=0.1, retry_delay=0.5)
 """A tester waits for each answer, so uploads do not wait for others to share a transaction."""
@@ -36,19 +64,22 @@ DRAFT_PORT = 8080
 """The port that a test runner assumes."""
 
 
-def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> web.Application:
+def make_leader(
+    deps: Deps, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
+) -> web.Application:
     """A Leader whose tasks come from ``add_task``."""
     key = generate_hpke_key(deps.entropy(1)[0], deps.entropy)
     callers = TaskCallers("leader", credentials)
     parts = leader.Parts(
         name="interop-leader",
-        store=LeaderStore(IN_MEMORY),
+        store=LeaderStore(storage.url),
         callers=callers,
         hpke_keys=(key,),
         helper_token=NO_TOKEN,
         senders=Senders(callers, (), SourceBudget(UPLOAD_BYTES_PER_MINUTE, deps.clock, deps.entropy)),
         works=True,
-        limits=LIMITS,
+        limits=storage.limits,
+        crypto=storage.crypto,
         version=version,
     )
     app = leader.assemble(parts, deps, lambda _app: None)
@@ -56,14 +87,17 @@ def make_leader(deps: Deps, version: DapVersion, credentials: Credentials) -> we
     return app
 
 
-def make_helper(deps: Deps, version: DapVersion, credentials: Credentials) -> web.Application:
+def make_helper(
+    deps: Deps, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
+) -> web.Application:
     """A Helper whose tasks come from ``add_task``."""
     key = generate_hpke_key(deps.entropy(1)[0], deps.entropy)
     parts = helper.Parts(
         name="interop-helper",
-        store=HelperStore(IN_MEMORY),
+        store=HelperStore(storage.url),
         callers=TaskCallers("helper", credentials),
         hpke_keys=(key,),
+        crypto=storage.crypto,
         version=version,
     )
     app = helper.assemble(parts, deps, lambda _app: None)

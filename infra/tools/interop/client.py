@@ -63,7 +63,7 @@ class Uploading:
     async def upload(self, _request: web.Request, asked: Upload) -> dict[str, Any]:
         """Make one report and upload it, once."""
         configuration = asked.configuration(self._version)
-        configs = {role: await self._config(configuration, role) for role in AGGREGATORS}
+        configs = {role: await hpke_config(self._deps.transport, configuration, role) for role in AGGREGATORS}
         task = bare_task(asked.id, configuration, self._version, configs)
         body = self._report(task, asked)
         answer = await offer(
@@ -81,15 +81,17 @@ class Uploading:
         report = seal_report(task, metadata, public_share, shares, self._deps.entropy)
         return UploadRequest((report,)).encode()
 
-    async def _config(self, configuration: TaskConfiguration, role: Role) -> HpkeConfig:
-        """The first configuration of an aggregator that we can use (DAP-18 section 4.4.1)."""
-        leader, helper = configuration.leader_aggregator_endpoint, configuration.helper_aggregator_endpoint
-        endpoint = leader if role is Role.LEADER else helper
-        answer = await self._deps.transport.request("GET", f"{endpoint.removesuffix('/')}/hpke_config")
-        who = role.name.lower()
-        if not 200 <= answer.status < 300:
-            raise TransportError(f"the {who} answered /hpke_config with status {answer.status}")
-        found = next((one for one in HpkeConfigList.decode(answer.body).configs if usable(one)), None)
-        if found is None:
-            raise UsageError(f"the {who} has no HPKE configuration that we support")
-        return found
+
+async def hpke_config(transport: Transport, configuration: TaskConfiguration, role: Role) -> HpkeConfig:
+    """The first configuration of an aggregator that we can use (DAP-18 section 4.4.1). Raises ``TransportError`` and
+    ``UsageError``."""
+    leader, helper = configuration.leader_aggregator_endpoint, configuration.helper_aggregator_endpoint
+    endpoint = leader if role is Role.LEADER else helper
+    answer = await transport.request("GET", f"{endpoint.removesuffix('/')}/hpke_config")
+    who = role.name.lower()
+    if not 200 <= answer.status < 300:
+        raise TransportError(f"the {who} answered /hpke_config with status {answer.status}")
+    found = next((one for one in HpkeConfigList.decode(answer.body).configs if usable(one)), None)
+    if found is None:
+        raise UsageError(f"the {who} has no HPKE configuration that we support")
+    return found

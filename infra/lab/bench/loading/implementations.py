@@ -50,6 +50,12 @@ def has_multibuffer() -> bool:
     return kernels() is not None
 
 
+def multibuffer_set() -> str:
+    """The instruction set of the multi-buffer kernels here (``avx2``, ``ifma``), empty without them."""
+    found = kernels()
+    return "" if found is None else found.level
+
+
 def sealer(public_key: bytes, suite: hpke.Suite) -> dict[str, Callable[[Sequence[bytes]], object]]:
     """Return, by path, a function that seals each of several plaintexts to ``public_key``."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -19,7 +20,7 @@ import uvloop
 from infra.backing.backends import backends, parse_backends
 from infra.base.remembered_servers import amend_config
 from infra.lab.bench.loading.contributions import Order, slot_keys
-from infra.lab.bench.loading.processes import cpu_by_party, memory_of_tree
+from infra.lab.bench.loading.processes import cpu_by_party, memory_by_party, memory_of_tree
 from infra.lab.bench.loading.storage import POSTGRES, SQLITE, has_postgres
 from infra.lab.kit.scratch import scratch_folder
 from infra.stacks.api import verified_log
@@ -49,8 +50,7 @@ BUCKETS = 128
 USUAL_RATE = Decimal("0.5")
 POPULATION = 5_000_000
 INTERVAL_SECONDS = 1800
-LEFT_OF_EPOCH = 2 * INTERVAL_SECONDS
-READY_SECONDS = 60.0
+READY_SECONDS, READY_FOR_EACH = 60.0, 1.0
 PAUSE = 0.02
 COUNT_PAUSE = 0.1
 """Seconds between two readings of the Leader's counts; each reading takes time of the measured processes."""
@@ -83,13 +83,20 @@ class Site:
 
 @contextlib.contextmanager
 def laid_out(
-    servers: frozenset[str], deployment: Deployment, *, limits: Mapping[str, Any] | None = None
+    servers: frozenset[str],
+    deployment: Deployment,
+    *,
+    limits: Mapping[str, Any] | None = None,
+    interval: int = INTERVAL_SECONDS,
+    account: tuple[str, str] = ACCOUNT,
+    amend: Callable[[Layout], None] = lambda _layout: None,
 ) -> Iterator[Site]:
     """Yield a new stack on disk, with its ``servers`` (as ``tacit up --with`` names them) running; ``limits`` change
-    the Leader's limits. Everything is removed afterwards. Raises ``UsageError``."""
-    now = time.time()
-    epoch = next(length for length in range(86400, 2 * 86400, 600) if length - now % length > LEFT_OF_EPOCH)
-    epsilon, delta = ACCOUNT
+    the Leader's limits, ``amend`` all else, and the epoch lasts for two more intervals of ``interval`` seconds.
+    Everything is removed afterwards. Raises ``UsageError``."""
+    now, left = time.time(), 2 * interval
+    epoch = next(length for length in itertools.count(86400 + left // 600 * 600, 600) if length - now % length > left)
+    epsilon, delta = account
     options = StackOptions(
         epoch_seconds=epoch,
         slots_per_epoch=SLOTS,
@@ -101,6 +108,7 @@ def laid_out(
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
         leader = layout.configs["leader"]
         amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
+        amend(layout)
         with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
             yield Site(layout, deploy(layout, deployment))
 
@@ -146,6 +154,12 @@ class LiveStack:
         """Return the bytes of memory that only the processes of this service use."""
         return float(sum(map(memory_of_tree, self.pids(name))))
 
+    def memories(self, parties: Collection[str]) -> dict[str, int]:
+        """Return the bytes that only one process uses, for each service or server among ``parties``, by their names in
+        rows."""
+        named = ((PARTIES.get(service.name, service.name), service.pid) for service in self.services)
+        return {name: size for name, size in memory_by_party(named).items() if name in parties}
+
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to every process of a service."""
         for pid in self.pids(name):
@@ -168,7 +182,7 @@ class LiveStack:
     ) -> Order:
         """Publish a recipe of ``BUCKETS`` buckets whose interval has begun, wait until both aggregators take part, and
         return what contributions to it are made from."""
-        epoch = self._epoch()
+        epoch = self.epoch()
         survey = Survey(
             name=f"bench-{self._slot}",
             text="What does it cost?",
@@ -189,9 +203,14 @@ class LiveStack:
         await call(self.transport, "POST", f"{self.layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
         key = (await asyncio.to_thread(slot_keys, self.layout))[epoch, self._slot]
         self._slot += 1
-        for party in ("leader", "helper", "collector"):
-            await self._until(partial(self._serves, party, recipe), f"the {party} takes part")
+        await self.until_served([recipe])
         return Order(recipe, key, self.layout.gateway_key_config)
+
+    async def until_served(self, recipes: Sequence[Recipe]) -> None:
+        """Wait until both aggregators and the collector take part in all of ``recipes``."""
+        seconds = READY_SECONDS + READY_FOR_EACH * len(recipes)
+        for party in ("leader", "helper", "collector"):
+            await self._until(partial(self._serves, party, recipes), f"the {party} takes part", seconds)
 
     def task_text(self, recipe: Recipe) -> str:
         """Return the recipe's task id as it appears in URLs."""
@@ -226,15 +245,21 @@ class LiveStack:
         url, bearer = f"{self.layout.urls['collector']}/v1/collections", self.layout.operator_token("collector")
         await call(self.transport, "POST", url, body=body, bearer=bearer)
 
-    async def until_released(self, recipe: Recipe, seconds: float) -> None:
-        """Wait until the collector shows a result of the recipe."""
+    async def until_released(self, recipe: Recipe, seconds: float, batches: int = 1) -> None:
+        """Wait until the collector shows the results of so many batches of the recipe."""
 
         async def done() -> bool:
-            url, bearer = f"{self.layout.urls['collector']}/v1/results", self.layout.operator_token("collector")
-            found = (await call(self.transport, "GET", url, bearer=bearer))["results"]
-            return any(one["recipe_hash"] == recipe.hash_text for one in found)
+            return len(await self.released(recipe)) >= batches
 
         await self._until(done, "the result is released", seconds)
+
+    async def released(self, recipe: Recipe) -> list[dict[str, Any]]:
+        """Return the documents of the recipe's releases so far."""
+        url, bearer = f"{self.layout.urls['collector']}/v1/results", self.layout.operator_token("collector")
+        answer = await self.transport.request(
+            "GET", f"{url}/{recipe.hash_text}", headers={"Authorization": f"Bearer {bearer}"}
+        )
+        return [] if answer.status == 404 else list(json.loads(answer.body)["results"])
 
     async def until_keys(self) -> None:
         """Wait until the log shows this epoch's token keys."""
@@ -242,21 +267,23 @@ class LiveStack:
 
         async def done() -> bool:
             live = await verified_log(self.transport, self.layout, policy)
-            return live.directory(issuer, self._epoch()) is not None
+            return live.directory(issuer, self.epoch()) is not None
 
         await self._until(done, "the log shows the issuer's keys")
 
-    def _epoch(self) -> int:
+    def epoch(self) -> int:
+        """The present epoch of the stack's issuer."""
         return int(time.time() // self.layout.options.epoch_seconds)
 
-    async def _serves(self, party: str, recipe: Recipe) -> bool:
+    async def _serves(self, party: str, recipes: Sequence[Recipe]) -> bool:
         url = f"{self.layout.urls[party]}/v1/recipes"
         answer = await call(self.transport, "GET", url, bearer=self.layout.operator_token(party))
         rows = answer["recipes"] if party == "collector" else answer
-        state = {one["recipe_hash"]: one["state"] for one in rows}.get(recipe.hash_text)
-        if state == "refused" and party != "collector":
-            raise Fatal(f"the {party} refuses the recipe of the measurement")
-        return bool(state == "active")
+        known = {one["recipe_hash"]: one["state"] for one in rows}
+        states = {known.get(recipe.hash_text) for recipe in recipes}
+        if "refused" in states and party != "collector":
+            raise Fatal(f"the {party} refuses a recipe of the measurement")
+        return states == {"active"}
 
     async def _until(
         self, done: Callable[[], Coroutine[Any, Any, bool]], what: str, seconds: float = READY_SECONDS

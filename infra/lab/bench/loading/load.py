@@ -1,11 +1,12 @@
-"""Sends prepared contributions to a relay, as fast as it answers or at a given rate, and times every answer."""
+"""Sends prepared contributions to a relay, or reports to a leader, as fast as it answers or at a given rate, and times
+every answer."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
@@ -23,12 +24,13 @@ OVERLOADED = frozenset({429, 503})
 
 @dataclass(frozen=True)
 class Load:
-    """The result of a load: wall seconds from the first request to the last answer, the seconds of each answer, and how
-    often the relay asked the sender to retry later."""
+    """The result of a load: wall seconds from the first request to the last answer, the seconds of each answer, how
+    often the server asked the sender to retry later, and how many answers had a body."""
 
     seconds: float
     latencies: Sequence[float] = field(repr=False)
     retries: int
+    bodies: int = 0
 
     @property
     def rate(self) -> float:
@@ -40,30 +42,49 @@ class Load:
         return statistics.quantiles(self.latencies, n=100)[share - 1]
 
 
-async def send_all(url: str, messages: Sequence[bytes], rate: float = 0.0, connections: int = CONNECTIONS) -> Load:
-    """POST every message to ``url``. With a ``rate`` (per second) messages are due at fixed times, and each latency
-    counts from that time. Raises ``Fatal`` for an answer other than 200, 429 or 503, or after ``TRIES`` answers of 429
-    or 503 to one message."""
+async def send_all(
+    url: str,
+    messages: Sequence[bytes] | AsyncIterator[bytes],
+    rate: float = 0.0,
+    connections: int = CONNECTIONS,
+    media_type: str = OHTTP_REQ,
+) -> Load:
+    """POST every message to ``url``, taken from a list or as they are made. With a ``rate`` (per second) messages are
+    due at fixed times, and each latency counts from that time. Raises ``Fatal`` for an answer other than 2xx, 429 or
+    503, or after ``TRIES`` answers of 429 or 503 to one message."""
     target = urlsplit(url)
     if target.hostname is None or target.port is None:
         raise ValueError(f"{url} names no host and port")
-    head = f"POST {target.path or '/'} HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Type: {OHTTP_REQ}\r\n".encode()
-    start = time.perf_counter()
-    plan = _Plan(start, rate, messages)
-    senders = [_Sender(target.hostname, target.port, head, plan) for _ in range(min(connections, len(messages)))]
+    head = f"POST {target.path or '/'} HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Type: {media_type}\r\n".encode()
+    plan = _Plan(time.perf_counter(), rate, messages)
+    most = connections if isinstance(messages, AsyncIterator) else min(connections, len(messages))
+    senders = [_Sender(target.hostname, target.port, head, plan) for _ in range(most)]
     await asyncio.gather(*(sender.run() for sender in senders))
-    return Load(time.perf_counter() - start, plan.latencies, plan.retries)
+    return Load(time.perf_counter() - plan.start, plan.latencies, plan.retries, plan.bodies)
 
 
 class _Plan:
     """The next message to send, and when."""
 
-    def __init__(self, start: float, rate: float, messages: Sequence[bytes]) -> None:
+    def __init__(self, start: float, rate: float, messages: Sequence[bytes] | AsyncIterator[bytes]) -> None:
         self.start = start
         self.rate = rate
         self.latencies: list[float] = []
         self.retries = 0
-        self.left: Iterator[tuple[int, bytes]] = iter(enumerate(messages))
+        self.bodies = 0
+        self._left = messages if isinstance(messages, AsyncIterator) else iter(messages)
+        self._taking = asyncio.Lock()
+        self._number = 0
+
+    async def take(self) -> tuple[int, bytes] | None:
+        """The next message and its number, None after the last."""
+        if isinstance(self._left, AsyncIterator):
+            async with self._taking:  # an asynchronous generator cannot be asked twice at once
+                message = await anext(self._left, None)
+        else:
+            message = next(self._left, None)
+        self._number += 1
+        return None if message is None else (self._number - 1, message)
 
     async def due(self, number: int) -> float:
         """Wait for the message's time; returns the moment from which its latency counts."""
@@ -85,7 +106,8 @@ class _Sender:
 
     async def run(self) -> None:
         try:
-            for number, message in self._plan.left:
+            while (taken := await self._plan.take()) is not None:
+                number, message = taken
                 begun = await self._plan.due(number)
                 await self._deliver(message)
                 self._plan.latencies.append(time.perf_counter() - begun)
@@ -96,13 +118,14 @@ class _Sender:
     async def _deliver(self, message: bytes) -> None:
         for _ in range(TRIES):
             answer = await self._exchange(message)
-            if answer.status == 200:
+            if 200 <= answer.status < 300:
+                self._plan.bodies += answer.size > 0
                 return
             if answer.status not in OVERLOADED:
-                raise Fatal(f"the relay answered {answer.status} to a contribution")
+                raise Fatal(f"the server answered {answer.status} to a contribution")
             self._plan.retries += 1
             await asyncio.sleep(answer.retry_after)
-        raise Fatal(f"the relay was overloaded {TRIES} times in a row")
+        raise Fatal(f"the server was overloaded {TRIES} times in a row")
 
     async def _exchange(self, message: bytes) -> _Response:
         if self._connection is None or self._connection.closed:
@@ -117,6 +140,7 @@ class _Sender:
 @dataclass
 class _Response:
     status: int = 0
+    size: int = 0
     retry_after: float = 1.0
 
 
@@ -132,7 +156,7 @@ class _Connection(asyncio.Protocol):
 
     async def exchange(self, request: bytes) -> _Response:
         if self._transport is None:
-            raise Fatal("the relay is not connected")
+            raise Fatal("the server is not connected")
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._waiting
@@ -147,7 +171,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(Fatal("the relay closed a connection before it answered"))
+            self._waiting.set_exception(Fatal("the server closed a connection before it answered"))
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -155,6 +179,9 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"retry-after" and value.isdigit():
             self._answer.retry_after = float(value)
+
+    def on_body(self, body: bytes) -> None:
+        self._answer.size += len(body)
 
     def on_message_complete(self) -> None:
         self._answer.status = self._parser.get_status_code()
