@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
-from tacit.adapters.databases.postgres_driver import begun, constraints, fetch, typed
+from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ class PostgresDialect(Dialect):
     ) -> None:
         """Insert the rows with ``COPY``."""
         if rows:
-            driver = await begun(connection)
+            driver = await driver_of(connection)
             with constraints(f"COPY {table.name}"):
                 await driver.copy_records_to_table(table.name, records=rows, columns=columns)
 
@@ -93,11 +93,12 @@ class PostgresDialect(Dialect):
         if not rows:
             return []
         if mostly_new:
+            driver = await driver_of(connection)
+            await driver.execute("SAVEPOINT before_rows")
             try:
-                async with (await begun(connection)).transaction():  # a savepoint
-                    await self.copy_rows(connection, table, columns, rows)
+                await self.copy_rows(connection, table, columns, rows)
             except sa.exc.IntegrityError:
-                pass
+                await driver.execute("ROLLBACK TO SAVEPOINT before_rows")
             else:
                 place = columns.index(key)
                 return [row[place] for row in rows]

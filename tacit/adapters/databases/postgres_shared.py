@@ -23,8 +23,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.databases.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
+from tacit.adapters.databases.postgres import BEGIN_WRITE, MARKER, OWNER_LOCK, PostgresReader, for_a_person, make_engine
 from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
+from tacit.adapters.databases.postgres_sessions import discard
 from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, TacitError
@@ -37,8 +38,8 @@ SHARDS = 1024
 CHANNEL = "tacit_signals"
 SEND_SECONDS = 5.0
 
-_ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
-_SHARED = sa.text(f"SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})")
+_ALONE = f"{BEGIN_WRITE}; SELECT pg_advisory_xact_lock({WRITE_LOCK})"
+_SHARED = f"{BEGIN_WRITE}; SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})"
 _LEAD = sa.text(f"SELECT pg_try_advisory_lock({LEADER_LOCK})")
 _SHARD = sa.text(f"SELECT pg_try_advisory_lock({SHARD_LOCK}, :shard)")
 _SERVICE = sa.text("SELECT service FROM tacit_database")
@@ -109,8 +110,7 @@ class SharedPostgresDatabase(PostgresReader):
         with self.durability.noting():
             async with self._alone():
                 with typed():
-                    async with self._engine.connect() as connection, connection.begin():
-                        await connection.execute(_SHARED if shared else _ALONE)
+                    async with self._sessions.begun(_SHARED if shared else _ALONE) as connection:
                         yield connection
 
     async def call(self, function: str, *values: Any) -> list[Any]:
