@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value, text_of
 from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 
@@ -51,7 +51,7 @@ class PostgresDialect(Dialect):
 
     async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
         """Compiled once, and run on the driver's connection."""
-        text, names, constants = _compiled(statement)
+        text, names, constants = text_of(statement, _DRIVER)
         given = constants | values
         return await fetch(connection, text, *[given[name] for name in names])
 
@@ -113,14 +113,6 @@ class PostgresDialect(Dialect):
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
         """A table of partitions by ranges of the sequence."""
         return PostgresSlices(connection, table, sequence)
-
-
-@lru_cache(maxsize=64)
-def _compiled(statement: sa.Executable) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """The text of a statement, its parameters in order, and the values of those that it has itself."""
-    compiled: Any = statement.compile(dialect=_DRIVER)  # type: ignore[attr-defined]
-    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-    return str(compiled), tuple(compiled.positiontup), constants
 
 
 @lru_cache(maxsize=64)

@@ -36,8 +36,7 @@ class Sessions:
         try:
             await driver.execute(begin)
             yield connection
-            if await driver.execute(end) != end:
-                raise Fatal("the database has rolled the transaction back")
+            await _ended(driver, end)
         except BaseException:
             await self._roll_back(connection, driver)
             raise
@@ -73,6 +72,11 @@ class Sessions:
             self._kept.append((connection, driver))
         else:
             await connection.close()
+
+
+async def _ended(driver: Any, end: str) -> None:
+    if await driver.execute(end) != end:
+        raise Fatal("the database has rolled the transaction back")
 
 
 async def discard(connection: AsyncConnection) -> None:
