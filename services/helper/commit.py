@@ -61,16 +61,7 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
     ``closed`` holds the times for which no report counts any more."""
     job = prepared.job
     buckets = job.rows.buckets(task, prepared.batch_id)
-    columns = (
-        job.rows.report_ids,
-        job.rows.nullifiers,
-        repeat(ACCEPTED),
-        repeat(""),
-        buckets,
-        repeat(None),
-        repeat(None),
-    )
-    verified = list(map(OutcomeRow._make, zip(*columns, strict=False)))
+    verified = list(map(OutcomeRow, job.rows.report_ids, job.rows.nullifiers, repeat(ACCEPTED), repeat(""), buckets))
     if not closed and not job.rejections:
         return verified
     found = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import starmap
 from typing import Any
 
 import sqlalchemy as sa
@@ -129,7 +130,7 @@ class ReportsTx(CommonTx):
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
-        found = {report.seq: report for report in map(StoredReport._make, rows)}
+        found = {report.seq: report for report in starmap(StoredReport, rows)}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:

@@ -144,8 +144,8 @@ class JobWork:
             rows = state.rows
         buckets = rows.buckets(party.task, job.batch_id)
         digests = [reports[report_id].digest for report_id in rows.report_ids]
-        same = (repeat(ACCEPTED), repeat(""), buckets, repeat(job.job_id), digests)
-        outcomes = list(map(OutcomeRow._make, zip(rows.report_ids, rows.nullifiers, *same, strict=False)))
+        others = (repeat(ACCEPTED), repeat(""), buckets, repeat(job.job_id), digests)
+        outcomes = list(map(OutcomeRow, rows.report_ids, rows.nullifiers, *others))
         outcomes += _rejected_rows(found, reports)
         refused = await tx.record(job.task_id, outcomes)
         if refused:
