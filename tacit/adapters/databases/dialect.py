@@ -104,6 +104,11 @@ class Dialect(ABC):
         bound parameters by name."""
 
     @abstractmethod
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run a frequent statement that is the same in every kind of database and has no parameters, and return its
+        rows."""
+
+    @abstractmethod
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """Select the rows of ``sources`` (whose columns have the same types) that match ``values``, in the order of the
         sources; for frequent queries or those with many rows."""

@@ -55,6 +55,10 @@ class PostgresDialect(Dialect):
         given = constants | values
         return await fetch(connection, text, *[given[name] for name in names])
 
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run on the driver's connection."""
+        return await fetch(connection, text)
+
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """One SELECT on the driver's connection, with one array for all sources; none for no values."""
         if not values:

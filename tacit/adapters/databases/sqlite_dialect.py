@@ -72,6 +72,10 @@ class SqliteDialect(Dialect):
         given = constants | values
         return await fetch(connection, text, [given[name] for name in names])
 
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run on the driver's connection."""
+        return await fetch(connection, text)
+
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """One SELECT on the driver's connection for each source and piece."""
         found: list[Any] = []
