@@ -26,6 +26,7 @@ class Sessions:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._kept: list[tuple[AsyncConnection, Any]] = []
+        self._most = KEPT
 
     @asynccontextmanager
     async def begun(self, begin: str, end: str = "COMMIT") -> AsyncIterator[AsyncConnection]:
@@ -43,7 +44,8 @@ class Sessions:
         await self._keep(connection, driver)
 
     async def close(self) -> None:
-        """End every connection that is kept."""
+        """End every connection that is kept, and keep none any more."""
+        self._most = 0
         while self._kept:
             await discard(self._kept.pop()[0])
 
@@ -57,18 +59,23 @@ class Sessions:
         return connection, await driver_of(connection)
 
     async def _roll_back(self, connection: AsyncConnection, driver: Any) -> None:
-        """Roll back and keep the connection; end it where it does not answer, which rolls back as well."""
+        """Roll back and keep the connection; end it where it does not answer, which rolls back as well. Either way the
+        block's own error goes on."""
+        answers = False
         try:
-            await driver.execute("ROLLBACK")
-        except BaseException:
-            await discard(connection)
-            raise
-        await self._keep(connection, driver)
+            with suppress(Exception):
+                await driver.execute("ROLLBACK")
+                answers = True
+        finally:
+            if not answers:
+                await discard(connection)
+        if answers:
+            await self._keep(connection, driver)
 
     async def _keep(self, connection: AsyncConnection, driver: Any) -> None:
         if connection.in_transaction():
             await connection.rollback()  # what SQLAlchemy believes to have begun; the server sees nothing of it
-        if len(self._kept) < KEPT:
+        if len(self._kept) < self._most:
             self._kept.append((connection, driver))
         else:
             await connection.close()
