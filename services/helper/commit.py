@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.store import CommonTx
@@ -59,19 +60,19 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
     """The outcome rows to store, in the order of the request: of two reports with one token, the first gets it.
     ``closed`` holds the times for which no report counts any more."""
     job = prepared.job
-    found: dict[bytes, OutcomeRow] = {}
-    for rejection in job.rejections:
-        if rejection.final and not _has_no_row(rejection):
-            code, cause = int(rejection.code), rejection.cause
-            found[rejection.report_id] = OutcomeRow(rejection.report_id, rejection.nullifier, code, cause)
     buckets = job.rows.buckets(task, prepared.batch_id)
-    verified = zip(job.rows.report_ids, job.rows.times, job.rows.nullifiers, buckets, strict=True)
-    for report_id, time, nullifier, bucket in verified:
-        if time in closed:
-            code = int(ReportError.BATCH_COLLECTED)
-            found[report_id] = OutcomeRow(report_id, nullifier, code, "batch-collected")
-        else:
-            found[report_id] = OutcomeRow(report_id, nullifier, ACCEPTED, bucket=bucket)
+    verified = list(map(OutcomeRow, job.rows.report_ids, job.rows.nullifiers, repeat(ACCEPTED), repeat(""), buckets))
+    if not closed and not job.rejections:
+        return verified
+    found = {
+        one.report_id: OutcomeRow(one.report_id, one.nullifier, int(one.code), one.cause)
+        for one in job.rejections
+        if one.final and not _has_no_row(one)
+    }
+    late = int(ReportError.BATCH_COLLECTED)
+    for row, time in zip(verified, job.rows.times, strict=True):
+        in_time = time not in closed
+        found[row.report_id] = row if in_time else row._replace(code=late, cause="batch-collected", bucket=None)
     return [found[report_id] for report_id in job.report_ids if report_id in found]
 
 

@@ -8,9 +8,8 @@ from tacit.states import Move, States
 
 
 class JobState(enum.StrEnum):
-    """State of a job that has a row. The response tells which: it is empty until the job is answered."""
+    """State of a job that has a row."""
 
-    TAKEN = "taken"
     ANSWERED = "answered"
 
 
@@ -18,8 +17,7 @@ JOB_STATES = States(
     "a job at the Helper",
     JobState,
     [
-        Move(None, JobState.TAKEN, "its request arrives, and no other transaction has the job"),
-        Move(JobState.TAKEN, JobState.ANSWERED, "in the same transaction, with outcomes and buckets"),
+        Move(None, JobState.ANSWERED, "its outcomes and buckets are committed, and nobody has answered it before"),
         Move(JobState.ANSWERED, None, "the Leader deletes it, or the task has ended"),
     ],
 )

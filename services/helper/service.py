@@ -29,6 +29,10 @@ from tacit.service.http.limits import ByteBudget
 from tacit.task import Task, seal_aggregate_share
 
 
+class AnsweredError(Exception):
+    """Another process has answered the job: what this one has recorded for it is rolled back."""
+
+
 class Helper:
     """One Helper over its store."""
 
@@ -101,19 +105,19 @@ class Helper:
 
     async def _answer(self, party: Party, job_id: bytes, prepared: PreparedJob) -> bytes:
         """Commit the job and its answer together; if another process was first, return that answer."""
-        task_id = party.task.task_id
-        async with self._store.transaction(shared=True) as tx:
-            await tx.demand_open(party, self._deps.clock.now())
-            # taken before anything is recorded: of two processes with the same request, the second waits here and
-            # returns the first one's answer, instead of finding its own reports replayed
-            if not await tx.begin_job(task_id, job_id):
-                known = await tx.job_response(task_id, job_id)
-                if known is None:
-                    raise Fatal("the id of an aggregation job belongs to another task")
-                return known
-            response = await commit(tx, party, prepared)
-            await tx.end_job(job_id, response)
-            return response
+        try:
+            async with self._store.transaction(shared=True) as tx:
+                await tx.demand_open(party, self._deps.clock.now())
+                response = await commit(tx, party, prepared)
+                # two processes with the same request record the same rows: the second waits for the first, finds its
+                # own reports replayed, and then that the job is answered
+                await _require_new(tx, party, job_id, response)
+                return response
+        except AnsweredError:
+            known = await self.job(party, job_id)
+            if known is None:
+                raise Fatal("the id of an aggregation job belongs to another task") from None
+            return known
 
     async def job(self, party: Party, job_id: bytes) -> bytes | None:
         """The stored response of an aggregation job, or None."""
@@ -206,3 +210,8 @@ class Helper:
         """Every recipe that names this aggregator, with its state and the rule that refused it, if any."""
         async with self._store.read() as tx:
             return recipe_status(await tx.tasks())
+
+
+async def _require_new(tx: HelperTx, party: Party, job_id: bytes, response: bytes) -> None:
+    if not await tx.add_job(party.task.task_id, job_id, response):
+        raise AnsweredError

@@ -74,38 +74,24 @@ class JobsTx(CommonTx):
             }
             for job in jobs
         ]
-        if rows:
-            await self.connection.execute(sa.insert(JOBS), rows)
+        columns = tuple(rows[0]) if rows else ()
+        await self.dialect.copy_rows(self.connection, JOBS, columns, [tuple(row.values()) for row in rows])
 
     async def due_jobs(self, now: float, limit: int, other_than: Collection[bytes] = ()) -> list[tuple[bytes, bytes]]:
         """(job id, task id) of jobs that a worker may take, longest due first, leaving out the tasks in
         ``other_than``."""
-        query = sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_due(now)).order_by(JOBS.c.next_attempt).limit(limit)
-        if other_than:
-            query = query.where(JOBS.c.task_id.not_in(sorted(other_than)))
-        return [(row[0], row[1]) for row in await self.connection.execute(query)]
+        if not other_than:
+            rows = await self.dialect.run(self.connection, _DUE_FIRST, now=now, most=limit)
+            return [(row[0], row[1]) for row in rows]
+        query = _DUE_FIRST.where(JOBS.c.task_id.not_in(sorted(other_than)))
+        found = await self.connection.execute(query, {"now": now, "most": limit})
+        return [(row[0], row[1]) for row in found]
 
     async def claim_jobs(self, job_ids: Collection[bytes], now: float, holder: int, until: float) -> list[JobRow]:
         """Take those of ``job_ids`` that are still due and that no other process is taking at this moment."""
-        wanted = (
-            sa.select(JOBS.c.job_id)
-            .where(self.dialect.among(JOBS.c.job_id, sorted(job_ids)), _due(now))
-            .with_for_update(skip_locked=True)
-        )
-        free = list((await self.connection.execute(wanted)).scalars())
-        if not free:
-            return []
-        taken = (
-            sa.update(JOBS)
-            .where(self.dialect.among(JOBS.c.job_id, free))
-            .values(
-                holder=holder,
-                lease_until=until,
-                expired=JOBS.c.expired + sa.case((JOBS.c.lease_until > 0, 1), else_=0),
-            )
-            .returning(*_COLUMNS)
-        )
-        return [_job(row) for row in await self.connection.execute(taken)]
+        lease = {"now": now, "lease": holder, "until": until}
+        taken = [await self.dialect.run(self.connection, _CLAIM, id=job_id, **lease) for job_id in sorted(job_ids)]
+        return [_job(row) for rows in taken for row in rows]
 
     async def renew_leases(self, job_ids: Collection[bytes], holder: int, until: float) -> None:
         """Extend the leases of those of ``job_ids`` that ``holder`` still has."""
@@ -166,8 +152,8 @@ class JobsTx(CommonTx):
 
     async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
         """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
-        poisonous = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _expired(now)
-        return [_job(row) for row in await self.connection.execute(sa.select(*_COLUMNS).where(poisonous).limit(limit))]
+        rows = await self.dialect.run(self.connection, _POISONOUS, now=now, most=limit)
+        return [_job(row) for row in rows]
 
     async def remove_jobs(self, jobs: Sequence[JobRow]) -> None:
         """Delete formed jobs whose reports go into other jobs. Raises ``Fatal`` if one of them is not in the state
@@ -179,8 +165,7 @@ class JobsTx(CommonTx):
 
     async def unfinished_jobs(self, task_id: bytes) -> int:
         """How many jobs of a task are formed or sent."""
-        query = sa.select(sa.func.count()).where(JOBS.c.task_id == task_id, JOBS.c.state.in_(UNFINISHED))
-        return int((await self.connection.execute(query)).scalar_one())
+        return int((await self.dialect.run(self.connection, _UNFINISHED_OF, task=task_id))[0][0])
 
     async def seqs_in_jobs(self) -> set[int]:
         """The sequence numbers of all reports in unfinished jobs, over all tasks."""
@@ -232,14 +217,33 @@ def _failing() -> sa.ColumnElement[bool]:
     return JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
 
 
-def _expired(now: float) -> sa.ColumnElement[bool]:
-    return (JOBS.c.lease_until > 0) & (JOBS.c.lease_until <= now)
+def _unfinished() -> sa.ColumnElement[bool]:
+    return sa.or_(*(JOBS.c.state == state for state in UNFINISHED))
 
 
-def _due(now: float) -> sa.ColumnElement[bool]:
-    to_split = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & (JOBS.c.lease_until > 0)
-    free = (JOBS.c.lease_until <= now) & (JOBS.c.next_attempt <= now)
-    return JOBS.c.state.in_(UNFINISHED) & free & sa.not_(to_split)
+_NOW = sa.bindparam("now", type_=sa.Float())
+_LEASED = JOBS.c.lease_until > 0
+_TO_SPLIT = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _LEASED
+_DUE = _unfinished() & (JOBS.c.lease_until <= _NOW) & (JOBS.c.next_attempt <= _NOW) & sa.not_(_TO_SPLIT)
+_DUE_FIRST = (
+    sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_DUE).order_by(JOBS.c.next_attempt).limit(sa.bindparam("most"))
+)
+_POISONOUS = sa.select(*_COLUMNS).where(_TO_SPLIT, JOBS.c.lease_until <= _NOW).limit(sa.bindparam("most"))
+_UNFINISHED_OF = sa.select(sa.func.count()).where(JOBS.c.task_id == sa.bindparam("task"), _unfinished())
+_CLAIM = (
+    sa.update(JOBS)
+    .where(
+        JOBS.c.job_id.in_(
+            sa.select(JOBS.c.job_id).where(JOBS.c.job_id == sa.bindparam("id"), _DUE).with_for_update(skip_locked=True)
+        )
+    )
+    .values(
+        holder=sa.bindparam("lease"),
+        lease_until=sa.bindparam("until"),
+        expired=JOBS.c.expired + sa.case((_LEASED, 1), else_=0),
+    )
+    .returning(*_COLUMNS)
+)
 
 
 def _may_become(state: JobState | None) -> sa.ColumnElement[bool]:
@@ -274,15 +278,6 @@ def _held(job: JobRow) -> sa.ColumnElement[bool]:
 
 
 def _job(row: Any) -> JobRow:
-    return JobRow(
-        row.job_id,
-        row.task_id,
-        row.batch_id,
-        JobState(row.state),
-        unpack_seqs(row.members),
-        row.attempts,
-        row.holder,
-        row.expired,
-        row.location,
-        row.digest,
-    )
+    """The job of a row of ``_COLUMNS``."""
+    job_id, task_id, batch_id, state, members, *others = row
+    return JobRow(job_id, task_id, batch_id, JobState(state), unpack_seqs(members), *others)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import starmap
 from typing import Any
 
 import sqlalchemy as sa
@@ -74,23 +75,18 @@ class ReportsTx(CommonTx):
         groups: dict[bytes, list[int]] = {}
         for seq, task_id in rows:
             groups.setdefault(task_id, []).append(seq)
-        values = [
-            {"seq": min(seqs), "task_id": task_id, "since": since, "size": len(seqs), "members": pack_seqs(seqs)}
-            for task_id, seqs in groups.items()
-        ]
-        if values:
-            await self.connection.execute(sa.insert(PENDING), values)
+        values = [(min(seqs), task_id, since, len(seqs), pack_seqs(seqs)) for task_id, seqs in groups.items()]
+        await self.dialect.copy_rows(self.connection, PENDING, ("seq", "task_id", "since", "size", "members"), values)
 
     async def take_pending(self, task_id: bytes, seqs: Sequence[int]) -> None:
         """Remove these reports of a task from the pending ones, because jobs have them now; the rest of their groups
         becomes one group. The transaction runs alone."""
         taken = set(seqs)
-        columns = (PENDING.c.seq, PENDING.c.since, PENDING.c.members)
-        query = sa.select(*columns).where(PENDING.c.task_id == task_id, PENDING.c.seq <= max(seqs, default=-1))
         touched: list[int] = []
         left: list[int] = []
         oldest: list[float] = []
-        for first, since, packed in await self.connection.execute(query):
+        groups = await self.dialect.run(self.connection, _UP_TO, task=task_id, last=max(seqs, default=-1))
+        for first, since, packed in groups:
             group = unpack_seqs(packed)
             if taken.isdisjoint(group):
                 continue
@@ -104,13 +100,13 @@ class ReportsTx(CommonTx):
 
     async def pending(self, task_id: bytes, now: float, limit: int) -> list[int]:
         """Sequence numbers of up to ``limit`` reports that wait by ``now``, oldest first."""
-        groups = await self.connection.execute(_waiting(PENDING.c.members, task_id, now, limit))
-        return [seq for packed in groups.scalars() for seq in unpack_seqs(packed)][:limit]
+        groups = await self.dialect.run(self.connection, _WAITING_MEMBERS, task=task_id, now=now, most=limit)
+        return [seq for packed, _ in groups for seq in unpack_seqs(packed)][:limit]
 
     async def pending_head(self, task_id: bytes, now: float, limit: int) -> tuple[int, float]:
         """How many reports ``pending`` would return, and since when the oldest has waited (POSIX seconds)."""
-        groups = (await self.connection.execute(_waiting(PENDING.c.since, task_id, now, limit))).all()
-        return min(limit, sum(row.size for row in groups)), min((row.since for row in groups), default=now)
+        groups = await self.dialect.run(self.connection, _WAITING_SINCE, task=task_id, now=now, most=limit)
+        return min(limit, sum(size for _, size in groups)), min((since for since, _ in groups), default=now)
 
     async def pending_summary(self, task_id: bytes) -> tuple[int, float | None]:
         """How many reports of a task have no job, and since when the oldest has waited (POSIX seconds; None if there is
@@ -134,7 +130,7 @@ class ReportsTx(CommonTx):
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
-        found = {row[4]: StoredReport(*row) for row in rows}
+        found = {report.seq: report for report in starmap(StoredReport, rows)}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
@@ -142,10 +138,17 @@ class ReportsTx(CommonTx):
         await self.dialect.delete_among(self.connection, REPORTS.c.seq, seqs)
 
 
-def _waiting(column: sa.Column[Any], task_id: bytes, now: float, limit: int) -> sa.Select[Any]:
-    """The oldest groups that wait by ``now``, enough to hold ``limit`` reports; ``column`` and size of each."""
-    waits = (PENDING.c.task_id == task_id) & (PENDING.c.since <= now)
+def _waiting(column: sa.Column[Any]) -> sa.Select[Any]:
+    """The oldest groups that wait by ``now``, enough to hold ``most`` reports; ``column`` and size of each."""
+    waits = (PENDING.c.task_id == sa.bindparam("task")) & (PENDING.c.since <= sa.bindparam("now"))
+    most = sa.bindparam("most", type_=sa.Integer())
     before = sa.func.sum(PENDING.c.size).over(order_by=PENDING.c.seq) - PENDING.c.size
     groups = sa.select(PENDING.c.seq, column, PENDING.c.size, before.label("before")).where(waits)
-    oldest = groups.order_by(PENDING.c.seq).limit(limit).subquery()
-    return sa.select(oldest.c[column.name], oldest.c.size).where(oldest.c.before < limit).order_by(oldest.c.seq)
+    oldest = groups.order_by(PENDING.c.seq).limit(most).subquery()
+    return sa.select(oldest.c[column.name], oldest.c.size).where(oldest.c.before < most).order_by(oldest.c.seq)
+
+
+_WAITING_MEMBERS, _WAITING_SINCE = _waiting(PENDING.c.members), _waiting(PENDING.c.since)
+_UP_TO = sa.select(PENDING.c.seq, PENDING.c.since, PENDING.c.members).where(
+    PENDING.c.task_id == sa.bindparam("task"), PENDING.c.seq <= sa.bindparam("last")
+)

@@ -11,6 +11,7 @@ wants to keep devices out has to send as many requests as they do, and not a tho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from services.leader.config import LeaderLimits
@@ -45,10 +46,12 @@ class Room:
         """For each group, whether there is room for it after the groups before it. A group that the store then refuses
         still counts until the next look at the database."""
         seen: set[bytes] = set()
-        return [await self._take(group, seen) for group in groups]
+        admitted: Counter[bytes] = Counter()
+        return [await self._take(group, seen, admitted) for group in groups]
 
-    async def _take(self, group: Sequence[StoredReport], seen: set[bytes]) -> bool:
-        """Whether ``group``, whose reports are all of one request and so of one task, fits; if so, it is counted."""
+    async def _take(self, group: Sequence[StoredReport], seen: set[bytes], admitted: Counter[bytes]) -> bool:
+        """Whether ``group``, whose reports are all of one request and so of one task, fits; if so, it is counted.
+        ``admitted``: reports by task that the database does not count yet, because they are stored after this."""
         if not group:
             return True
         task_id, now = group[0].task_id, self._clock.now()
@@ -60,10 +63,13 @@ class Room:
         if len(group) > 1:
             most //= 2
         if now - since >= LOOK_SECONDS or (count + len(group) > most and task_id not in seen):
-            since, count = now, await self._waiting(task_id)
+            since, count = now, await self._waiting(task_id) + admitted[task_id]
             seen.add(task_id)
         fits = count + len(group) <= most
-        self._counts[task_id] = (since, count + len(group) * fits)
+        if fits:
+            count += len(group)
+            admitted[task_id] += len(group)
+        self._counts[task_id] = since, count
         return fits
 
     async def _waiting(self, task_id: bytes) -> int:

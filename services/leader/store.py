@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.leader.jobs import JobsTx
@@ -39,8 +39,8 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
         """The leader-selected batch that is being filled, or None."""
-        query = select(BATCHES.c.batch_id).where(BATCHES.c.task_id == task_id, BATCHES.c.state == BatchState.OPEN.value)
-        return (await self.connection.execute(query)).scalar_one_or_none()
+        rows = await self.dialect.run(self.connection, _OPEN_BATCH, task=task_id)
+        return rows[0][0] if rows else None
 
     async def add_batch(self, task_id: bytes, batch_id: bytes) -> None:
         """Begin a leader-selected batch."""
@@ -76,8 +76,7 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
     async def lock_batch(self, batch_id: bytes) -> None:
         """Lock the batch: until this transaction ends nobody else adds to it, and from now on it sees what others
         added."""
-        query = select(BATCHES.c.seq).where(BATCHES.c.batch_id == batch_id).with_for_update()
-        await self.connection.execute(query)
+        await self.dialect.run(self.connection, _LOCKED_BATCH, batch=batch_id)
 
     async def collection(self, job_id: bytes) -> CollectionRow | None:
         """One collection job, or None."""
@@ -86,32 +85,15 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     async def unfinished_collections(self, due: float) -> list[CollectionRow]:
         """Collection jobs that have something to do by ``due``."""
-        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
-        return await self._collections(COLLECTIONS.c.state.in_(states) & (COLLECTIONS.c.next_attempt <= due))
+        return [_collection(row) for row in await self.dialect.run(self.connection, _DUE, due=due)]
 
     async def retry_collection(self, job_id: bytes) -> None:
         """Make a collection job that is under way due at once."""
-        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
-        under_way = (COLLECTIONS.c.job_id == job_id) & COLLECTIONS.c.state.in_(states)
-        await self.connection.execute(update(COLLECTIONS).where(under_way).values(next_attempt=0.0))
+        mine = update(COLLECTIONS).where(COLLECTIONS.c.job_id == job_id, _UNDER_WAY)
+        await self.connection.execute(mine.values(next_attempt=0.0))
 
     async def _collections(self, where: Any) -> list[CollectionRow]:
-        columns = COLLECTIONS.c
-        rows = await self.connection.execute(
-            select(
-                columns.job_id,
-                columns.task_id,
-                columns.state,
-                columns.request,
-                columns.batch_id,
-                columns.share_request,
-                columns.response,
-                columns.problem,
-                columns.attempts,
-                columns.next_attempt,
-            ).where(where)
-        )
-        return [CollectionRow(**{**row._mapping, "state": CollectionState(row.state)}) for row in rows]
+        return [_collection(row) for row in await self.connection.execute(select(*_COLUMNS).where(where))]
 
     async def add_collection(self, row: CollectionRow) -> None:
         """Store a new collection job."""
@@ -140,12 +122,39 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     async def live_collections(self, task_id: bytes) -> list[CollectionRow]:
         """The collection jobs of the task that are under way."""
-        states = (CollectionState.WAITING.value, CollectionState.ASKING.value)
-        return await self._collections((COLLECTIONS.c.task_id == task_id) & COLLECTIONS.c.state.in_(states))
+        return await self._collections((COLLECTIONS.c.task_id == task_id) & _UNDER_WAY)
 
     async def live_collection(self, task_id: bytes) -> bool:
         """Whether a collection job of the task is under way."""
         return bool(await self.live_collections(task_id))
+
+
+_COLUMNS = (
+    COLLECTIONS.c.job_id,
+    COLLECTIONS.c.task_id,
+    COLLECTIONS.c.state,
+    COLLECTIONS.c.request,
+    COLLECTIONS.c.batch_id,
+    COLLECTIONS.c.share_request,
+    COLLECTIONS.c.response,
+    COLLECTIONS.c.problem,
+    COLLECTIONS.c.attempts,
+    COLLECTIONS.c.next_attempt,
+)
+_UNDER_WAY = (COLLECTIONS.c.state == CollectionState.WAITING.value) | (
+    COLLECTIONS.c.state == CollectionState.ASKING.value
+)
+_DUE = select(*_COLUMNS).where(_UNDER_WAY, COLLECTIONS.c.next_attempt <= bindparam("due"))
+_OPEN_BATCH = select(BATCHES.c.batch_id).where(
+    BATCHES.c.task_id == bindparam("task"), BATCHES.c.state == BatchState.OPEN.value
+)
+_LOCKED_BATCH = select(BATCHES.c.seq).where(BATCHES.c.batch_id == bindparam("batch")).with_for_update()
+
+
+def _collection(row: Any) -> CollectionRow:
+    """The collection job of a row of ``_COLUMNS``."""
+    job_id, task_id, state, *others = row
+    return CollectionRow(job_id, task_id, CollectionState(state), *others)
 
 
 def _columns(row: CollectionRow) -> dict[str, Any]:

@@ -15,13 +15,14 @@ import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from services.leader.config import LeaderLimits
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.adapters.databases.signals import Bell
-from tacit.aggregator.records import OutcomeRow
+from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.errors import DecodeError, Fatal, ReportError
 from tacit.messages import BatchMode, Role
@@ -142,10 +143,9 @@ class JobWork:
             state = state.keep([at for at, time in enumerate(rows.times) if time not in closed])
             rows = state.rows
         buckets = rows.buckets(party.task, job.batch_id)
-        outcomes = [
-            OutcomeRow(report_id, nullifier, 0, "", bucket, job.job_id, reports[report_id].digest)
-            for report_id, nullifier, bucket in zip(rows.report_ids, rows.nullifiers, buckets, strict=True)
-        ]
+        digests = [reports[report_id].digest for report_id in rows.report_ids]
+        others = (repeat(ACCEPTED), repeat(""), buckets, repeat(job.job_id), digests)
+        outcomes = list(map(OutcomeRow, rows.report_ids, rows.nullifiers, *others))
         outcomes += _rejected_rows(found, reports)
         refused = await tx.record(job.task_id, outcomes)
         if refused:

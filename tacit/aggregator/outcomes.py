@@ -91,11 +91,9 @@ class OutcomesTx:
 
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
         """Number of reports in the tallies of one bucket or of the whole task."""
-        table = self.common.buckets
-        query = select(func.coalesce(func.sum(table.c.count), 0)).where(table.c.task_id == task_id)
-        if bucket is not None:
-            query = query.where(table.c.bucket == bucket)
-        return int((await self.connection.execute(query)).scalar_one())
+        of_bucket = {} if bucket is None else {"bucket": bucket}
+        query = _counted(self.common.buckets, of_bucket=bool(of_bucket))
+        return int((await self.dialect.run(self.connection, query, task=task_id, **of_bucket))[0][0])
 
     async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
         """Merge tallies into this process's shard of their buckets; one whose share is gone takes nothing more."""
@@ -181,6 +179,13 @@ class LooksTx(OutcomesTx):
         self.spends = True  # noise must not be drawn again for a count that was already given out
         values = {"task_id": task_id, "number": look.number, "at": look.at, "tenths": look.tenths}
         await self.connection.execute(self.dialect.upsert(self.LOOKS).values(**values).on_conflict_do_nothing())
+
+
+@cache
+def _counted(table: Table, *, of_bucket: bool) -> Select[Any]:
+    """Number of reports in the buckets of a task, or in one of them."""
+    query = select(func.coalesce(func.sum(table.c.count), 0)).where(table.c.task_id == bindparam("task"))
+    return query.where(table.c.bucket == bindparam("bucket")) if of_bucket else query
 
 
 @cache

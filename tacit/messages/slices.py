@@ -206,6 +206,13 @@ def join_continue(report_id: bytes, message: bytes) -> bytes:
     return b"".join((report_id, _CONTINUE, _PREFIX.pack(len(message)), message))
 
 
+def join_continues(report_ids: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
+    """``join_continue`` of each report and its message, one after another."""
+    heads = {size: _CONTINUE + _PREFIX.pack(size) for size in set(map(len, messages))}
+    pairs = zip(report_ids, messages, strict=True)
+    return b"".join([part for report_id, message in pairs for part in (report_id, heads[len(message)], message)])
+
+
 def join_reject(report_id: bytes, code: ReportError) -> bytes:
     """The encoded ``VerifyResp`` that refuses a report."""
     return report_id + _REJECT + bytes((code,))

@@ -19,6 +19,7 @@ from tacit.messages.framing import encode_init, vector
 from tacit.messages.slices import (
     ReportSlices,
     join_continue,
+    join_continues,
     join_reject,
     join_verify_init,
     slice_report,
@@ -106,6 +107,8 @@ class HelperJob:
 
     def respond(self, refused: Mapping[bytes, ReportError], version: DapVersion = DAP_18) -> bytes:
         """The encoded ``AggregationJobResp``. ``refused``: the store's refusals, which override our own verdict."""
+        if not self.rejections and not refused:
+            return vector(join_continues(self.report_ids, self.outbounds), version)
         codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
         outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
         answers = [
@@ -178,10 +181,10 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     """
     size = len(job.seeds) // len(job) if len(job) else 0
     finish = ping_pong.head(MessageType.FINISH, size)
-    due = [
-        join_continue(report_id, finish + job.seeds[at * size : (at + 1) * size])
-        for at, report_id in enumerate(job.report_ids)
-    ]
+    messages = [finish + job.seeds[at * size : (at + 1) * size] for at in range(len(job))]
+    if response == vector(join_continues(job.report_ids, messages), version):
+        return job.rows, []
+    due = [join_continue(*one) for one in zip(job.report_ids, messages, strict=True)]
     answers = slice_response(response, due, version)
     if len(answers) != len(job):
         raise JobAbandonedError("the Helper answered a different number of reports than were sent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import AsyncIterator, Callable
 
@@ -125,6 +126,40 @@ async def test_reader_has_one_snapshot_and_cannot_write(database: Database) -> N
         with pytest.raises(sa.exc.DBAPIError, match="read-only"):
             await connection.execute(sa.insert(LEAVES).values(position=9, leaf=b""))
     assert await positions(database) == [1]
+
+
+async def test_transaction_whose_statement_failed_unnoticed_is_not_taken_for_a_success(database: Database) -> None:
+    async def unnoticed() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(sa.insert(LEAVES).values(position=1, leaf=b""))
+            with contextlib.suppress(sa.exc.IntegrityError):
+                await connection.execute(sa.insert(LEAVES).values(position=1, leaf=b""))
+
+    with pytest.raises(Fatal, match="rolled the transaction back"):
+        await unnoticed()
+    await add(database, 2)
+    assert await positions(database) == [2]
+
+
+@pytest.mark.parametrize("driven", [False, True])
+async def test_cancelled_transaction_stays_cancelled_and_leaves_nothing(database: Database, *, driven: bool) -> None:
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(sa.insert(LEAVES).values(position=1, leaf=b""))
+            begun.set()
+            if driven:
+                await database.dialect.fetch(connection, "SELECT pg_sleep(600)")
+            await connection.execute(sa.text("SELECT pg_sleep(600)"))
+
+    task = asyncio.create_task(slow())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await add(database, 3)
+    assert await positions(database) == [3]
 
 
 async def test_transaction_whose_connection_breaks_fails_typed_and_leaves_nothing(database: Database, url: str) -> None:

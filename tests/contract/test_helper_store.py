@@ -32,31 +32,29 @@ def test_migrations_make_the_declared_tables() -> None:
     assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
 
 
-async def test_a_job_is_begun_once_and_its_response_kept(helper: HelperStore) -> None:
+async def test_a_job_is_answered_once_and_its_response_kept(helper: HelperStore) -> None:
     async with helper.transaction(shared=True) as tx:
         assert await tx.job_response(TASK.task_id, JOB) is None
-        assert await tx.begin_job(TASK.task_id, JOB)
-        await tx.end_job(JOB, b"response")
+        assert await tx.add_job(TASK.task_id, JOB, b"response")
     async with helper.transaction(shared=True) as tx:
-        assert not await tx.begin_job(TASK.task_id, JOB)
+        assert not await tx.add_job(TASK.task_id, JOB, b"another")
         assert await tx.job_response(TASK.task_id, JOB) == b"response"
         assert await tx.job_response(AT_B.task_id, JOB) is None
         assert await tx.job_count(TASK.task_id) == 1
 
 
-async def test_a_job_whose_commit_failed_can_be_begun_again(helper: HelperStore) -> None:
+async def test_a_job_whose_commit_failed_can_be_answered_again(helper: HelperStore) -> None:
     with contextlib.suppress(Fatal):
         async with helper.transaction(shared=True) as tx:
-            assert await tx.begin_job(TASK.task_id, JOB)
+            assert await tx.add_job(TASK.task_id, JOB, b"lost")
             raise Fatal("the commit failed")
     async with helper.transaction(shared=True) as tx:
-        assert await tx.begin_job(TASK.task_id, JOB)
+        assert await tx.add_job(TASK.task_id, JOB, b"response")
 
 
 async def test_a_job_of_one_task_is_not_dropped_by_another(helper: HelperStore) -> None:
     async with helper.transaction() as tx:
-        await tx.begin_job(TASK.task_id, JOB)
-        await tx.end_job(JOB, b"response")
+        await tx.add_job(TASK.task_id, JOB, b"response")
         assert not await tx.drop_job(AT_B.task_id, JOB)
         assert await tx.drop_job(TASK.task_id, JOB)
         assert not await tx.drop_job(TASK.task_id, JOB)

@@ -149,19 +149,12 @@ async def test_collection_jobs_of_the_leader(leader: LeaderStore) -> None:
 async def test_aggregation_jobs_of_the_helper(helper: HelperStore) -> None:
     async def go(after: HelperJobState | None) -> bool:
         async with helper.transaction() as tx:
-            if after is HelperJobState.TAKEN:
-                return await tx.begin_job(TASK, ID)
-            if after is None:
-                return await tx.drop_job(TASK, ID)
-            await tx.end_job(ID, b"response")
-        return True
+            return await (tx.drop_job(TASK, ID) if after is None else tx.add_job(TASK, ID, b"response"))
 
     async def state() -> HelperJobState | None:
         async with helper.read() as tx:
             response = await tx.job_response(TASK, ID)
-        if response is None:
-            return None
-        return HelperJobState.ANSWERED if response else HelperJobState.TAKEN
+        return None if response is None else HelperJobState.ANSWERED
 
     await walk((HELPER_JOB_STATES, go, state), [None, *HelperJobState])
 

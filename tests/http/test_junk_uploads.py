@@ -184,3 +184,14 @@ async def test_a_request_that_finds_no_room_costs_no_other_in_its_transaction_an
         media_type = media_types.dap("upload-req")
         answers = await call([(kit.task.task_id_text, media_type, body) for body in (big, small)])
         assert [answer.status for answer in answers] == [503, 200]
+
+
+async def test_a_second_look_at_the_room_counts_what_was_admitted_before_it(tmp_path: Path) -> None:
+    kit = make_task_kit(min_batch_size=2, expected_contributions=4)
+    reports = kit.reports(13)
+    bodies = [UploadRequest((reports.valid(1),)).encode() for _ in range(11)]
+    async with pair_of(tmp_path, kit, pending_floor=1) as pair:
+        assert (await pair.post_reports(bodies[0])).status == 200
+        call, media_type = pair.apps[Role.LEADER][UPLOAD], media_types.dap("upload-req")
+        answers = await call([(kit.task.task_id_text, media_type, body) for body in bodies[1:]])
+        assert [answer.status for answer in answers] == [200] * 7 + [503] * 3

@@ -145,8 +145,8 @@ async def test_helper_that_never_answers_holds_up_its_own_tasks_only(tmp_path: P
     kit, stuck = kit_now(), kit_now(deaf, seed=5)
     async with running(tmp_path, kit, stuck, deaf=deaf) as pair:
         app = pair.apps[Role.LEADER]
-        for one, count in ((stuck, 12), (kit, 3)):
-            (answer,) = await app[UPLOAD]([(one.task.task_id_text, UPLOAD_TYPE, body_of(one, count))])
+        for one, count, seed in ((stuck, 12, 2), (kit, 3, 1)):  # with one seed, both would spend the same tokens
+            (answer,) = await app[UPLOAD]([(one.task.task_id_text, UPLOAD_TYPE, body_of(one, count, seed))])
             assert (answer.status, answer.body) == (200, b"")
         created = await pair.create_collection()
         for _ in range(PATIENCE):

@@ -25,6 +25,7 @@ from tacit.messages import (
 from tacit.messages.slices import (
     ReportSlices,
     join_continue,
+    join_continues,
     join_reject,
     join_verify_init,
     only_extension,
@@ -187,6 +188,8 @@ def test_an_input_share_with_one_extension_is_sliced_as_its_codec_reads_it(plain
 @given(exactly(16), some, st.sampled_from(ReportError))
 def test_answers_are_joined_as_their_codec_writes_them(report_id: bytes, message: bytes, code: ReportError) -> None:
     assert join_continue(report_id, message) == VerifyResp.continued(report_id, message).encode()
+    both = ([report_id, bytes(16)], [message, message + b"x"])
+    assert join_continues(*both) == b"".join(map(join_continue, *both))
     assert join_reject(report_id, code) == VerifyResp.rejected(report_id, code).encode()
 
 

@@ -13,6 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -107,8 +108,8 @@ class Database(ABC):
         """Mark a write transaction as one whose effect must not happen twice; call it last. The mark is updated with
         the commit. Raises ``RolledBack`` where the database is older than its mark."""
         if self._mark is not None:
-            shard = self.shard
-            count = await self._mark.advance(connection, shard, counts_all=self.dialect.counts_all)
+            shard, counts_all = self.shard, self.dialect.counts_all
+            count = await self._mark.advance(partial(self.dialect.fetch, connection), shard, counts_all=counts_all)
             self._advanced = shard, count
 
     @property

@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Dialect as SqlDialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.upsert import Upsert
@@ -102,6 +104,11 @@ class Dialect(ABC):
         bound parameters by name."""
 
     @abstractmethod
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run a frequent statement that is the same in every kind of database and has no parameters, and return its
+        rows."""
+
+    @abstractmethod
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """Select the rows of ``sources`` (whose columns have the same types) that match ``values``, in the order of the
         sources; for frequent queries or those with many rows."""
@@ -135,3 +142,11 @@ class Dialect(ABC):
     @abstractmethod
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
         """``table`` as a ``NumberedTable``; its numbers come from ``sequence`` where the database has sequences."""
+
+
+@lru_cache(maxsize=256)
+def text_of(statement: sa.Executable, dialect: SqlDialect) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """The text of a statement, its parameters in order, and the values of those that it has itself."""
+    compiled: Any = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
+    return str(compiled), tuple(compiled.positiontup), constants

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -33,7 +33,8 @@ from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.migrate import MARKER_TABLE
 from tacit.adapters.databases.postgres_dialect import PostgresDialect
-from tacit.adapters.databases.postgres_driver import is_closed, reason, typed
+from tacit.adapters.databases.postgres_driver import fetch, is_closed, reason, typed
+from tacit.adapters.databases.postgres_sessions import Sessions, discard
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, UsageError
@@ -65,7 +66,9 @@ CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
 )
 """
 _FIRST_MARKER = "INSERT INTO tacit_database (service, holder) VALUES (:service, :holder) ON CONFLICT DO NOTHING"
-_BEGIN_WRITE = "SELECT holder FROM tacit_database FOR UPDATE"
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_HOLDER = "SELECT holder FROM tacit_database FOR UPDATE"
 
 
 class PostgresReader(Database):
@@ -73,16 +76,24 @@ class PostgresReader(Database):
 
     dialect: ClassVar[Dialect] = PostgresDialect()
 
+    def __init__(self, engine: AsyncEngine, mark: Watermark | None = None) -> None:
+        super().__init__(engine, mark)
+        self._sessions = Sessions(engine)
+
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a read transaction: one consistent snapshot, beside any writer."""
         with typed():
-            async with self._engine.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            async with self._sessions.begun(_BEGIN_READ, "ROLLBACK") as connection:
                 yield connection
 
     async def checkpoint(self) -> None:
         """Do nothing: deleted rows are not overwritten, and the server decides when its log is recycled."""
+
+    async def _dispose(self) -> None:
+        """Close every connection, and the mark."""
+        await self._sessions.close()
+        await super()._dispose()
 
 
 class PostgresDatabase(PostgresReader):
@@ -128,12 +139,10 @@ class PostgresDatabase(PostgresReader):
             async with self._alone():
                 with typed():
                     await self._own()
-                    async with self._engine.connect() as connection:
-                        await connection.execution_options(isolation_level="READ COMMITTED")
-                        async with connection.begin():
-                            holder = (await connection.execute(sa.text(_BEGIN_WRITE))).scalar_one_or_none()
-                            self._check(holder == self._holder_id)
-                            yield connection
+                    async with self._sessions.begun(BEGIN_WRITE) as connection:
+                        rows = await fetch(connection, _HOLDER)
+                        self._check([row[0] for row in rows] == [self._holder_id])
+                        yield connection
 
     async def close(self) -> None:
         """Release the database and close every connection."""
@@ -196,14 +205,6 @@ class PostgresDatabase(PostgresReader):
     async def _release(self) -> None:
         await self._drop_owner()
         await self._dispose()
-
-
-async def discard(connection: AsyncConnection) -> None:
-    """End the session behind ``connection`` (and with it its advisory lock) instead of returning it to the pool."""
-    with suppress(sa.exc.SQLAlchemyError, OSError):
-        await connection.invalidate()
-    with suppress(sa.exc.SQLAlchemyError, OSError):
-        await connection.close()
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value
-from tacit.adapters.databases.postgres_driver import begun, constraints, fetch, typed
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value, text_of
+from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -51,9 +51,13 @@ class PostgresDialect(Dialect):
 
     async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
         """Compiled once, and run on the driver's connection."""
-        text, names, constants = _compiled(statement)
+        text, names, constants = text_of(statement, _DRIVER)
         given = constants | values
         return await fetch(connection, text, *[given[name] for name in names])
+
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run on the driver's connection."""
+        return await fetch(connection, text)
 
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
         """One SELECT on the driver's connection, with one array for all sources; none for no values."""
@@ -75,7 +79,7 @@ class PostgresDialect(Dialect):
     ) -> None:
         """Insert the rows with ``COPY``."""
         if rows:
-            driver = await begun(connection)
+            driver = await driver_of(connection)
             with constraints(f"COPY {table.name}"):
                 await driver.copy_records_to_table(table.name, records=rows, columns=columns)
 
@@ -93,11 +97,12 @@ class PostgresDialect(Dialect):
         if not rows:
             return []
         if mostly_new:
+            driver = await driver_of(connection)
+            await driver.execute("SAVEPOINT before_rows")
             try:
-                async with (await begun(connection)).transaction():  # a savepoint
-                    await self.copy_rows(connection, table, columns, rows)
+                await self.copy_rows(connection, table, columns, rows)
             except sa.exc.IntegrityError:
-                pass
+                await driver.execute("ROLLBACK TO SAVEPOINT before_rows")
             else:
                 place = columns.index(key)
                 return [row[place] for row in rows]
@@ -112,14 +117,6 @@ class PostgresDialect(Dialect):
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
         """A table of partitions by ranges of the sequence."""
         return PostgresSlices(connection, table, sequence)
-
-
-@lru_cache(maxsize=64)
-def _compiled(statement: sa.Executable) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """The text of a statement, its parameters in order, and the values of those that it has itself."""
-    compiled: Any = statement.compile(dialect=_DRIVER)  # type: ignore[attr-defined]
-    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-    return str(compiled), tuple(compiled.positiontup), constants
 
 
 @lru_cache(maxsize=64)

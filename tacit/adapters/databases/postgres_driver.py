@@ -14,7 +14,6 @@ from tacit.adapters.databases.postgres_tls import speaks_no_tls
 from tacit.adapters.network.tls import tls_reason
 from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
 
-_FIRST = sa.text("SELECT 1")
 _VIOLATION = "23"
 """The class of SQLSTATE for a violated constraint, including a missing partition."""
 _DISK_FULL = "53100"
@@ -23,22 +22,17 @@ _REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
 
 
 async def driver_of(connection: AsyncConnection) -> Any:
-    """The asyncpg connection on which the transaction is open."""
-    return (await connection.get_raw_connection()).driver_connection
+    """The asyncpg connection behind ``connection``."""
+    known = connection.sync_connection
+    if known is None or known.invalidated:
+        return (await connection.get_raw_connection()).driver_connection
+    return known.connection.driver_connection  # what takes a detour through a greenlet otherwise
 
 
 async def fetch(connection: AsyncConnection, statement: str, *values: Any) -> list[Any]:
     """Run a statement within the open transaction and return its rows; $1 is the first of ``values``. Raises
     ``IntegrityError`` for a violated constraint."""
-    return await fetch_alone(await begun(connection), statement, *values)
-
-
-async def begun(connection: AsyncConnection) -> Any:
-    """``driver_of``, with the transaction begun: SQLAlchemy begins it with the first statement of its own."""
-    driver = await driver_of(connection)
-    if not driver.is_in_transaction():
-        await connection.execute(_FIRST)
-    return driver
+    return await fetch_alone(await driver_of(connection), statement, *values)
 
 
 async def fetch_alone(driver: Any, statement: str, *values: Any) -> list[Any]:

@@ -23,8 +23,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.databases.postgres import MARKER, OWNER_LOCK, PostgresReader, discard, for_a_person, make_engine
+from tacit.adapters.databases.postgres import BEGIN_WRITE, MARKER, OWNER_LOCK, PostgresReader, for_a_person, make_engine
 from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
+from tacit.adapters.databases.postgres_sessions import discard
 from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Fatal, TacitError
@@ -37,8 +38,8 @@ SHARDS = 1024
 CHANNEL = "tacit_signals"
 SEND_SECONDS = 5.0
 
-_ALONE = sa.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
-_SHARED = sa.text(f"SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})")
+_ALONE = f"{BEGIN_WRITE}; SELECT pg_advisory_xact_lock({WRITE_LOCK})"
+_SHARED = f"{BEGIN_WRITE}; SELECT pg_advisory_xact_lock_shared({WRITE_LOCK})"
 _LEAD = sa.text(f"SELECT pg_try_advisory_lock({LEADER_LOCK})")
 _SHARD = sa.text(f"SELECT pg_try_advisory_lock({SHARD_LOCK}, :shard)")
 _SERVICE = sa.text("SELECT service FROM tacit_database")
@@ -59,6 +60,7 @@ class SharedPostgresDatabase(PostgresReader):
         self._sending: asyncio.Task[None] | None = None
         self._listened = False
         self._session: AsyncConnection | None = None
+        self._session_driver: Any = None
         self._session_lock = asyncio.Lock()
         self._direct: AsyncConnection | None = None
         self._direct_lock = asyncio.Lock()
@@ -109,8 +111,7 @@ class SharedPostgresDatabase(PostgresReader):
         with self.durability.noting():
             async with self._alone():
                 with typed():
-                    async with self._engine.connect() as connection, connection.begin():
-                        await connection.execute(_SHARED if shared else _ALONE)
+                    async with self._sessions.begun(_SHARED if shared else _ALONE) as connection:
                         yield connection
 
     async def call(self, function: str, *values: Any) -> list[Any]:
@@ -146,6 +147,8 @@ class SharedPostgresDatabase(PostgresReader):
     async def leads(self) -> bool:
         """Whether this process holds the coordinator's lock, or could take it now. Raises ``Fatal`` when the database
         does not answer."""
+        if self.leading and not is_closed(self._session_driver):
+            return True
         with typed():
             async with self._session_lock:
                 try:
@@ -159,10 +162,8 @@ class SharedPostgresDatabase(PostgresReader):
 
     async def _attached(self) -> AsyncConnection:
         """The connection that holds this process's session locks; a new one, with new locks, if it has gone."""
-        if self._session is not None and not self._session.invalidated:
-            raw = await self._session.get_raw_connection()
-            if not is_closed(raw.driver_connection):
-                return self._session
+        if self._session is not None and not is_closed(self._session_driver):
+            return self._session
         return await self._attach()
 
     async def _attach(self) -> AsyncConnection:
@@ -174,11 +175,12 @@ class SharedPostgresDatabase(PostgresReader):
                 if (await session.execute(_SHARD, {"shard": shard})).scalar_one():
                     self.shard = shard
                     break
-            await (await driver_of(session)).add_listener(CHANNEL, self._heard)
+            driver = await driver_of(session)
+            await driver.add_listener(CHANNEL, self._heard)
         except BaseException:
             await discard(session)
             raise
-        self._session = session
+        self._session, self._session_driver = session, driver
         self._signals.carry(self._send)
         if self._listened:
             self._signals.missed()
@@ -210,7 +212,7 @@ class SharedPostgresDatabase(PostgresReader):
                         raise
 
     async def _detach(self) -> None:
-        session, self._session, self.leading = self._session, None, False
+        session, self._session, self._session_driver, self.leading = self._session, None, None, False
         if session is not None:
             await discard(session)
 

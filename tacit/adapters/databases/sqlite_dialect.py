@@ -10,12 +10,15 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.sqlite import aiosqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value
+from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Scrubbed, Value, text_of
+from tacit.adapters.databases.sqlite_driver import execute_rows, fetch
 from tacit.adapters.databases.sqlite_file import passing
 from tacit.errors import Unavailable
 
+_DRIVER = aiosqlite.dialect()
 MAX_PARAMETERS = 10_000
 """Most values in one list of parameters; SQLite allows 32,766."""
 
@@ -53,30 +56,38 @@ class SqliteDialect(Dialect):
         return column.in_(values)
 
     async def run(self, connection: AsyncConnection, statement: sa.Executable, **values: Any) -> Sequence[Any]:
-        """Runs it as SQLAlchemy does."""
-        found = await connection.execute(statement, values)
-        return found.all() if found.returns_rows else ()
+        """Compiled once, and run on the driver's connection."""
+        text, names, constants = text_of(statement, _DRIVER)
+        given = constants | values
+        return await fetch(connection, text, [given[name] for name in names])
+
+    async def fetch(self, connection: AsyncConnection, text: str) -> Sequence[Any]:
+        """Run on the driver's connection."""
+        return await fetch(connection, text)
 
     async def select_among(self, connection: AsyncConnection, values: Sequence[Any], *sources: Rows) -> list[Any]:
-        """One SELECT for each source and piece."""
+        """One SELECT on the driver's connection for each source and piece."""
         found: list[Any] = []
         for source in sources:
-            same = [column == value for column, value in source.equal.items()]
+            columns = ", ".join(column.name for column in source.columns)
+            same = "".join(f"{column.name} = ? AND " for column in source.equal)
+            select = f"SELECT {columns} FROM {source.key.table} WHERE {same}{source.key.name}"  # noqa: S608 - own names
             for piece in self.pieces(values):
-                found += await connection.execute(sa.select(*source.columns).where(*same, source.key.in_(piece)))
+                wanted = [*source.equal.values(), *piece]
+                found += await fetch(connection, f"{select} IN ({_places(piece)})", wanted)
         return found
 
     async def delete_among(self, connection: AsyncConnection, key: sa.Column[Any], values: Sequence[Any]) -> None:
-        """One DELETE for each piece."""
+        """One DELETE on the driver's connection for each piece."""
         for piece in self.pieces(values):
-            await connection.execute(sa.delete(key.table).where(key.in_(piece)))
+            await fetch(connection, f"DELETE FROM {key.table} WHERE {key.name} IN ({_places(piece)})", piece)  # noqa: S608
 
     async def copy_rows(
         self, connection: AsyncConnection, table: sa.Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Insert the rows with ``executemany``."""
+        """Insert the rows with the driver's ``executemany``."""
         if rows:
-            await connection.execute(sa.insert(table), _named(columns, rows))
+            await execute_rows(connection, f"{_insert(table, columns)} VALUES ({_places(columns)})", rows)
 
     async def insert_new(
         self,
@@ -88,11 +99,23 @@ class SqliteDialect(Dialect):
         *,
         mostly_new: bool = False,
     ) -> list[Any]:
-        """Uses INSERT ... ON CONFLICT DO NOTHING RETURNING."""
-        if not rows:
-            return []
-        statement = sqlite.insert(table).on_conflict_do_nothing().returning(table.c[key])
-        return list((await connection.execute(statement, _named(columns, rows))).scalars())
+        """Where the rows are mostly new, first tries ``executemany`` within a savepoint; then INSERT ... ON CONFLICT DO
+        NOTHING RETURNING with several rows in a statement."""
+        place = columns.index(key)
+        if mostly_new and rows:
+            await fetch(connection, "SAVEPOINT before_rows")
+            statement = f"{_insert(table, columns)} VALUES ({_places(columns)}) ON CONFLICT DO NOTHING"
+            if await execute_rows(connection, statement, rows) == len(rows):
+                await fetch(connection, "RELEASE before_rows")
+                return [row[place] for row in rows]
+            await fetch(connection, "ROLLBACK TO before_rows")
+        found: list[Any] = []
+        for start in range(0, len(rows), most := MAX_PARAMETERS // len(columns)):
+            piece = rows[start : start + most]
+            each = ", ".join([f"({_places(columns)})"] * len(piece))
+            statement = f"{_insert(table, columns)} VALUES {each} ON CONFLICT DO NOTHING RETURNING {key}"
+            found += await fetch(connection, statement, [value for row in piece for value in row])
+        return [row[0] for row in found]
 
     def numbered(self, connection: AsyncConnection, table: sa.Table, sequence: str) -> NumberedTable:
         """A numbered table without slices and without a sequence."""
@@ -130,5 +153,9 @@ class _Numbered(NumberedTable):
         return Scrubbed()
 
 
-def _named(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+def _insert(table: sa.Table, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table.name} ({', '.join(columns)})"
+
+
+def _places(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))

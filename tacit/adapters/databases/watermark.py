@@ -20,7 +20,7 @@ import enum
 import os
 import sqlite3
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,13 +185,13 @@ class Watermark:
         _, identity, generation, _ = _HEADER.unpack_from(data)
         return Kept(identity, generation, _slots(data[_HEADER.size :]))
 
-    async def advance(self, connection: AsyncConnection, shard: int, *, counts_all: bool) -> int:
-        """Count the transaction; must be its last statement. Returns the count for ``note``. ``counts_all``: other
-        processes have the database too, so the counts of all shards are compared. Raises ``RolledBack`` where the
-        database is behind the mark: it was replaced while this process ran."""
+    async def advance(self, fetch: Callable[[str], Awaitable[Sequence[Any]]], shard: int, *, counts_all: bool) -> int:
+        """Count the transaction; must be its last statement, which ``fetch`` runs. Returns the count for ``note``.
+        ``counts_all``: other processes have the database too, so the counts of all shards are compared. Raises
+        ``RolledBack`` where the database is behind the mark: it was replaced while this process ran."""
         kept = self._seen()  # read before the statement: what the file holds is committed, so the statement sees it
         statement = (_COUNT_ALL if counts_all else _COUNT_ONE) % shard
-        row: Any = (await connection.exec_driver_sql(statement)).one()
+        (row,) = await fetch(statement)
         return _require(kept, shard, int(row[0]), int(row[1]))
 
     def advance_file(self, connection: sqlite3.Connection) -> int:
