@@ -10,7 +10,8 @@ from infra.stacks.layout import Layout
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.adapters.databases.sql import engine_of
-from tacit.service.base.config import ServiceConfig, load_config
+from tacit.service.base.config import ServiceConfig
+from tacit.service.base.config_files import load_config
 
 CONFIGS: dict[str, type[ServiceConfig]] = {"leader": LeaderConfig, "helper": HelperConfig}
 """The services whose databases grow with contributions."""
