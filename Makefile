@@ -75,12 +75,12 @@ check-types: $(FOR_CHECKS)
 check-imports: $(FOR_CHECKS)
 	$(BIN)/lint-imports
 
-# One worker more than processors, since tests also wait for servers and disks, but at most four. A module's tests stay
+# Two workers more than processors, since tests also wait for servers and disks, but at most four. A module's tests stay
 # together, so that its fixtures are made once. The modules that last longest come first (tests/kit/durations.py), so
 # that no worker is left with one of them when the others are done. A worker whose process dies ends the run:
 # pytest-xdist would start another one and then wait for ever for tests that no worker has. Tests start hundreds of
 # processes, so bytecode is kept, whatever the environment says.
-WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 PYTEST = $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test test-all test-rotating test-flaky durations: export PYTHONDONTWRITEBYTECODE =
 
