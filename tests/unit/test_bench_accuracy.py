@@ -13,10 +13,11 @@ import pytest
 from rich.console import Console
 
 from infra.cli import run
-from infra.lab.bench import accuracy, peers
-from infra.lab.bench.accuracy import largest_recall
-from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p, table
-from infra.lab.bench.shuffled_accuracy import TARGETS, shuffled_rows
+from infra.lab.bench.accuracy import peers
+from infra.lab.bench.accuracy import run as accuracy
+from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow, Where, paired_p, table
+from infra.lab.bench.accuracy.run import largest_recall
+from infra.lab.bench.accuracy.shuffled import TARGETS, shuffled_rows
 from infra.lab.devices.vectorised import Words, most_frequent
 from tacit.shuffled.variants import cut_below, zsum_estimate
 

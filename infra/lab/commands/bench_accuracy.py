@@ -42,9 +42,9 @@ def accuracy(
     """
     require_extra("this measurement", "bench", "numpy", *(("matplotlib",) if plot else ()))
     from infra.lab.bench import peers
-    from infra.lab.bench.accuracy import FULL, QUICK, accuracy_parts, measured
-    from infra.lab.bench.accuracy_plot import write
-    from infra.lab.bench.accuracy_rows import RECALL, table
+    from infra.lab.bench.accuracy.plot import write
+    from infra.lab.bench.accuracy.rows import RECALL, table
+    from infra.lab.bench.accuracy.run import FULL, QUICK, accuracy_parts, measured
     from infra.lab.bench.rows import document
 
     lacking = peers.why_not()

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.lab.bench import peers
-from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow, Where, paired_p
-from infra.lab.bench.shuffled_accuracy import shuffled_rows
+from infra.lab.bench.accuracy import peers
+from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow, Where, paired_p
+from infra.lab.bench.accuracy.shuffled import shuffled_rows
 from infra.lab.devices.vectorised import collected, most_frequent, records, zipf_items
 from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing

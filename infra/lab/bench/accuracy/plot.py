@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.lab.bench.accuracy_rows import RECALL, AccuracyRow
+from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow
 
 SERIES = ("o-", "s-", "D-", "^-", "v-", "P-")
 PANELS = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from infra.lab.bench.accuracy_rows import AccuracyRow, Where
+from infra.lab.bench.accuracy.rows import AccuracyRow, Where
 from infra.lab.devices.vectorised import zipf_shares
 from tacit.dp.binomial import rarely_reached
 from tacit.dp.shuffled_counts import lambda_hist, paper_hist_lambda
