@@ -41,7 +41,7 @@ def accuracy(
     Example: tacit bench accuracy --quick --part oracle
     """
     require_extra("this measurement", "bench", "numpy", *(("matplotlib",) if plot else ()))
-    from infra.lab.bench import peers
+    from infra.lab.bench.accuracy import peers
     from infra.lab.bench.accuracy.plot import write
     from infra.lab.bench.accuracy.rows import RECALL, table
     from infra.lab.bench.accuracy.run import FULL, QUICK, accuracy_parts, measured
