@@ -105,7 +105,7 @@ test-all: $(FOR_TESTS)
 
 # One process, so that slow tests do not slow each other down. A test that hangs ends the run.
 test-rotating: $(FOR_TESTS)
-	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=500
+	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=800
 
 # Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100
