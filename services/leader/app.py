@@ -19,6 +19,7 @@ from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import REPORTS, UPLOAD, Uploads
+from services.leader.waiters import LOOK_SECONDS
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
@@ -144,7 +145,8 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_tasks(app)
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
-    collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
+    collections = Collections(store, parties, deps, parts.limits, parts.helper_token, bells.moved)
+    bells.moved.answer = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
     handlers = _handlers(parts, deps, leader, collections, bells, app)
     app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))

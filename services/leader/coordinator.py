@@ -79,7 +79,9 @@ class Coordinator:
         async with self._lock:
             async with self._store.read() as tx:
                 poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
-                ready = [party for party in parties if await self._is_ready(tx, party)]
+                waiting = await tx.tasks_with_pending() if parties else set()
+                asked = [party for party in parties if party.task.task_id in waiting]
+                ready = [party for party in asked if await self._is_ready(tx, party)]
                 lacks_room = await self._lacks_room(tx)
             job_ids = await self._split_poisonous() if poisonous else []
             for party in ready:

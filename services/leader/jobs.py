@@ -217,19 +217,20 @@ def _failing() -> sa.ColumnElement[bool]:
     return JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
 
 
-def _unfinished() -> sa.ColumnElement[bool]:
+def is_unfinished() -> sa.ColumnElement[bool]:
+    """SQL condition: a job is formed or sent."""
     return sa.or_(*(JOBS.c.state == state for state in UNFINISHED))
 
 
 _NOW = sa.bindparam("now", type_=sa.Float())
 _LEASED = JOBS.c.lease_until > 0
 _TO_SPLIT = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _LEASED
-_DUE = _unfinished() & (JOBS.c.lease_until <= _NOW) & (JOBS.c.next_attempt <= _NOW) & sa.not_(_TO_SPLIT)
+_DUE = is_unfinished() & (JOBS.c.lease_until <= _NOW) & (JOBS.c.next_attempt <= _NOW) & sa.not_(_TO_SPLIT)
 _DUE_FIRST = (
     sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_DUE).order_by(JOBS.c.next_attempt).limit(sa.bindparam("most"))
 )
 _POISONOUS = sa.select(*_COLUMNS).where(_TO_SPLIT, JOBS.c.lease_until <= _NOW).limit(sa.bindparam("most"))
-_UNFINISHED_OF = sa.select(sa.func.count()).where(JOBS.c.task_id == sa.bindparam("task"), _unfinished())
+_UNFINISHED_OF = sa.select(sa.func.count()).where(JOBS.c.task_id == sa.bindparam("task"), is_unfinished())
 _CLAIM = (
     sa.update(JOBS)
     .where(

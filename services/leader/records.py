@@ -107,6 +107,9 @@ COLLECTION_STATES = States(
 )
 
 
+UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
+
+
 class StoredReport(NamedTuple):
     """One uploaded report that awaits aggregation. ``digest`` is the SHA-256 of ``body``, which encodes the report;
     ``seq`` is its number, 0 until it has one."""
@@ -165,6 +168,17 @@ class CollectionRow:
     problem: str = ""
     attempts: int = 0
     next_attempt: float = 0.0
+
+
+class Waiting(NamedTuple):
+    """A collection job under way, and what it may wait for: a ``full`` batch of its task that no collection job has;
+    that every report acknowledged so far has been processed (``settled``); that the task's shuffler has ``forwarded``
+    everything."""
+
+    row: CollectionRow
+    full: bool
+    settled: bool
+    forwarded: bool
 
 
 def pack_seqs(seqs: Sequence[int]) -> bytes:
