@@ -12,6 +12,8 @@ from services.leader.arrivals import Arrivals, Bells, bells_of
 from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
+from services.leader.forgetting import LOOK_SECONDS as FORGET_LOOK
+from services.leader.forgetting import Forgetting
 from services.leader.handlers import Handlers
 from services.leader.metrics import add_leader_metrics
 from services.leader.retrying import LeaderJobs
@@ -146,7 +148,6 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
     collections = Collections(store, parties, deps, parts.limits, parts.helper_token, bells.moved)
-    bells.moved.answer = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
     handlers = _handlers(parts, deps, leader, collections, bells, app)
     app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
@@ -160,7 +161,10 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         bells.sending.answer = workers.hasten
         bells.collecting.answer = add_driver(app, collections, idle, "collecting").set
+        forgetting = Forgetting(store, deps, parts.helper_token)
+        add_driver(app, forgetting, FORGET_LOOK, "deleting answers at helpers")
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
+    bells.moved.answer = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
     return app
 
 

@@ -142,6 +142,14 @@ class JobRow:
     digest: bytes = field(default=b"", repr=False)
 
 
+class AnsweredJob(NamedTuple):
+    """A job that is done, whose answer the Helper still keeps at ``location``."""
+
+    job_id: bytes
+    task_id: bytes
+    location: str
+
+
 @dataclass(frozen=True)
 class FailingJob:
     """An unfinished job whose last attempt failed, or whose lease ran out."""

@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from services.leader.config import LeaderLimits
+from services.leader.forgetting import due_after
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
@@ -210,7 +211,8 @@ class JobWork:
             self._log.error("job_abandoned", error=error)
             await self._delete(_location(party, job, answer) or job.location)
             return await self._give_up(job, JobState.ABANDONED)
-        return await self._commit(party, job, accepted, rejections)
+        location = _location(party, job, answer) or job.location
+        return await self._commit(party, job, accepted, rejections, location)
 
     async def _exchange(self, party: Party, job: JobRow, request: bytes) -> HttpResponse:
         if job.location:
@@ -285,8 +287,11 @@ class JobWork:
         self._states.pop(job.job_id, None)
         return len(job.seqs)
 
-    async def _commit(self, party: Party, job: JobRow, accepted: Rows, rejections: Sequence[Rejection]) -> int:
-        """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job."""
+    async def _commit(
+        self, party: Party, job: JobRow, accepted: Rows, rejections: Sequence[Rejection], location: str
+    ) -> int:
+        """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job, and note the
+        ``location`` at which the Helper is to delete its answer."""
         task = party.task
         # computed before the transaction, which holds the locks that uploads and other jobs wait for
         tallies = await asyncio.to_thread(accepted.tallies, party, job.batch_id)
@@ -294,7 +299,7 @@ class JobWork:
             await tx.demand_open(party, self._deps.clock.now())
             # ended before anything is added: of two workers with an answer, the second finds the job ended and adds
             # nothing
-            if not await tx.end_job(job.job_id, JobState.DONE):
+            if not await tx.end_job(job.job_id, JobState.DONE, location, due_after(self._deps.clock.now())):
                 return 0
             if job.batch_id is not None:
                 # locked, because two jobs that fill a batch together would each count it without the other's reports,

@@ -18,6 +18,7 @@ from services.leader import schema
 from services.leader.arrivals import bells_of
 from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
+    AnsweredJob,
     BatchState,
     CollectionRow,
     CollectionState,
@@ -304,6 +305,31 @@ async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> N
         rows = await tx.connection.exec_driver_sql("select length(digest), length(members) from aggregation_jobs")
         assert [tuple(row) for row in rows] == [(0, 0)]
     assert await due(leader, NOW + 999) == []
+
+
+async def test_the_answers_of_jobs_that_are_done_are_deleted_when_they_are_due(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(number) for number in range(5)])
+    held = sorted(await claim(leader, 0, 1, 2, 3, 4), key=lambda row: row.job_id)
+    async with leader.transaction(shared=True) as tx:
+        for one in held:
+            assert await tx.job_to_send(one, b"request", [1])
+        assert await tx.end_job(report(0), JobState.DONE, "there/0", NOW + 5)
+        assert await tx.end_job(report(1), JobState.DONE, "there/1", NOW + 5)
+        assert await tx.end_job(report(2), JobState.DONE, "", NOW + 5)
+        assert await tx.end_job(report(3), JobState.FAILED)
+        await tx.postpone_job(held[4], NOW + 1, "there/4", "helper-not-ready")
+        assert await tx.answered_jobs(NOW + 4, 9) == []
+        first, second = (AnsweredJob(report(number), TASK, f"there/{number}") for number in (0, 1))
+        assert await tx.answered_jobs(NOW + 5, 9) == [first, second]
+        assert await tx.answered_jobs(NOW + 5, 1) == [first]
+        await tx.postpone_answers([bytes(32)], NOW + 5, NOW + 9)
+        await tx.forget_answers([report(0)])
+        assert await tx.answered_jobs(NOW + 5, 9) == [second]
+        await tx.postpone_answers([TASK], NOW + 5, NOW + 9)
+        assert await tx.answered_jobs(NOW + 8, 9) == []
+        assert await tx.answered_jobs(NOW + 9, 9) == [second]
+    assert await due(leader, NOW + 999) == [report(4)]
 
 
 async def test_a_job_that_could_not_be_prepared_counts_as_a_lease_that_ran_out(leader: LeaderStore) -> None:
