@@ -32,7 +32,6 @@ from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.aggregator.seat import AggregatorSeat
-from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
@@ -86,8 +85,6 @@ class Parts:
 def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
     """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for
     secrets that are missing or malformed."""
-    if config.retention < config.limits.collection_grace:
-        raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
     tokens = {**credentials.tokens, **gateway_tokens(config.gateway_tokens), **_shuffler_tokens(config)}
     callers = Callers(NAME, config.listen, tokens)
@@ -116,7 +113,7 @@ def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
             config,
             deps,
             coordinates="worker" in config.roles,
-            void_after=max(config.void_seconds, config.limits.collection_grace),
+            void_after=config.void_after,
         )
         app[TROUBLES].append(credentials.hpke_keys.trouble)
 

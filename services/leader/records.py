@@ -46,7 +46,11 @@ JOB_STATES = States(
     [
         Move(None, JobState.FORMED, "formed from pending reports, in random order"),
         Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request's digest stored (transaction 1)"),
-        Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split into halves"),
+        Move(
+            JobState.FORMED,
+            None,
+            "nothing of it is to be sent, or can be by the grace; or it is split, its leases ran out",
+        ),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
         Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),
         Move(JobState.SENT, JobState.FAILED, "no answer by the task's end plus the grace"),

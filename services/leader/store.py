@@ -17,6 +17,7 @@ from services.leader.records import (
     BatchState,
     CollectionRow,
     CollectionState,
+    JobRow,
     StoredReport,
     Waiting,
 )
@@ -25,8 +26,9 @@ from services.leader.schema import BATCHES, COLLECTIONS, COMMON, FORWARDED, JOBS
 from tacit.adapters.databases.dialect import Dialect, Rows
 from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.outcomes import LooksTx
+from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.store import SqlStore
-from tacit.errors import Fatal
+from tacit.errors import Fatal, ReportError
 
 _STORE_NEW = "store_reports"
 
@@ -38,6 +40,16 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
+
+    async def reject_unread(self, job: JobRow) -> None:
+        """Reject the reports of a formed job, of which nothing is known but that it cannot be sent, as ``internal``.
+        Their tokens are not known to be good, so they are not spent."""
+        stored = await self.stored(job.seqs)
+        code = int(ReportError.REPORT_DROPPED)
+        rows = [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored]
+        await self.record(job.task_id, rows)
+        await self.count_rejections(job.task_id, {"internal": len(job.seqs)})
+        await self.delete_reports(job.seqs)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
         """The leader-selected batch that is being filled, or None."""

@@ -86,6 +86,9 @@ class JobWork:
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1. Returns the job as it is sent, or ``None`` if no report of it is to be sent."""
         stored = await self._stored(job)
+        if len(stored) != len(job.seqs):
+            self._log.error("job_reports_missing", size=len(job.seqs), missing=len(job.seqs) - len(stored))
+            raise PreparationError("reports-missing")
         # of two reports with one id the earlier counts: it is written into the dictionary last
         reports = {report.report_id: report for report in reversed(stored)}
         notes: Notes = []
@@ -115,14 +118,10 @@ class JobWork:
         )
 
     async def _stored(self, job: JobRow) -> list[StoredReport]:
-        """The bytes of every report of a job. Raises ``Fatal`` if some are missing, so that none is wrongly taken as
-        processed. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice
-        empty."""
+        """The reports of a job that are stored. Read under the writers' lock: a snapshot from before a slice was
+        rewritten would show the slice empty."""
         async with self._store.transaction(shared=True) as tx:
-            stored = await tx.stored(job.seqs)
-        if len(stored) != len(job.seqs):
-            raise Fatal("bytes of a job's reports are missing")
-        return stored
+            return await tx.stored(job.seqs)
 
     async def _record(
         self,
@@ -236,6 +235,8 @@ class JobWork:
         if known is not None:
             return known
         stored = await self._stored(job)
+        if len(stored) != len(job.seqs):
+            raise Fatal("bytes of a job's reports are missing")
         try:
             state, _ = await self._prepare(party, stored, [], again=True)
         except PreparationError as error:
@@ -253,19 +254,30 @@ class JobWork:
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
         """Send the same bytes again later, until the task's end and its grace are over."""
-        if self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace:
+        if self._is_too_late(party):
             self._log.error("job_failed", attempts=job.attempts + 1)
             return await self._give_up(job, JobState.FAILED)
         await self._postpone(job, location, cause)
         return 0
 
     async def set_aside(self, party: Party, job: JobRow) -> int:
-        """Show a job that cannot go on as ``broken``, and try it again later: a sent one until the grace is over, so
-        that it holds up no collection for ever. Returns how many reports it ended."""
-        if job.state is JobState.SENT:
-            return await self._retry(party, job, job.location, "broken")
-        await self._postpone(job, job.location, "broken")
-        return 0
+        """Show a job that cannot go on as ``broken``, and try it again later until the grace is over, so that it holds
+        up no collection for ever. Returns how many reports it ended."""
+        if job.state is JobState.FORMED and self._is_too_late(party):
+            return await self._reject(job)
+        return await self._retry(party, job, job.location, "broken")
+
+    async def _reject(self, job: JobRow) -> int:
+        """End a formed job that cannot be sent: its reports are rejected, and their tokens are not spent."""
+        async with self._store.transaction(shared=True) as tx:
+            if not await tx.drop_job(job):
+                return 0
+            await tx.reject_unread(job)
+        self._log.error("job_failed", attempts=job.attempts + 1)
+        return len(job.seqs)
+
+    def _is_too_late(self, party: Party) -> bool:
+        return self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace
 
     async def _postpone(self, job: JobRow, location: str, cause: str) -> None:
         """Give the job back, to be retried after a pause that doubles each time."""
