@@ -200,7 +200,14 @@ class Collections:
         async with self._store.read() as tx:
             found = await tx.unfinished_collections(self._deps.clock.now())
             served = [(party, one) for one in found if (party := self._parties.find(one.row.task_id)) is not None]
-            return [(party, one.row) for party, one in served if await self._may_move(tx, party, one)]
+            return [(party, one.row) for party, one in served if await self._may_be_due(tx, party, one)]
+
+    async def _may_be_due(self, tx: LeaderTx, party: Party, one: Waiting) -> bool:
+        """Whether a job could move now, or is damaged, which its own transaction deals with."""
+        try:
+            return await self._may_move(tx, party, one)
+        except (DecodeError, ValueError):
+            return True
 
     async def _may_move(self, tx: LeaderTx, party: Party, one: Waiting) -> bool:
         """Whether a job asks the Helper, or its batch is full or as full as it will be. A queried batch has to hold B
