@@ -263,9 +263,12 @@ class JobWork:
     async def set_aside(self, party: Party, job: JobRow) -> int:
         """Show a job that cannot go on as ``broken``, and try it again later until the grace is over, so that it holds
         up no collection for ever. Returns how many reports it ended."""
-        if job.state is JobState.FORMED and self._is_too_late(party):
+        if job.state is not JobState.FORMED:
+            return await self._retry(party, job, job.location, "broken")
+        if self._is_too_late(party):
             return await self._reject(job)
-        return await self._retry(party, job, job.location, "broken")
+        await self._postpone(job, job.location, "broken")
+        return 0
 
     async def _reject(self, job: JobRow) -> int:
         """End a formed job that cannot be sent: its reports are rejected, and their tokens are not spent."""
@@ -294,7 +297,7 @@ class JobWork:
             if not await tx.end_job(job.job_id, state):
                 return 0  # an answer came in the meantime: what it counted stays counted
             await tx.amend(job.task_id, {report.report_id: (code, cause) for report in stored})
-            await tx.count_rejections(job.task_id, {cause: len(stored)})
+            await tx.count_rejections(job.task_id, {cause: len(job.seqs)})
             await tx.delete_reports(job.seqs)
         self._states.pop(job.job_id, None)
         return len(job.seqs)
