@@ -18,6 +18,7 @@ from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit.errors import Fatal
 from tacit.messages import Role
+from tacit.roles.jobs import encode_request
 from tacit.task import BatchClose
 from tests.kit.postgres import MakeDatabase
 
@@ -95,13 +96,11 @@ async def test_formed_job_that_stays_broken_is_shown_and_ends_with_the_grace(
     """Whatever breaks it, and its tokens stay unspent: nothing of it was sent."""
     reports = KIT.reports(9)
     stuck = [reports.valid(3) for _ in range(2)]
-    real: Any = work.encode_request
 
     def broken(task: Any, state: Any, batch_id: Any) -> bytes:
         if len(state.rows.report_ids) == len(stuck):
             raise Fatal("this request cannot be made")
-        made: bytes = real(task, state, batch_id)
-        return made
+        return encode_request(task, state, batch_id)
 
     monkeypatch.setattr(work, "encode_request", broken)
     async with pair_of(tmp_path) as pair:
