@@ -15,7 +15,7 @@ from infra.lab.kit.network import LOSE_RESPONSE, matching, no_faults
 from infra.lab.kit.reports import make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
-from services.leader.app import create_app
+from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
 from services.leader.forgetting import AGAIN_SECONDS, FORGET_SECONDS, REFUSED_SECONDS
 from tacit.messages import Role
@@ -173,6 +173,7 @@ async def test_of_several_processes_only_the_one_that_leads_deletes(
     tmp_path: Path, make_postgres_url: MakeDatabase
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
+        assert [await app[STORE].leads() for app in leaders.apps] == [True, False]
         await leaders.upload(True, reports_of(leaders.pair.kit))
         await leaders.work()
         jobs = len(methods(leaders.pair))
