@@ -19,7 +19,7 @@ JOBS = Table(
     Column("response", LargeBinary, nullable=False),
     info={
         "holds": "the response to a job as it was given",
-        "kept": "until the leader deletes it",
+        "kept": "until the leader deletes it, a minute or two after its own commit; else as long as the task",
     },
 )
 SHARES = Table(

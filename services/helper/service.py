@@ -126,7 +126,7 @@ class Helper:
 
     async def drop_job(self, party: Party, job_id: bytes) -> bool:
         """Delete a stored response; False if there is none. Report ids and tokens stay spent."""
-        async with self._store.transaction() as tx:
+        async with self._store.transaction(shared=True) as tx:
             return await tx.drop_job(party.task.task_id, job_id)
 
     async def aggregate_share(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
@@ -202,7 +202,7 @@ class Helper:
                 "rejected": reports.get("rejected", 0),
                 "rejected_by_cause": await tx.rejections(task_id),
                 "distinct_nullifiers": await tx.accepted_count(task_id),
-                "jobs": {"done": await tx.job_count(task_id)},
+                "answers_kept": await tx.job_count(task_id),
                 "released": await tx.release_count(task_id),
             }
 

@@ -12,6 +12,8 @@ from services.leader.arrivals import Arrivals, Bells, bells_of
 from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
+from services.leader.forgetting import LOOK_SECONDS as FORGET_LOOK
+from services.leader.forgetting import Forgetting
 from services.leader.handlers import Handlers
 from services.leader.metrics import add_leader_metrics
 from services.leader.retrying import LeaderJobs
@@ -19,6 +21,7 @@ from services.leader.senders import Senders, senders_of
 from services.leader.service import Leader
 from services.leader.store import LeaderStore
 from services.leader.uploads import REPORTS, UPLOAD, Uploads
+from services.leader.waiters import LOOK_SECONDS
 from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
@@ -29,7 +32,6 @@ from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.aggregator.seat import AggregatorSeat
-from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
@@ -83,8 +85,6 @@ class Parts:
 def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
     """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for
     secrets that are missing or malformed."""
-    if config.retention < config.limits.collection_grace:
-        raise UsageError("retention must not be shorter than limits.collection_grace: jobs would lose their tables")
     credentials = read_credentials(config, Role.LEADER)
     tokens = {**credentials.tokens, **gateway_tokens(config.gateway_tokens), **_shuffler_tokens(config)}
     callers = Callers(NAME, config.listen, tokens)
@@ -113,7 +113,7 @@ def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
             config,
             deps,
             coordinates="worker" in config.roles,
-            void_after=max(config.void_seconds, config.limits.collection_grace),
+            void_after=config.void_after,
         )
         app[TROUBLES].append(credentials.hpke_keys.trouble)
 
@@ -144,7 +144,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_tasks(app)
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
-    collections = Collections(store, parties, deps, parts.limits, parts.helper_token)
+    collections = Collections(store, parties, deps, parts.limits, parts.helper_token, bells.moved)
     handlers = _handlers(parts, deps, leader, collections, bells, app)
     app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
@@ -158,7 +158,10 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
         workers.wake = add_driver(app, workers, idle, "sending jobs")
         bells.sending.answer = workers.hasten
         bells.collecting.answer = add_driver(app, collections, idle, "collecting").set
+        forgetting = Forgetting(store, deps, parts.helper_token)
+        add_driver(app, forgetting, FORGET_LOOK, "deleting answers at helpers")
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
+    bells.moved.answer = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
     return app
 
 

@@ -33,16 +33,18 @@ TELL_SECONDS = 0.1
 
 
 class Bells(NamedTuple):
-    """What rings when there may be work: jobs to form, jobs to send to Helpers, batches to collect."""
+    """What rings when there may be work: jobs to form, jobs to send to Helpers, batches to collect, Collectors to
+    answer because collection jobs have ``moved``."""
 
     forming: Bell
     sending: Bell
     collecting: Bell
+    moved: Bell
 
 
 def bells_of(signals: Signals) -> Bells:
     """The bells of one Leader process."""
-    return Bells(Bell(signals, "forming"), Bell(signals, "sending"), Bell(signals, "collecting"))
+    return Bells(*(Bell(signals, topic) for topic in Bells._fields))
 
 
 class Arrivals:

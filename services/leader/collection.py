@@ -12,8 +12,9 @@ import json
 from dataclasses import replace
 
 from services.leader.config import LeaderLimits
-from services.leader.records import BatchState, CollectionRow, CollectionState
+from services.leader.records import UNDER_WAY, BatchState, CollectionRow, CollectionState, Waiting
 from services.leader.store import LeaderStore, LeaderTx
+from services.leader.waiters import Waiters
 from tacit import media_types
 from tacit.adapters.databases.signals import Bell
 from tacit.adapters.waiting import first_of
@@ -50,14 +51,12 @@ from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_RETRY_AFTER = 60
-LOOK_SECONDS = 0.5
-"""Seconds between two checks of a job while a Collector waits, in case a signal from another process is lost."""
 _FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
-_UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
 
 
 class Collections:
-    """Creates, shows, deletes and advances collection jobs."""
+    """Creates, shows, deletes and advances collection jobs. ``moved`` rings when some have moved, and ``waiters`` are
+    the requests that wait for that."""
 
     def __init__(
         self,
@@ -66,6 +65,7 @@ class Collections:
         deps: Deps,
         limits: LeaderLimits,
         helper_token: ShownToken,
+        moved: Bell,
     ) -> None:
         self._store = store
         self._parties = parties
@@ -73,9 +73,8 @@ class Collections:
         self._limits = limits
         self._helper_token = helper_token
         self._lock = asyncio.Lock()
-        self._moved = asyncio.Event()
-        self._moving = Bell(store.signals, "moved")
-        self._moving.answer = self._tell
+        self._moved = moved
+        self.waiters = Waiters(store)
         self._log = get_logger("leader")
 
     async def create(self, party: Party, body: bytes, chosen: bytes | None = None) -> CollectionRow:
@@ -153,19 +152,12 @@ class Collections:
     async def wait(self, party: Party, job_id: bytes, seconds: float) -> CollectionRow:
         """``show``, once the job has ended or ``seconds`` have passed. Another process may be the one that ends the
         job."""
-        until = self._deps.clock.now() + seconds
-        while True:
-            moved = self._moved
+        with self.waiters.entered(job_id) as ended:
             row = await self.show(party, job_id)
-            left = until - self._deps.clock.now()
-            if row.state not in _UNDER_WAY or left <= 0:
+            if seconds <= 0 or row.state not in UNDER_WAY:
                 return row
-            await first_of(moved.wait(), self._deps.clock.sleep(min(left, LOOK_SECONDS)))
-
-    def _tell(self) -> None:
-        """Wake every request of this process that waits for a job."""
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+            await first_of(ended.wait(), self._deps.clock.sleep(seconds))
+        return await self.show(party, job_id)
 
     async def delete(self, party: Party, job_id: bytes) -> None:
         """Delete a job. A batch that the job closed stays closed for good; a batch that it waited for is free again."""
@@ -190,22 +182,48 @@ class Collections:
         if not await self._store.leads():
             return 0
         async with self._lock:
-            async with self._store.read() as tx:
-                rows = await tx.unfinished_collections(self._deps.clock.now())
+            due = await self._due()
             moved = 0
-            for row in rows:
-                party = self._parties.find(row.task_id)
-                if party is None:
-                    continue
+            for party, row in due:
                 try:
                     moved += await self._move(party, row)
                 except Exception as error:  # one broken job must not hold up the others
                     self._log.error("collection_broken", error=error)
                     moved += await self._broken(row, error)
             if moved:
-                self._moving.ring()
+                self._moved.ring()
                 await self._store.checkpoint()
             return moved
+
+    async def _due(self) -> list[tuple[Party, CollectionRow]]:
+        """The jobs that could move now. One read for all of them: a job that only waits costs no transaction."""
+        async with self._store.read() as tx:
+            found = await tx.unfinished_collections(self._deps.clock.now())
+            served = [(party, one) for one in found if (party := self._parties.find(one.row.task_id)) is not None]
+            return [(party, one.row) for party, one in served if await self._may_be_due(tx, party, one)]
+
+    async def _may_be_due(self, tx: LeaderTx, party: Party, one: Waiting) -> bool:
+        """Whether a job could move now, or is damaged, which its own transaction deals with."""
+        try:
+            return await self._may_move(tx, party, one)
+        except (DecodeError, ValueError):
+            return True
+
+    async def _may_move(self, tx: LeaderTx, party: Party, one: Waiting) -> bool:
+        """Whether a job asks the Helper, or its batch is full or as full as it will be. A queried batch has to hold B
+        reports, or to get no more, and every acknowledged report must have been processed."""
+        task, row = party.task, one.row
+        if row.state is CollectionState.ASKING:
+            return True
+        if task.batch_mode is BatchMode.LEADER_SELECTED and (row.batch_id is not None or one.full):
+            return True
+        if not one.settled:
+            return False
+        if self._deps.clock.now() >= task.end_seconds:
+            return one.forwarded or not task.is_mixed or task.batch_close is BatchClose.ON_QUERY
+        if task.batch_close is not BatchClose.ON_QUERY:
+            return False
+        return await tx.accepted_count(task.task_id, _batch(task, row)) >= task.min_batch_size
 
     async def _move(self, party: Party, row: CollectionRow) -> int:
         if row.state is CollectionState.ASKING:
@@ -217,49 +235,20 @@ class Collections:
 
     async def _close_batch(self, party: Party, job_id: bytes) -> CollectionRow | None:
         """Close the batch and store the request to the Helper, in one transaction; ``None`` while the job must wait."""
-        task = party.task
         async with self._store.transaction() as tx:
-            row = await tx.collection(job_id)
-            if row is None or row.state is not CollectionState.WAITING:
+            # read again, under the lock: since the look, uploads have continued and others have taken batches
+            one = await tx.waiting_collection(job_id)
+            if one is None or one.row.state is CollectionState.ASKING or not await self._may_move(tx, party, one):
                 return None
-            if task.batch_mode is BatchMode.LEADER_SELECTED:
-                if row.batch_id is None:
-                    row = replace(row, batch_id=await self._claim(tx, party))
-                waiting = row.batch_id is None and not await self._is_over(tx, party)
-            elif task.batch_close is BatchClose.ON_QUERY:
-                waiting = not await self._is_enough(tx, party, row)
-            else:
-                waiting = not await self._is_over(tx, party)
-            if waiting:
-                return None
+            row = one.row
+            if party.task.batch_mode is BatchMode.LEADER_SELECTED and row.batch_id is None:
+                row = replace(row, batch_id=await self._claim(tx, party))
             try:
                 row = await self._checked(tx, party, row)
             except Abort as abort:
                 row = replace(row, state=CollectionState.FAILED, problem=_stored(abort))
             await tx.put_collection(row)
             return row
-
-    async def _is_over(self, tx: LeaderTx, party: Party) -> bool:
-        """Whether the interval has ended, the task's shuffler, if it has one, has forwarded everything, and every
-        report that was acknowledged so far has been processed."""
-        if self._deps.clock.now() < party.task.end_seconds:
-            return False
-        if party.task.is_mixed and not await tx.is_forwarded(party.task.task_id):
-            return False
-        return await self._is_settled(tx, party)
-
-    async def _is_enough(self, tx: LeaderTx, party: Party, row: CollectionRow) -> bool:
-        """Whether the queried batch holds B reports, or can get no more, and every acknowledged report has been
-        processed."""
-        if not await self._is_settled(tx, party):
-            return False
-        count = await tx.accepted_count(party.task.task_id, _batch(party.task, row))
-        return count >= party.task.min_batch_size or self._deps.clock.now() >= party.task.end_seconds
-
-    async def _is_settled(self, tx: LeaderTx, party: Party) -> bool:
-        if await tx.has_pending(party.task.task_id):
-            return False
-        return not await tx.unfinished_jobs(party.task.task_id)
 
     async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
         """Check that the batch may be released, and close it; returns the job's new row. Raises ``Abort``."""

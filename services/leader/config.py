@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.service.base.config_files import ConfigPath, Frozen
+
+RELEASE_SECONDS = 86400.0
+"""Least seconds between the end of the grace for a task's jobs and the task's becoming void, in which what counts can
+be released."""
 
 
 class LeaderLimits(Frozen):
@@ -32,8 +36,10 @@ class LeaderLimits(Frozen):
     """Seconds within which the bytes of processed reports leave the files of a PostgreSQL table."""
     retry_delay: float = Field(default=1.0, gt=0)
     """Seconds before the retry of a first failed exchange with the Helper; each further pause is longer."""
-    collection_grace: float = Field(default=7 * 86400.0, ge=0)
-    """Seconds after a task's end for which its jobs are still retried."""
+    collection_grace: float = Field(default=4 * 86400.0, ge=0)
+    """Seconds after a task's end for which its jobs are still retried. Then a job that is stuck ends, and the rest is
+    released without it. At least a day before ``void_seconds`` and ``retention`` are over: this leader makes a recipe
+    void no earlier than a day after this, but the helper knows only its own ``void_seconds``."""
     group_size: int = Field(default=256, ge=1)
     """Most uploads that are committed in one transaction."""
     group_delay: float = Field(default=0.02, ge=0)
@@ -82,3 +88,16 @@ class LeaderConfig(AggregatorConfig):
     """Most bytes of uploads that this process handles at one time; further uploads get 503 and a Retry-After."""
     limits: LeaderLimits = LeaderLimits()
     """Sizes of jobs and groups, delays and pauses."""
+
+    @property
+    def void_after(self) -> float:
+        """Seconds after a task's end from which it is void: never while a stuck job may still hold up its release."""
+        return max(self.void_seconds, self.limits.collection_grace + RELEASE_SECONDS)
+
+    @model_validator(mode="after")
+    def _check_retention(self) -> Self:
+        if self.retention < self.limits.collection_grace + RELEASE_SECONDS:
+            raise ValueError(
+                "retention must be a day longer than limits.collection_grace: jobs would lose their tables"
+            )
+        return self

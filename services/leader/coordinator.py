@@ -16,8 +16,6 @@ from services.leader.records import JobRow, JobState
 from services.leader.store import LeaderStore, LeaderTx
 from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.records import OutcomeRow
-from tacit.errors import ReportError
 from tacit.messages import BatchMode, Role
 from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, share_size
@@ -79,7 +77,9 @@ class Coordinator:
         async with self._lock:
             async with self._store.read() as tx:
                 poisonous = bool(await tx.split_jobs(self._deps.clock.now(), 1))
-                ready = [party for party in parties if await self._is_ready(tx, party)]
+                waiting = await tx.tasks_with_pending() if parties else set()
+                asked = [party for party in parties if party.task.task_id in waiting]
+                ready = [party for party in asked if await self._is_ready(tx, party)]
                 lacks_room = await self._lacks_room(tx)
             job_ids = await self._split_poisonous() if poisonous else []
             for party in ready:
@@ -191,23 +191,12 @@ class Coordinator:
                     for part in (job.seqs[:middle], job.seqs[middle:]):
                         formed.append(self._job(job.task_id, job.batch_id, part, job.expired))
                 else:
-                    await self._reject_poison(tx, job)
+                    await tx.reject_unread(job)
             await tx.add_jobs(formed)
             await tx.remove_jobs(jobs)
         for job in jobs:
             self._log.error("job_split", size=len(job.seqs))
         return [job.job_id for job in formed]
-
-    async def _reject_poison(self, tx: LeaderTx, job: JobRow) -> None:
-        """Reject the job's report. Its token is not known to be good, so it is not spent."""
-        stored = await tx.stored(job.seqs)
-        code = int(ReportError.REPORT_DROPPED)
-        await tx.record(
-            job.task_id,
-            [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored],
-        )
-        await tx.count_rejections(job.task_id, {"internal": len(stored)})
-        await tx.delete_reports(job.seqs)
 
     async def _sweep(self, lacks_room: bool) -> None:
         """Keep room for uploads; drop partitions that nobody needs; every ``scrub_seconds`` close the current one, so

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from services.leader.records import (
     JOB_STATES,
     UNFINISHED,
+    AnsweredJob,
     FailingJob,
     JobRow,
     JobState,
@@ -146,9 +147,28 @@ class JobsTx(CommonTx):
             sa.update(JOBS).where(JOBS.c.task_id == task_id, waiting).values(next_attempt=0.0)
         )
 
-    async def end_job(self, job_id: bytes, state: JobState) -> bool:
-        """End a sent job and forget its reports; False if it had ended before."""
-        return bool(await self.dialect.run(self.connection, _end(state), id=job_id))
+    async def end_job(self, job_id: bytes, state: JobState, location: str = "", forget_at: float = 0.0) -> bool:
+        """End a sent job and forget its reports; False if it had ended before. ``location``: the URL at which the
+        Helper keeps its answer, to be deleted at ``forget_at``."""
+        kept = {"at": location, "forget": forget_at if location else 0.0}
+        return bool(await self.dialect.run(self.connection, _end(state), id=job_id, **kept))
+
+    async def answered_jobs(self, now: float, limit: int) -> list[AnsweredJob]:
+        """Jobs that are done and whose answers are to be deleted at the Helpers by ``now``."""
+        return [AnsweredJob(*row) for row in await self.dialect.run(self.connection, _ANSWERED, now=now, most=limit)]
+
+    async def forget_answers(self, job_ids: Collection[bytes]) -> None:
+        """The answers of these jobs are deleted at the Helpers, or will not be."""
+        for piece in self.dialect.pieces(sorted(job_ids)):
+            mine = self.dialect.among(JOBS.c.job_id, piece)
+            await self.connection.execute(sa.update(JOBS).where(mine, _KEPT).values(location="", next_attempt=0.0))
+
+    async def postpone_answers(self, task_ids: Collection[bytes], now: float, until: float) -> None:
+        """Answers of these tasks that are to be deleted by ``now`` are to be deleted at ``until``."""
+        for piece in self.dialect.pieces(sorted(task_ids)):
+            mine = self.dialect.among(JOBS.c.task_id, piece)
+            due = mine & _KEPT & (JOBS.c.next_attempt <= now)
+            await self.connection.execute(sa.update(JOBS).where(due).values(next_attempt=until))
 
     async def split_jobs(self, now: float, limit: int) -> list[JobRow]:
         """Formed jobs whose leases ran out too often: one of their reports may be what kills the workers."""
@@ -217,19 +237,27 @@ def _failing() -> sa.ColumnElement[bool]:
     return JOBS.c.state.in_(UNFINISHED) & ((JOBS.c.attempts > 0) | (JOBS.c.expired > 0))
 
 
-def _unfinished() -> sa.ColumnElement[bool]:
+def is_unfinished() -> sa.ColumnElement[bool]:
+    """SQL condition: a job is formed or sent."""
     return sa.or_(*(JOBS.c.state == state for state in UNFINISHED))
 
 
 _NOW = sa.bindparam("now", type_=sa.Float())
 _LEASED = JOBS.c.lease_until > 0
 _TO_SPLIT = (JOBS.c.state == JobState.FORMED.value) & (JOBS.c.expired >= MAX_EXPIRED) & _LEASED
-_DUE = _unfinished() & (JOBS.c.lease_until <= _NOW) & (JOBS.c.next_attempt <= _NOW) & sa.not_(_TO_SPLIT)
+_DUE = is_unfinished() & (JOBS.c.lease_until <= _NOW) & (JOBS.c.next_attempt <= _NOW) & sa.not_(_TO_SPLIT)
 _DUE_FIRST = (
     sa.select(JOBS.c.job_id, JOBS.c.task_id).where(_DUE).order_by(JOBS.c.next_attempt).limit(sa.bindparam("most"))
 )
 _POISONOUS = sa.select(*_COLUMNS).where(_TO_SPLIT, JOBS.c.lease_until <= _NOW).limit(sa.bindparam("most"))
-_UNFINISHED_OF = sa.select(sa.func.count()).where(JOBS.c.task_id == sa.bindparam("task"), _unfinished())
+_UNFINISHED_OF = sa.select(sa.func.count()).where(JOBS.c.task_id == sa.bindparam("task"), is_unfinished())
+_KEPT = (JOBS.c.state == JobState.DONE.value) & (JOBS.c.next_attempt > 0) & (JOBS.c.location != "")
+_ANSWERED = (
+    sa.select(JOBS.c.job_id, JOBS.c.task_id, JOBS.c.location)
+    .where(_KEPT, JOBS.c.next_attempt <= _NOW)
+    .order_by(JOBS.c.next_attempt, JOBS.c.job_id)
+    .limit(sa.bindparam("most"))
+)
 _CLAIM = (
     sa.update(JOBS)
     .where(
@@ -270,6 +298,7 @@ _SEND = (
 def _end(state: JobState) -> sa.UpdateBase:
     ended = sa.update(JOBS).where(JOBS.c.job_id == sa.bindparam("id"), _may_become(state))
     left = {"digest": b"", "members": b"", "holder": 0, "lease_until": 0.0, "cause": ""}
+    left |= {"location": sa.bindparam("at"), "next_attempt": sa.bindparam("forget")}
     return ended.values(state=state.value, **left).returning(JOBS.c.job_id)
 
 

@@ -46,7 +46,11 @@ JOB_STATES = States(
     [
         Move(None, JobState.FORMED, "formed from pending reports, in random order"),
         Move(JobState.FORMED, JobState.SENT, "outcomes recorded, request's digest stored (transaction 1)"),
-        Move(JobState.FORMED, None, "no report is to be sent, or its leases ran out and it is split into halves"),
+        Move(
+            JobState.FORMED,
+            None,
+            "nothing of it is to be sent, or can be by the grace; or it is split, its leases ran out",
+        ),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
         Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),
         Move(JobState.SENT, JobState.FAILED, "no answer by the task's end plus the grace"),
@@ -107,6 +111,9 @@ COLLECTION_STATES = States(
 )
 
 
+UNDER_WAY = frozenset({CollectionState.WAITING, CollectionState.ASKING})
+
+
 class StoredReport(NamedTuple):
     """One uploaded report that awaits aggregation. ``digest`` is the SHA-256 of ``body``, which encodes the report;
     ``seq`` is its number, 0 until it has one."""
@@ -139,6 +146,14 @@ class JobRow:
     digest: bytes = field(default=b"", repr=False)
 
 
+class AnsweredJob(NamedTuple):
+    """A job that is done, whose answer the Helper still keeps at ``location``."""
+
+    job_id: bytes
+    task_id: bytes
+    location: str
+
+
 @dataclass(frozen=True)
 class FailingJob:
     """An unfinished job whose last attempt failed, or whose lease ran out."""
@@ -165,6 +180,17 @@ class CollectionRow:
     problem: str = ""
     attempts: int = 0
     next_attempt: float = 0.0
+
+
+class Waiting(NamedTuple):
+    """A collection job under way, and what it may wait for: a ``full`` batch of its task that no collection job has;
+    that every report acknowledged so far has been processed (``settled``); that the task's shuffler has ``forwarded``
+    everything."""
+
+    row: CollectionRow
+    full: bool
+    settled: bool
+    forwarded: bool
 
 
 def pack_seqs(seqs: Sequence[int]) -> bytes:

@@ -9,7 +9,7 @@ Write-ahead logs and backups keep their copies until they are recycled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import starmap
 from typing import Any
 
@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from services.leader.records import StoredReport, pack_seqs, unpack_seqs
 from services.leader.schema import FORWARDED, PENDING, REPORTS
 from tacit.adapters.databases.dialect import NumberedTable, Rows
+from tacit.aggregator.records import TaskState
 from tacit.aggregator.store import CommonTx
 
 _SEQUENCE = "report_seqs"
@@ -121,10 +122,10 @@ class ReportsTx(CommonTx):
         query = sa.select(sa.func.coalesce(sa.func.sum(PENDING.c.size), 0))
         return int((await self.connection.execute(query)).scalar_one())
 
-    async def has_pending(self, task_id: bytes) -> bool:
-        """Whether any report of the task has no job."""
-        query = sa.select(PENDING.c.seq).where(PENDING.c.task_id == task_id).limit(1)
-        return (await self.connection.execute(query)).first() is not None
+    async def tasks_with_pending(self) -> set[bytes]:
+        """The active tasks of which any report has no job."""
+        tasks = self.common.tasks
+        return {row[0] for row in await self.dialect.run(self.connection, _with_pending(tasks))}
 
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
@@ -146,6 +147,13 @@ def _waiting(column: sa.Column[Any]) -> sa.Select[Any]:
     groups = sa.select(PENDING.c.seq, column, PENDING.c.size, before.label("before")).where(waits)
     oldest = groups.order_by(PENDING.c.seq).limit(most).subquery()
     return sa.select(oldest.c[column.name], oldest.c.size).where(oldest.c.before < most).order_by(oldest.c.seq)
+
+
+@cache
+def _with_pending(tasks: sa.Table) -> sa.Select[Any]:
+    """Ids of the active tasks of which any report has no job: one look into an index for each task."""
+    waits = sa.exists().where(PENDING.c.task_id == tasks.c.task_id)
+    return sa.select(tasks.c.task_id).where(tasks.c.state == TaskState.ACTIVE.value, waits)
 
 
 _WAITING_MEMBERS, _WAITING_SINCE = _waiting(PENDING.c.members), _waiting(PENDING.c.since)

@@ -40,7 +40,7 @@ class LeaderJobs:
             collections = await tx.unfinished_collections(math.inf)
         found = [Job(f"{AGGREGATION}.{b64url(task)}", AGGREGATION, recipe, "served", None)
                  for task, recipe in served.items()]  # fmt: skip
-        return found + [_collection(row, served.get(row.task_id, "")) for row in collections]
+        return found + [_collection(one.row, served.get(one.row.task_id, "")) for one in collections]
 
     async def retry(self, job_id: str) -> bool:
         """Make the unfinished aggregation jobs of a recipe, or one collection job, due at once; jobs that a worker has

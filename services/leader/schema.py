@@ -93,9 +93,13 @@ JOBS = Table(
     Index("jobs_by_task", "task_id", "state"),
     info={
         "holds": (
-            "batch, state, members, lease, attempts, cause of the last failure, SHA-256 of the exact request (P14)"
+            "batch, state, members, lease, attempts, cause of the last failure, SHA-256 of the exact request (P14), "
+            "where the helper keeps its answer and when it is to be deleted there"
         ),
-        "kept": "members and digest until it is answered, the rest until `retention` after the task's end",
+        "kept": (
+            "members and digest until it is answered, the place of the answer until that is deleted, the rest until "
+            "`retention` after the task's end"
+        ),
     },
 )
 BATCHES = Table(

@@ -6,25 +6,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, exists, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.leader.jobs import JobsTx
+from services.leader.jobs import JobsTx, is_unfinished
 from services.leader.records import (
     BATCH_STATES,
     COLLECTION_STATES,
+    UNDER_WAY,
     BatchState,
     CollectionRow,
     CollectionState,
+    JobRow,
     StoredReport,
+    Waiting,
 )
 from services.leader.reports import ReportsTx
-from services.leader.schema import BATCHES, COLLECTIONS, COMMON, LOOKS, METADATA, MIGRATIONS
-from tacit.adapters.databases.dialect import Dialect
+from services.leader.schema import BATCHES, COLLECTIONS, COMMON, FORWARDED, JOBS, LOOKS, METADATA, MIGRATIONS, PENDING
+from tacit.adapters.databases.dialect import Dialect, Rows
 from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.outcomes import LooksTx
+from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.store import SqlStore
-from tacit.errors import Fatal
+from tacit.errors import Fatal, ReportError
 
 _STORE_NEW = "store_reports"
 
@@ -36,6 +40,16 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     def __init__(self, connection: AsyncConnection, dialect: Dialect) -> None:
         super().__init__(connection, dialect, COMMON)
+
+    async def reject_unread(self, job: JobRow) -> None:
+        """Reject the reports of a formed job, of which nothing is known but that it cannot be sent, as ``internal``.
+        Their tokens are not known to be good, so they are not spent."""
+        stored = await self.stored(job.seqs)
+        code = int(ReportError.REPORT_DROPPED)
+        rows = [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored]
+        await self.record(job.task_id, rows)
+        await self.count_rejections(job.task_id, {"internal": len(job.seqs)})
+        await self.delete_reports(job.seqs)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
         """The leader-selected batch that is being filled, or None."""
@@ -83,9 +97,21 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         found = await self._collections(COLLECTIONS.c.job_id == job_id)
         return found[0] if found else None
 
-    async def unfinished_collections(self, due: float) -> list[CollectionRow]:
-        """Collection jobs that have something to do by ``due``."""
-        return [_collection(row) for row in await self.dialect.run(self.connection, _DUE, due=due)]
+    async def unfinished_collections(self, due: float) -> list[Waiting]:
+        """Collection jobs that have something to do by ``due``, each with what it may wait for: one statement, however
+        many there are."""
+        return [_waiting(row) for row in await self.dialect.run(self.connection, _DUE, due=due)]
+
+    async def waiting_collection(self, job_id: bytes) -> Waiting | None:
+        """One collection job with what it may wait for, if it is under way."""
+        rows = await self.dialect.run(self.connection, _ONE, job=job_id)
+        return _waiting(rows[0]) if rows else None
+
+    async def ended_collections(self, job_ids: Sequence[bytes]) -> set[bytes]:
+        """Those of ``job_ids`` that are under way no more."""
+        states = Rows((COLLECTIONS.c.job_id, COLLECTIONS.c.state), COLLECTIONS.c.job_id)
+        found = await self.dialect.select_among(self.connection, job_ids, states)
+        return {*job_ids} - {job_id for job_id, state in found if CollectionState(state) in UNDER_WAY}
 
     async def retry_collection(self, job_id: bytes) -> None:
         """Make a collection job that is under way due at once."""
@@ -144,7 +170,13 @@ _COLUMNS = (
 _UNDER_WAY = (COLLECTIONS.c.state == CollectionState.WAITING.value) | (
     COLLECTIONS.c.state == CollectionState.ASKING.value
 )
-_DUE = select(*_COLUMNS).where(_UNDER_WAY, COLLECTIONS.c.next_attempt <= bindparam("due"))
+_FULL = exists().where(BATCHES.c.task_id == COLLECTIONS.c.task_id, BATCHES.c.state == BatchState.FULL.value)
+_PENDING = exists().where(PENDING.c.task_id == COLLECTIONS.c.task_id)
+_IN_JOBS = exists().where(JOBS.c.task_id == COLLECTIONS.c.task_id, is_unfinished())
+_FORWARDED = exists().where(FORWARDED.c.task_id == COLLECTIONS.c.task_id)
+_LOOK = select(*_COLUMNS, _FULL, ~(_PENDING | _IN_JOBS), _FORWARDED).where(_UNDER_WAY)
+_DUE = _LOOK.where(COLLECTIONS.c.next_attempt <= bindparam("due"))
+_ONE = _LOOK.where(COLLECTIONS.c.job_id == bindparam("job"))
 _OPEN_BATCH = select(BATCHES.c.batch_id).where(
     BATCHES.c.task_id == bindparam("task"), BATCHES.c.state == BatchState.OPEN.value
 )
@@ -155,6 +187,12 @@ def _collection(row: Any) -> CollectionRow:
     """The collection job of a row of ``_COLUMNS``."""
     job_id, task_id, state, *others = row
     return CollectionRow(job_id, task_id, CollectionState(state), *others)
+
+
+def _waiting(row: Any) -> Waiting:
+    """The collection job of a row of ``_LOOK``, with what it may wait for."""
+    *columns, full, settled, forwarded = row
+    return Waiting(_collection(columns), bool(full), bool(settled), bool(forwarded))
 
 
 def _columns(row: CollectionRow) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from services.leader.config import LeaderLimits
+from services.leader.forgetting import due_after
 from services.leader.records import BatchState, JobRow, JobState, StoredReport
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
@@ -85,6 +86,9 @@ class JobWork:
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1. Returns the job as it is sent, or ``None`` if no report of it is to be sent."""
         stored = await self._stored(job)
+        if len(stored) != len(job.seqs):
+            self._log.error("job_reports_missing", size=len(job.seqs), missing=len(job.seqs) - len(stored))
+            raise PreparationError("reports-missing")
         # of two reports with one id the earlier counts: it is written into the dictionary last
         reports = {report.report_id: report for report in reversed(stored)}
         notes: Notes = []
@@ -114,14 +118,10 @@ class JobWork:
         )
 
     async def _stored(self, job: JobRow) -> list[StoredReport]:
-        """The bytes of every report of a job. Raises ``Fatal`` if some are missing, so that none is wrongly taken as
-        processed. Read under the writers' lock: a snapshot from before a slice was rewritten would show the slice
-        empty."""
+        """The reports of a job that are stored. Read under the writers' lock: a snapshot from before a slice was
+        rewritten would show the slice empty."""
         async with self._store.transaction(shared=True) as tx:
-            stored = await tx.stored(job.seqs)
-        if len(stored) != len(job.seqs):
-            raise Fatal("bytes of a job's reports are missing")
-        return stored
+            return await tx.stored(job.seqs)
 
     async def _record(
         self,
@@ -210,7 +210,8 @@ class JobWork:
             self._log.error("job_abandoned", error=error)
             await self._delete(_location(party, job, answer) or job.location)
             return await self._give_up(job, JobState.ABANDONED)
-        return await self._commit(party, job, accepted, rejections)
+        location = _location(party, job, answer) or job.location
+        return await self._commit(party, job, accepted, rejections, location)
 
     async def _exchange(self, party: Party, job: JobRow, request: bytes) -> HttpResponse:
         if job.location:
@@ -234,6 +235,8 @@ class JobWork:
         if known is not None:
             return known
         stored = await self._stored(job)
+        if len(stored) != len(job.seqs):
+            raise Fatal("bytes of a job's reports are missing")
         try:
             state, _ = await self._prepare(party, stored, [], again=True)
         except PreparationError as error:
@@ -251,19 +254,33 @@ class JobWork:
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
         """Send the same bytes again later, until the task's end and its grace are over."""
-        if self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace:
+        if self._is_too_late(party):
             self._log.error("job_failed", attempts=job.attempts + 1)
             return await self._give_up(job, JobState.FAILED)
         await self._postpone(job, location, cause)
         return 0
 
     async def set_aside(self, party: Party, job: JobRow) -> int:
-        """Show a job that cannot go on as ``broken``, and try it again later: a sent one until the grace is over, so
-        that it holds up no collection for ever. Returns how many reports it ended."""
-        if job.state is JobState.SENT:
+        """Show a job that cannot go on as ``broken``, and try it again later until the grace is over, so that it holds
+        up no collection for ever. Returns how many reports it ended."""
+        if job.state is not JobState.FORMED:
             return await self._retry(party, job, job.location, "broken")
+        if self._is_too_late(party):
+            return await self._reject(job)
         await self._postpone(job, job.location, "broken")
         return 0
+
+    async def _reject(self, job: JobRow) -> int:
+        """End a formed job that cannot be sent: its reports are rejected, and their tokens are not spent."""
+        async with self._store.transaction(shared=True) as tx:
+            if not await tx.drop_job(job):
+                return 0
+            await tx.reject_unread(job)
+        self._log.error("job_failed", attempts=job.attempts + 1)
+        return len(job.seqs)
+
+    def _is_too_late(self, party: Party) -> bool:
+        return self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace
 
     async def _postpone(self, job: JobRow, location: str, cause: str) -> None:
         """Give the job back, to be retried after a pause that doubles each time."""
@@ -280,13 +297,16 @@ class JobWork:
             if not await tx.end_job(job.job_id, state):
                 return 0  # an answer came in the meantime: what it counted stays counted
             await tx.amend(job.task_id, {report.report_id: (code, cause) for report in stored})
-            await tx.count_rejections(job.task_id, {cause: len(stored)})
+            await tx.count_rejections(job.task_id, {cause: len(job.seqs)})
             await tx.delete_reports(job.seqs)
         self._states.pop(job.job_id, None)
         return len(job.seqs)
 
-    async def _commit(self, party: Party, job: JobRow, accepted: Rows, rejections: Sequence[Rejection]) -> int:
-        """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job."""
+    async def _commit(
+        self, party: Party, job: JobRow, accepted: Rows, rejections: Sequence[Rejection], location: str
+    ) -> int:
+        """Transaction 2: update buckets and rejections, delete the reports' bytes, end the job, and note the
+        ``location`` at which the Helper is to delete its answer."""
         task = party.task
         # computed before the transaction, which holds the locks that uploads and other jobs wait for
         tallies = await asyncio.to_thread(accepted.tallies, party, job.batch_id)
@@ -294,7 +314,7 @@ class JobWork:
             await tx.demand_open(party, self._deps.clock.now())
             # ended before anything is added: of two workers with an answer, the second finds the job ended and adds
             # nothing
-            if not await tx.end_job(job.job_id, JobState.DONE):
+            if not await tx.end_job(job.job_id, JobState.DONE, location, due_after(self._deps.clock.now())):
                 return 0
             if job.batch_id is not None:
                 # locked, because two jobs that fill a batch together would each count it without the other's reports,

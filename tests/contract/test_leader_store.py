@@ -18,6 +18,7 @@ from services.leader import schema
 from services.leader.arrivals import bells_of
 from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
+    AnsweredJob,
     BatchState,
     CollectionRow,
     CollectionState,
@@ -25,6 +26,7 @@ from services.leader.records import (
     JobRow,
     JobState,
     StoredReport,
+    Waiting,
     pack_seqs,
     unpack_seqs,
 )
@@ -127,7 +129,6 @@ async def test_uploads_wait_in_their_order_until_a_job_has_them(leader: LeaderSt
         await tx.add_pending([(seqs[0], TASK)], NOW + 60)
         assert await tx.pending(TASK, NOW + 59, 10) == seqs[2:]
         assert await tx.pending(TASK, NOW + 60, 10) == [seqs[0], seqs[2]]
-        assert (await tx.has_pending(AT_B), await tx.has_pending(bytes(32))) == (True, False)
         await tx.delete_reports([seqs[1], seqs[2]])
         assert [row.seq for row in await tx.stored(seqs)] == [seqs[0]]
 
@@ -245,7 +246,36 @@ async def test_an_operator_has_jobs_and_collections_of_a_recipe_tried_again_but_
     assert await retrying.retry(collection.id)
     async with leader.read() as tx:
         (again,) = await tx.unfinished_collections(NOW)
-    assert again.job_id == report(5)
+    assert again.row.job_id == report(5)
+
+
+async def test_one_statement_says_what_every_collection_waits_for(leader: LeaderStore) -> None:
+    def waiting(number: int, task: bytes) -> CollectionRow:
+        return CollectionRow(report(number), task, CollectionState.WAITING, bytes([number]))
+
+    async with leader.transaction() as tx:
+        for number, task in enumerate((TASK, AT_B, bytes(32))):
+            await tx.add_collection(waiting(number, task))
+            state = TaskState.ACTIVE if task != TASK else TaskState.OPTED_IN
+            await tx.put_task(TaskRow(bytes([number]) * 32, state, b"", task_id=task))
+        await tx.add_pending([(1, TASK), (2, AT_B)], NOW + 60)
+        assert await tx.tasks_with_pending() == {AT_B}
+        await tx.add_batch(AT_B, bytes([1]) * 32)
+        await tx.set_batch(bytes([1]) * 32, BatchState.FULL)
+        await tx.add_jobs([JobRow(report(3), bytes(32), None, JobState.FORMED, (3,))])
+        await tx.set_forwarded(bytes(32))
+    async with leader.read() as tx:
+        found = {one.row.task_id: one[1:] for one in await tx.unfinished_collections(NOW)}
+        assert found == {TASK: (False, False, False), AT_B: (True, False, False), bytes(32): (False, False, True)}
+    async with leader.transaction() as tx:
+        await tx.take_pending(TASK, [1])
+        await tx.put_collection(replace(waiting(1, AT_B), state=CollectionState.ASKING))
+        await tx.put_collection(replace(waiting(2, bytes(32)), state=CollectionState.DELETED))
+        assert await tx.waiting_collection(report(0)) == Waiting(
+            waiting(0, TASK), full=False, settled=True, forwarded=False
+        )
+        assert await tx.waiting_collection(report(2)) is None
+        assert await tx.ended_collections([report(0), report(1), report(2), report(9)]) == {report(2), report(9)}
 
 
 async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> None:
@@ -275,6 +305,31 @@ async def test_a_job_ends_once_and_its_request_is_gone(leader: LeaderStore) -> N
         rows = await tx.connection.exec_driver_sql("select length(digest), length(members) from aggregation_jobs")
         assert [tuple(row) for row in rows] == [(0, 0)]
     assert await due(leader, NOW + 999) == []
+
+
+async def test_the_answers_of_jobs_that_are_done_are_deleted_when_they_are_due(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.add_jobs([job(number) for number in range(5)])
+    held = sorted(await claim(leader, 0, 1, 2, 3, 4), key=lambda row: row.job_id)
+    async with leader.transaction(shared=True) as tx:
+        for one in held:
+            assert await tx.job_to_send(one, b"request", [1])
+        assert await tx.end_job(report(0), JobState.DONE, "there/0", NOW + 5)
+        assert await tx.end_job(report(1), JobState.DONE, "there/1", NOW + 5)
+        assert await tx.end_job(report(2), JobState.DONE, "", NOW + 5)
+        assert await tx.end_job(report(3), JobState.FAILED)
+        await tx.postpone_job(held[4], NOW + 1, "there/4", "helper-not-ready")
+        assert await tx.answered_jobs(NOW + 4, 9) == []
+        first, second = (AnsweredJob(report(number), TASK, f"there/{number}") for number in (0, 1))
+        assert await tx.answered_jobs(NOW + 5, 9) == [first, second]
+        assert await tx.answered_jobs(NOW + 5, 1) == [first]
+        await tx.postpone_answers([bytes(32)], NOW + 5, NOW + 9)
+        await tx.forget_answers([report(0)])
+        assert await tx.answered_jobs(NOW + 5, 9) == [second]
+        await tx.postpone_answers([TASK], NOW + 5, NOW + 9)
+        assert await tx.answered_jobs(NOW + 8, 9) == []
+        assert await tx.answered_jobs(NOW + 9, 9) == [second]
+    assert await due(leader, NOW + 999) == [report(4)]
 
 
 async def test_a_job_that_could_not_be_prepared_counts_as_a_lease_that_ran_out(leader: LeaderStore) -> None:
@@ -332,7 +387,7 @@ async def test_collection_jobs_are_kept(leader: LeaderStore) -> None:
         assert await tx.collection(report(1)) == row
         assert await tx.collection(report(2)) is None
         assert await tx.unfinished_collections(4.0) == []
-        assert await tx.unfinished_collections(5.0) == [row]
+        assert await tx.unfinished_collections(5.0) == [Waiting(row, full=False, settled=True, forwarded=False)]
         assert await tx.live_collection(TASK)
         assert await tx.same_requests(TASK, b"request") == [row]
         assert await tx.same_requests(TASK, b"other") == []

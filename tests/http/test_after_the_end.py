@@ -133,7 +133,7 @@ async def test_requests_begun_before_the_end_store_and_collect_nothing_at_the_le
         assert refused(await collection.finish())
         await pair.work()
         async with pair.apps[Role.LEADER][LEADER_STORE].read() as tx:
-            assert not await tx.has_pending(KIT.task.task_id)
+            assert (await tx.pending_summary(KIT.task.task_id))[0] == 0
             assert await tx.unfinished_jobs(KIT.task.task_id) == 0
         assert await releases_of(pair, Role.LEADER) == 0
 
@@ -157,7 +157,7 @@ async def test_reports_that_waited_past_the_end_go_into_no_job(tmp_path: Path) -
         await pair.work()
         async with pair.apps[Role.LEADER][LEADER_STORE].read() as tx:
             assert await tx.unfinished_jobs(KIT.task.task_id) == 0
-            assert await tx.has_pending(KIT.task.task_id)
+            assert (await tx.pending_summary(KIT.task.task_id))[0] > 0
 
 
 async def test_what_was_released_is_known_for_ever(tmp_path: Path) -> None:
@@ -201,4 +201,4 @@ async def test_a_leader_process_that_has_not_noticed_the_end_stores_nothing(
         answer = await leaders.upload(True, [reports.valid(1)])
         assert [one.error for one in UploadErrors.decode(answer.body).status] == [ReportError.TASK_EXPIRED]
         async with leaders.apps[1][LEADER_STORE].read() as tx:
-            assert not await tx.has_pending(AT_B.task.task_id)
+            assert (await tx.pending_summary(AT_B.task.task_id))[0] == 0

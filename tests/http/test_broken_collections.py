@@ -22,14 +22,17 @@ from services.collector.records import Result
 from services.collector.store import CollectorStore
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
+from services.leader.app import STORE
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
+from services.leader.records import CollectionRow, CollectionState
 from tacit import media_types
 from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, HpkeConfig, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.collector import collection_request
 from tacit.service.app import Deps
 from tacit.service.http.live_tokens import NO_TOKEN
+from tacit.task import BatchClose
 from tests.http.collector_stage import KIT, Stage, publish_recipe
 
 LOW_ORDER = bytes([1]) + bytes(31)
@@ -107,6 +110,25 @@ async def test_a_collection_that_breaks_at_the_leader_holds_up_no_other(
             assert (await _problem(pair, broken))[1] == "urn:tacit:refusal:hpke-key-invalid"
         else:
             assert await _problem(pair, broken) == (200, "")
+
+
+async def test_a_collection_whose_stored_request_is_damaged_holds_up_no_other(tmp_path: Path) -> None:
+    good = make_task_kit(min_batch_size=2, batch_close=BatchClose.AT_B)
+    other = make_task_kit(min_batch_size=2, seed=9)
+    bad = replace(other, task=replace(other.task, batch_close=BatchClose.ON_QUERY))
+    reports = good.reports(1)
+    async with _pair(tmp_path, good) as pair:
+        leader = pair.apps[Role.LEADER]
+        await serve(leader, party_of(bad, Role.LEADER))
+        row = CollectionRow(bytes(16), bad.task.task_id, CollectionState.WAITING, b"damaged")
+        async with leader[STORE].transaction() as tx:
+            await tx.add_collection(row)
+        assert await pair.upload(reports.valid(value) for value in (1, 2)) is None
+        assert pair.opened(await pair.collect()).values == (0, 1, 1, 0)
+        async with leader[STORE].read() as tx:
+            found = await tx.collection(row.job_id)
+        assert found is not None
+        assert (found.state, found.attempts > 0) == (CollectionState.WAITING, True)
 
 
 async def _two_collections(stage: Stage) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from infra.lab.kit.network import FaultyTransport
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
-from services.leader import arrivals, collection
-from services.leader.app import STORE, UPLOAD, create_app
+from services.leader import app as leader_app
+from services.leader import arrivals
+from services.leader.app import COLLECTIONS, STORE, UPLOAD, create_app
 from services.leader.config import LeaderConfig
+from services.leader.records import CollectionRow, CollectionState
 from services.leader.store import LeaderStore
 from tacit import media_types
 from tacit.adapters.system import SystemClock
@@ -231,11 +234,64 @@ async def test_batch_is_released_as_soon_as_it_is_full_without_waiting_for_the_n
         assert pair.opened(await poll(pair, created, "wait=30")).values == (0, 3, 0, 0)
 
 
+async def test_collections_that_only_wait_cost_one_read_and_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = AggregatorPair(
+        KIT,
+        tmp_path,
+        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
+        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
+    )
+    async with pair:
+        app = pair.apps[Role.LEADER]
+        store = app[STORE]
+        created = await pair.create_collection()
+        async with store.transaction() as tx:
+            for number in range(9):
+                body = pair.request.encode()
+                await tx.add_collection(
+                    CollectionRow(bytes([number]) * 16, KIT.task.task_id, CollectionState.WAITING, body)
+                )
+        opened: list[str] = []
+
+        def counted(name: str) -> Callable[..., Any]:
+            real = getattr(store, name)
+
+            def opening(**options: Any) -> Any:
+                opened.append(name)
+                return real(**options)
+
+            return opening
+
+        with monkeypatch.context() as patch:
+            for name in ("read", "transaction"):
+                patch.setattr(store, name, counted(name))
+            assert await app[COLLECTIONS].step() == 0
+            await app[COLLECTIONS].waiters.step()
+            assert opened == ["read"], "nobody waits, so there is no second look"
+            with app[COLLECTIONS].waiters.entered(bytes(16)) as one, app[COLLECTIONS].waiters.entered(bytes(16)):
+                await app[COLLECTIONS].waiters.step()
+                assert (opened, one.is_set()) == (["read"] * 2, False)
+                with app[COLLECTIONS].waiters.entered(bytes([77]) * 16) as unknown:
+                    await app[COLLECTIONS].waiters.step()
+                    assert (unknown.is_set(), one.is_set()) == (True, False)
+        async with store.transaction() as tx:
+            for number in range(9):
+                row = await tx.collection(bytes([number]) * 16)
+                assert row is not None
+                await tx.put_collection(replace(row, state=CollectionState.DELETED))
+        factory = KIT.reports(1)
+        await pair.upload(factory.valid(1) for _ in range(3))
+        await pair.work()
+        assert pair.opened(await pair.poll(created)).values == (0, 3, 0, 0)
+
+
 async def test_processes_of_one_leader_hear_of_each_others_uploads_jobs_and_results_at_once(
     tmp_path: Path, make_postgres_url: MakeDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrivals, "WAKE_SECONDS", LONG)
-    monkeypatch.setattr(collection, "LOOK_SECONDS", LONG)
+    monkeypatch.setattr(leader_app, "LOOK_SECONDS", LONG)
     kit = kit_now()
     async with running(tmp_path, kit, idle_seconds=LONG, database=make_postgres_url(LeaderStore)) as pair:
         first = pair.apps[Role.LEADER]

@@ -1,0 +1,104 @@
+"""Telling Helpers which answers they need not keep (DAP-18 section 4.5): one DELETE for each job that is done.
+
+It costs the job nothing: the transaction that commits the answer stores the job's URL and when to delete it, at least
+``FORGET_SECONDS`` later; the process that leads then asks, one job at a time. A job that is done is never sent again,
+so no answer that is still needed is deleted (P14). A crash repeats a DELETE, and a Helper that knows the job no more
+says so. What a Helper does not delete it keeps until the task's end.
+
+All jobs of one minute are due together. So a Helper learns from the time of a DELETE only that the Leader committed
+the job in an earlier minute, of which it knew the answer's time.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from services.leader.records import AnsweredJob
+from services.leader.store import LeaderStore
+from tacit.errors import DAP_ERROR_PREFIX
+from tacit.ports import HttpResponse, TransportError
+from tacit.problem import problem_type
+from tacit.service.app import Deps
+from tacit.service.base.log import get_logger
+from tacit.service.http.live_tokens import ShownToken
+
+FORGET_SECONDS = 60.0
+"""Least seconds between the commit of a job and its DELETE: by then no request for it is under way any more, and a
+replica of the Leader's database has the commit, too."""
+
+LOOK_SECONDS = 15.0
+"""Seconds between two looks for jobs to delete."""
+
+AT_ONCE = 64
+"""Most jobs of one look."""
+
+AGAIN_SECONDS = 600.0
+"""Seconds for which a Helper is left alone that cannot be reached, or is busy."""
+
+REFUSED_SECONDS = 86400.0
+"""Seconds for which a Helper is not asked again that does not support DELETE."""
+
+_NOT_SUPPORTED = frozenset({404, 405, 410, 501})
+
+
+def due_after(now: float) -> float:
+    """When a job that is committed ``now`` is to be deleted: at the end of a minute, ``FORGET_SECONDS`` to twice that
+    later."""
+    return (now // FORGET_SECONDS + 2) * FORGET_SECONDS
+
+
+class Forgetting:
+    """The driver of the process that leads; idle in every other process."""
+
+    def __init__(self, store: LeaderStore, deps: Deps, helper_token: ShownToken) -> None:
+        self._store = store
+        self._deps = deps
+        self._helper_token = helper_token
+        self._refusing: dict[str, float] = {}
+        self._log = get_logger("leader")
+
+    async def step(self) -> int:
+        """One look; returns for how many jobs nothing is left to do."""
+        if not await self._store.leads():
+            return 0
+        now = self._deps.clock.now()
+        async with self._store.read() as tx:
+            jobs = await tx.answered_jobs(now, AT_ONCE)
+        if not jobs:
+            return 0
+        self._refusing = {helper: until for helper, until in self._refusing.items() if until > now}
+        settled: list[bytes] = []
+        silent: set[str] = set()
+        for job in jobs:
+            helper = urlsplit(job.location).netloc
+            if helper in silent:
+                continue
+            if helper in self._refusing or await self._delete(helper, job):
+                settled.append(job.job_id)
+            else:
+                silent.add(helper)
+        later = {job.task_id for job in jobs if urlsplit(job.location).netloc in silent}
+        async with self._store.transaction(shared=True) as tx:
+            await tx.forget_answers(settled)
+            await tx.postpone_answers(later, now, now + AGAIN_SECONDS)
+        return len(settled)
+
+    async def _delete(self, helper: str, job: AnsweredJob) -> bool:
+        """Ask the Helper to delete its answer; False if it should be asked again later."""
+        try:
+            answer = await self._deps.transport.request("DELETE", job.location, headers=self._helper_token.headers())
+        except TransportError:
+            return False
+        if 200 <= answer.status < 300 or _knows_no_job(answer):
+            return True
+        if answer.status not in _NOT_SUPPORTED:
+            self._log.warning("answer_not_deleted", status=answer.status)
+            return False
+        self._log.info("helper_keeps_answers", status=answer.status)
+        self._refusing[helper] = self._deps.clock.now() + REFUSED_SECONDS
+        return True
+
+
+def _knows_no_job(answer: HttpResponse) -> bool:
+    """Whether a Helper says in DAP's terms that it has no such job or task."""
+    return answer.status == 404 and problem_type(answer.body).startswith(DAP_ERROR_PREFIX)
