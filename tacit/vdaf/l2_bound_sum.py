@@ -82,7 +82,7 @@ class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
     def encode(self, measurement: NoisyVector) -> list[int]:
         """The bits of the values, of the noises and of the squared length. Raises ``ValueError`` for what is out of
         range or too long."""
-        values, noises = self._parts(measurement)
+        values, noises = self.parts(measurement)
         bits = [bit for value in values for bit in self.integers.encode(value)]
         if self.noise:
             bits += [bit for noise in noises for bit in self.noise.encode(noise)]
@@ -91,7 +91,8 @@ class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
             raise ValueError(f"a measurement has a squared length above {self.bounds.max_square}")
         return bits + self.square.encode(square)
 
-    def _parts(self, measurement: NoisyVector) -> NoisyVector:
+    def parts(self, measurement: NoisyVector) -> NoisyVector:
+        """The measurement. Raises ``ValueError`` if it is not values and noises in the right numbers."""
         if not isinstance(measurement, Sequence) or len(measurement) != 2:
             raise ValueError("a measurement is not a pair of values and noises")
         for part, length in zip(measurement, (self.OUTPUT_LEN, self.OUTPUT_LEN if self.noise else 0), strict=True):

@@ -16,6 +16,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
 from tacit.vdaf.field import Field64
+from tacit.vdaf.l2_bound_sum import NoisyVector, Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.native.kernels import Kernels, kernels_for
@@ -37,6 +38,22 @@ NATIVE = usable_levels()
 PATHS = [pytest.param(LEVELS.index(name), id=name) for name in NATIVE]
 
 Draw = Callable[[random.Random], Any]
+
+
+def _bounded(length: int, bounds: VectorBounds, r: random.Random) -> NoisyVector:
+    """Values within one unit of the centre, and any noise."""
+    near = range(max(0, bounds.centre - 1), min(bounds.max_value, bounds.centre + 1) + 1)
+    return [r.choice(near) for _ in range(length)], [
+        r.randint(0, bounds.flips) for _ in range(length * (bounds.flips > 0))
+    ]
+
+
+NOISY, QUIET, HALF, WIDE = (
+    VectorBounds(7, 14, 7, 60, scale=3, flips=9),
+    VectorBounds(21, 1, 0, 21),
+    VectorBounds(1, 2, 1, 1, flips=1),
+    VectorBounds(70, (1 << 27) + 5, 1 << 26, (1 << 62) + 9, flips=1000),
+)
 INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "count": (Prio3Count(2), lambda r: r.randrange(2)),
     "sum of bits": (Prio3Sum(2, 1), lambda r: r.randrange(2)),
@@ -49,6 +66,10 @@ INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "one bucket": (Prio3Histogram(2, 1, 1), lambda r: 0),
     "one call": (Prio3Histogram(2, 4, 9), lambda r: r.randrange(4)),
     "multihot": (Prio3MultihotCountVec(2, 9, 3, 4), lambda r: r.sample([1, 1, 1, 0, 0, 0, 0, 0, 0], 9)),
+    "noisy vector": (Prio3L2BoundSum(2, NOISY, 5), lambda r: _bounded(7, NOISY, r)),
+    "bounded bits": (Prio3L2BoundSum(2, QUIET, 4), lambda r: _bounded(21, QUIET, r)),
+    "bounded number": (Prio3L2BoundSum(2, HALF, 9), lambda r: _bounded(1, HALF, r)),
+    "wide vector": (Prio3L2BoundSum(2, WIDE, 40), lambda r: _bounded(70, WIDE, r)),
     "three proofs": (
         Prio3(SumVec(Field64, 5, 6, 4), 0xFFFFFFFF, 2, proofs=3),
         lambda r: [r.randrange(7) for _ in range(5)],
@@ -198,7 +219,7 @@ def test_without_kernels_the_rows_are_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "sum", "histogram", "multihot", "three proofs"])
+@pytest.mark.parametrize("name", ["count", "sum", "histogram", "multihot", "noisy vector", "three proofs"])
 def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
     made = batch_of(name, 9)
     field = made.vdaf.field
@@ -215,7 +236,9 @@ def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "sum", "sumvec", "histogram", "three proofs"])
+@pytest.mark.parametrize(
+    "name", ["count", "sum", "sumvec", "histogram", "noisy vector", "bounded bits", "three proofs"]
+)
 def test_every_byte_of_a_leader_message_counts(name: str, level: int) -> None:
     made = batch_of(name, 9)
     inbounds = []
@@ -324,6 +347,6 @@ def test_instances_without_kernels_take_the_pure_path() -> None:
     three_shares = Prio3Histogram(3, 4, 2)
     assert kernels_for(three_shares, CTX, 0) is None
     assert kernels_for(Prio3Count(2), bytes(2000), 0) is None
-    assert kernels_for(Prio3Histogram(2, 1 << 17, 512), CTX, 0) is None
+    assert kernels_for(Prio3Histogram(2, 1 << 19, 512), CTX, 0) is None
     assert kernels_for(Prio3SumVec(2, 2, 1 << 70, 3), CTX, 0) is None
     assert BatchVerifier(three_shares, KEY, CTX, 0)._kernels is None
