@@ -16,7 +16,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
 from tacit.vdaf.field import Field64
-from tacit.vdaf.l2_bound_sum import NoisyVector, Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import L2BoundSum, NoisyVector, Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.native.kernels import Kernels, kernels_for
@@ -52,7 +52,7 @@ NOISY, QUIET, HALF, WIDE = (
     VectorBounds(7, 14, 7, 60, scale=3, flips=9),
     VectorBounds(21, 1, 0, 21),
     VectorBounds(1, 2, 1, 1, flips=1),
-    VectorBounds(70, (1 << 27) + 5, 1 << 26, (1 << 62) + 9, flips=1000),
+    VectorBounds(70, (1 << 27) + 5, 1 << 26, (1 << 58) + 9, flips=1000),
 )
 INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "count": (Prio3Count(2), lambda r: r.randrange(2)),
@@ -298,11 +298,45 @@ def test_measurement_out_of_range_is_refused_as_in_pure_python(level: int) -> No
         ("sumvec", [0] * 5 + [10]),
         ("multihot", [1] * 4 + [0] * 5),
         ("multihot", [2] + [0] * 8),
+        ("noisy vector", ([7] * 7, [0] * 6)),
+        ("noisy vector", ([7] * 7, [0] * 6 + [10])),
+        ("noisy vector", ([7] * 6 + [15], [0] * 7)),
+        ("noisy vector", ([7] * 5 + [13, 12], [0] * 7)),
+        ("bounded bits", ([0] * 20 + [2], [])),
+        ("bounded bits", ([0] * 21, [0] * 21)),
+        ("wide vector", ([WIDE.max_value] * 70, [0] * 70)),
     ]
     for name, measurement in cases:
         vdaf = INSTANCES[name][0]
         with pytest.raises(ValueError, match="measurement"):
             BatchProver(vdaf, CTX, level).shard([measurement], [bytes(16)], [bytes(vdaf.RAND_SIZE)])
+
+
+@pytest.mark.parametrize("level", PATHS)
+def test_kernels_find_vectors_that_are_too_long(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vdaf = Prio3L2BoundSum(2, NOISY, 5)
+    circuit = vdaf.flp.circuit
+    assert isinstance(circuit, L2BoundSum)
+    forged: dict[str, tuple[list[int], int]] = {
+        "short enough": ([14, 8, 8, 8, 8, 9, 8], 58),
+        "one unit more": ([14, 10, 8, 8, 8, 7, 7], 60),
+        "another length": ([14, 8, 8, 8, 8, 9, 8], 57),
+    }
+    rng = random.Random(1)
+    nonces = [rng.randbytes(16) for _ in forged]
+    columns: list[tuple[bytes, bytes, bytes]] = []
+    for nonce, (values, square) in zip(nonces, forged.values(), strict=True):
+        bits = [bit for value in values for bit in circuit.integers.encode(value)]
+        bits += [0] * (circuit.MEAS_LEN - len(bits) - circuit.square.bits) + circuit.square.encode(square)
+        monkeypatch.setattr(vdaf.flp, "encode", lambda _, bits=bits: bits)
+        public, shares = vdaf.shard(CTX, ([], []), nonce, rng.randbytes(vdaf.RAND_SIZE))
+        columns.append((vdaf.encode_public_share(public), *map(vdaf.encode_input_share, shares)))  # type: ignore[arg-type]
+    publics, leaders, helpers = zip(*columns, strict=True)
+    verifier = BatchVerifier(vdaf, KEY, CTX, level)
+    inbounds = verifier.leader(nonces, publics, leaders).outbounds
+    found = verifier.helper(nonces, publics, helpers, inbounds)
+    assert [error is None for error in found.errors] == [True, False, False]
+    assert [NOISY.square(values) for values, _ in forged.values()] == [58, 61, 58]
 
 
 @pytest.mark.parametrize("level", PATHS)
