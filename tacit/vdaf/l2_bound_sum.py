@@ -23,9 +23,6 @@ ALGORITHM_ID = 0xFFFF5444
 MAX_LENGTH, MAX_NUMBER = (1 << 32) - 1, (1 << 64) - 1
 """The largest numbers that a configuration can hold."""
 
-NoisyVector = tuple[Sequence[int], Sequence[int]]
-"""The values and their noises; no noises where ``flips`` is 0."""
-
 
 @dataclass(frozen=True, slots=True)
 class VectorBounds:
@@ -58,13 +55,21 @@ class VectorBounds:
         """The largest number that one measurement adds to a sum."""
         return self.scale * self.max_value + self.flips
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers a measurement has."""
+        return 2 * self.length if self.flips else self.length
+
     def square(self, values: Sequence[int]) -> int:
         """The squared distance from the centre."""
         return sum((value - self.centre) ** 2 for value in values)
 
 
-class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
-    """Vectors within ``bounds``, each with its noise; the aggregate is the element-wise sum of both."""
+class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
+    """Vectors within ``bounds``, each with its noise; the aggregate is the element-wise sum of both.
+
+    A measurement has all values, then, unless ``flips`` is 0, the noise of each.
+    """
 
     EVAL_OUTPUT_LEN = 2
 
@@ -79,10 +84,13 @@ class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
         squares = -(-bounds.length // chunk_length) if chunk_length > 0 else 0
         super().__init__(field, self._square_at + self.square.bits, chunk_length, squares)
 
-    def encode(self, measurement: NoisyVector) -> list[int]:
+    def encode(self, measurement: Sequence[int]) -> list[int]:
         """The bits of the values, of the noises and of the squared length. Raises ``ValueError`` for what is out of
         range or too long."""
-        values, noises = self.parts(measurement)
+        numbers = self.bounds.numbers
+        if not isinstance(measurement, Sequence) or len(measurement) != numbers:
+            raise ValueError(f"a measurement is not a sequence of {numbers} values")
+        values, noises = measurement[: self.OUTPUT_LEN], measurement[self.OUTPUT_LEN :]
         bits = [bit for value in values for bit in self.integers.encode(value)]
         if self.noise:
             bits += [bit for noise in noises for bit in self.noise.encode(noise)]
@@ -90,15 +98,6 @@ class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
         if square > self.bounds.max_square:
             raise ValueError(f"a measurement has a squared length above {self.bounds.max_square}")
         return bits + self.square.encode(square)
-
-    def parts(self, measurement: NoisyVector) -> NoisyVector:
-        """The measurement. Raises ``ValueError`` if it is not values and noises in the right numbers."""
-        if not isinstance(measurement, Sequence) or len(measurement) != 2:
-            raise ValueError("a measurement is not a pair of values and noises")
-        for part, length in zip(measurement, (self.OUTPUT_LEN, self.OUTPUT_LEN if self.noise else 0), strict=True):
-            if not isinstance(part, Sequence) or len(part) != length:
-                raise ValueError(f"a measurement does not have {length} numbers where it should")
-        return measurement
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
         modulus, scale = self.field.MODULUS, self.bounds.scale
@@ -141,7 +140,7 @@ class L2BoundSum(ChunkedRangeCheck[NoisyVector]):
         return entries + [0] * padding
 
 
-class Prio3L2BoundSum(Prio3[NoisyVector]):
+class Prio3L2BoundSum(Prio3[Sequence[int]]):
     """The element-wise sum of vectors within ``bounds`` and of their noises."""
 
     def __init__(self, shares: int, bounds: VectorBounds, chunk_length: int) -> None:

@@ -16,7 +16,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
 from tacit.vdaf.field import Field64
-from tacit.vdaf.l2_bound_sum import L2BoundSum, NoisyVector, Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.native.kernels import Kernels, kernels_for
@@ -40,12 +40,11 @@ PATHS = [pytest.param(LEVELS.index(name), id=name) for name in NATIVE]
 Draw = Callable[[random.Random], Any]
 
 
-def _bounded(length: int, bounds: VectorBounds, r: random.Random) -> NoisyVector:
+def _bounded(length: int, bounds: VectorBounds, r: random.Random) -> list[int]:
     """Values within one unit of the centre, and any noise."""
     near = range(max(0, bounds.centre - 1), min(bounds.max_value, bounds.centre + 1) + 1)
-    return [r.choice(near) for _ in range(length)], [
-        r.randint(0, bounds.flips) for _ in range(length * (bounds.flips > 0))
-    ]
+    values = [r.choice(near) for _ in range(length)]
+    return values + [r.randint(0, bounds.flips) for _ in range(bounds.numbers - length)]
 
 
 NOISY, QUIET, HALF, WIDE = (
@@ -298,13 +297,13 @@ def test_measurement_out_of_range_is_refused_as_in_pure_python(level: int) -> No
         ("sumvec", [0] * 5 + [10]),
         ("multihot", [1] * 4 + [0] * 5),
         ("multihot", [2] + [0] * 8),
-        ("noisy vector", ([7] * 7, [0] * 6)),
-        ("noisy vector", ([7] * 7, [0] * 6 + [10])),
-        ("noisy vector", ([7] * 6 + [15], [0] * 7)),
-        ("noisy vector", ([7] * 5 + [13, 12], [0] * 7)),
-        ("bounded bits", ([0] * 20 + [2], [])),
-        ("bounded bits", ([0] * 21, [0] * 21)),
-        ("wide vector", ([WIDE.max_value] * 70, [0] * 70)),
+        ("noisy vector", [7] * 7 + [0] * 6),
+        ("noisy vector", [7] * 7 + [0] * 6 + [10]),
+        ("noisy vector", [7] * 6 + [15] + [0] * 7),
+        ("noisy vector", [7] * 5 + [13, 12] + [0] * 7),
+        ("bounded bits", [0] * 20 + [2]),
+        ("bounded bits", [0] * 21 + [0] * 21),
+        ("wide vector", [WIDE.max_value] * 70 + [0] * 70),
     ]
     for name, measurement in cases:
         vdaf = INSTANCES[name][0]
@@ -329,7 +328,7 @@ def test_kernels_find_vectors_that_are_too_long(level: int, monkeypatch: pytest.
         bits = [bit for value in values for bit in circuit.integers.encode(value)]
         bits += [0] * (circuit.MEAS_LEN - len(bits) - circuit.square.bits) + circuit.square.encode(square)
         monkeypatch.setattr(vdaf.flp, "encode", lambda _, bits=bits: bits)
-        public, shares = vdaf.shard(CTX, ([], []), nonce, rng.randbytes(vdaf.RAND_SIZE))
+        public, shares = vdaf.shard(CTX, [], nonce, rng.randbytes(vdaf.RAND_SIZE))
         columns.append((vdaf.encode_public_share(public), *map(vdaf.encode_input_share, shares)))  # type: ignore[arg-type]
     publics, leaders, helpers = zip(*columns, strict=True)
     verifier = BatchVerifier(vdaf, KEY, CTX, level)

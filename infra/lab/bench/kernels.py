@@ -77,9 +77,9 @@ def _vectors(length: int) -> list[Case]:
         bounds = VectorBounds(length, max_value=254, centre=127, max_square=127**2, flips=flips)
         bits = (8 + flips.bit_length()) * length + bounds.max_square.bit_length()
         chunk = chunk_length_for(bits, length)
-        noises = [flips // 2] * length if flips else []
+        measurement = [127] * length + [flips // 2] * (bounds.numbers - length)
         stated = {"length": length, "max_value": 254, "flips": flips, "chunk_length": chunk}
-        cases.append(Case(Prio3L2BoundSum(2, bounds, chunk), "bounded vector", stated, ([127] * length, noises), 8))
+        cases.append(Case(Prio3L2BoundSum(2, bounds, chunk), "bounded vector", stated, measurement, 8))
     return cases
 
 

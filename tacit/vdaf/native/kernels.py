@@ -136,13 +136,13 @@ def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kerne
 def pack_measurements(vdaf: Prio3[Any], measurements: Sequence[Any]) -> bytes:
     """64-bit integers, row by row. Raises ``ValueError`` for what is not integers in [0, 2^64) in the right number."""
     values: list[int] = []
+    circuit, length = vdaf.flp.circuit, 0
+    if isinstance(circuit, (SumVec, MultihotCountVec, L2BoundSum)):
+        length = circuit.bounds.numbers if isinstance(circuit, L2BoundSum) else circuit.OUTPUT_LEN
     for measurement in measurements:
-        if isinstance(vdaf.flp.circuit, L2BoundSum):
-            for part in vdaf.flp.circuit.parts(measurement):
-                values += part
-        elif isinstance(vdaf.flp.circuit, (SumVec, MultihotCountVec)):
-            if not isinstance(measurement, Sequence) or len(measurement) != vdaf.flp.OUTPUT_LEN:
-                raise ValueError(f"a measurement is not a sequence of {vdaf.flp.OUTPUT_LEN} values")
+        if length:
+            if not isinstance(measurement, Sequence) or len(measurement) != length:
+                raise ValueError(f"a measurement is not a sequence of {length} values")
             values += measurement
         else:
             values.append(measurement)
