@@ -55,10 +55,24 @@ class VectorBounds:
         """The largest number that one measurement adds to a sum."""
         return self.scale * self.max_value + self.flips
 
+    def members(self) -> dict[str, int]:
+        """Everything but the length, by name."""
+        return {name: getattr(self, name) for name in ("max_value", "centre", "max_square", "scale", "flips")}
+
+    def elements(self) -> int:
+        """How many bits an encoding has."""
+        bits = self.max_value.bit_length() + self.flips.bit_length()
+        return self.length * bits + self.max_square.bit_length()
+
     @property
     def numbers(self) -> int:
         """How many numbers a measurement has."""
         return 2 * self.length if self.flips else self.length
+
+    def summed(self, measurement: Sequence[int]) -> list[int]:
+        """What a measurement adds to the sums."""
+        noises = measurement[self.length :] or [0] * self.length
+        return [self.scale * v + f for v, f in zip(measurement[: self.length], noises, strict=True)]
 
     def square(self, values: Sequence[int]) -> int:
         """The squared distance from the centre."""

@@ -5,6 +5,7 @@ DAP has two Aggregators, so every instance here has two shares.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.codec import Reader, Writer
@@ -113,10 +114,15 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
 
 
 def prio3_named(
-    name: str, length: int, chunk_length: int, max_weight: int | None = None, max_measurement: int | None = None
+    name: str,
+    length: int,
+    chunk_length: int,
+    max_weight: int | None = None,
+    max_measurement: int | None = None,
+    vector: Mapping[str, int] | None = None,
 ) -> Prio3[Any]:
-    """The instance for two aggregators that a recipe names by ``name``. ``ValueError`` for parameters that the VDAF
-    does not allow, and for an unknown name."""
+    """The instance for two aggregators that a recipe names by ``name``; ``vector``: the members of ``VectorBounds``
+    but the length. ``ValueError`` for parameters that the VDAF does not allow, and for an unknown name."""
     match name:
         case "Prio3Count":
             return Prio3Count(SHARES)
@@ -130,5 +136,9 @@ def prio3_named(
             return Prio3MultihotCountVec(SHARES, length, max_weight or 0, chunk_length)
         case "Prio3CountVec":
             return Prio3CountVec(SHARES, length)
+        case "Prio3L2BoundSum":
+            if vector is None:
+                raise ValueError("the member vector is missing")
+            return Prio3L2BoundSum(SHARES, VectorBounds(length, **vector), chunk_length)
         case _:
             raise ValueError(f"VDAF {name} is not known")
