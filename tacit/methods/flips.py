@@ -48,9 +48,12 @@ from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.methods.spread import typical_variance
 from tacit.ports import Entropy
+from tacit.vdaf.l2_bound_sum import VectorBounds
 
 MAX_BATCH_FLIPS = 1 << 20
 """Most flips that an aggregator adds to each number."""
+MAX_SQUARE = (1 << 53) - 1
+"""Largest squared length that a recipe can state."""
 MAX_MEASUREMENT = 1 << 32
 """Largest output: 2^30 of them, more than any batch holds, add up to less than the modulus of Field64."""
 
@@ -59,7 +62,8 @@ MAX_MEASUREMENT = 1 << 32
 class Flips(Method):
     """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips`` are the
     centred flips that each of the two aggregators adds to every sum, beside the devices' own. ``norm`` is the largest
-    Euclidean length of a vector, without which nothing is claimed about vectors."""
+    Euclidean length of a vector, without which nothing is claimed about vectors. ``proves_norm``: a measurement has the
+    values and then the noises, and the length of the values is proved."""
 
     NAME = "flips"
     MEMBERS = ("scale", "flips", "maximum")
@@ -70,6 +74,9 @@ class Flips(Method):
         "bytes); a histogram's values are the one-hot v",
         "the same with the neutral value: (0 - low) / unit where that is one of the values, else 0",
         bounds="`max_measurement` = scale * maximum + flips",
+        note="with Prio3L2BoundSum of length `categories` in place of Prio3SumVec, all values come first, then all "
+        "numbers of ones, not added up; `vector` has `max_value` = maximum, the values' `centre` (that of 0), "
+        "`max_square` = floor(norm / unit)^2, `scale` and `flips`.",
     )
 
     statistic: StatisticName
@@ -81,6 +88,7 @@ class Flips(Method):
     unit: int | Fraction = 1
     batch_flips: int = 0
     norm: int | Fraction | None = None
+    proves_norm: bool = False
     kind: Statistic = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -137,8 +145,23 @@ class Flips(Method):
         """The proof that every cell holds a number up to ``largest``."""
         if self.kind.is_scalar:
             return Proof("Prio3Sum", 1, 1, max_measurement=self.largest)
+        if self.proves_norm:
+            return Proof.of_norm(self._bounds)
         bits = self.cells * self.largest.bit_length()
         return Proof("Prio3SumVec", self.cells, bits, max_measurement=self.largest)
+
+    def proving_norm(self) -> Self:
+        """The same with vectors whose length is proved. ``ValueError`` where there is no vector or no such proof."""
+        if not self.kind.is_vector or self.norm is None:
+            raise ValueError(f"a {self.statistic} has no norm that could be proved")
+        if self._bounds.max_square > MAX_SQUARE:
+            raise ValueError(f"the norm is at most {math.isqrt(MAX_SQUARE)} units where it is proved")
+        return replace(self, proves_norm=True)
+
+    @property
+    def _bounds(self) -> VectorBounds:
+        radius = int((self.norm or 0) // self.unit)
+        return VectorBounds(self.cells, self.maximum, self.neutral, radius * radius, self.scale, self.flips)
 
     @property
     def noise_share(self) -> NoiseShare:
@@ -214,7 +237,10 @@ class Flips(Method):
         return int(steps) if rest == 0 and 0 <= steps <= self.maximum else 0
 
     def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
-        noisy = [self.scale * value + fair_flips(self.flips, entropy) for value in values]
+        noises = [fair_flips(self.flips, entropy) for _ in values]
+        if self.proves_norm:
+            return [*values, *noises]
+        noisy = [self.scale * value + noise for value, noise in zip(values, noises, strict=True)]
         return noisy[0] if self.kind.is_scalar else noisy
 
     def _values(self, answer: Answer) -> tuple[int, ...]:

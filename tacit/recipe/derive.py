@@ -24,6 +24,7 @@ from tacit.messages import (
 )
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Method
+from tacit.methods.base.proof import NORM_PROOF
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import method_named
 from tacit.models.forms import form_of
@@ -58,7 +59,8 @@ def vdaf_of(recipe: Recipe) -> Prio3[Any]:
     """The recipe's VDAF for two aggregators. Raises refusal ``vdaf-parameters`` for impossible parameters."""
     spec = vdaf_spec(recipe)
     try:
-        return prio3_named(spec.name, spec.length, spec.chunk_length, spec.max_weight, spec.max_measurement)
+        bounds = (spec.max_weight, spec.max_measurement, spec.vector_members)
+        return prio3_named(spec.name, spec.length, spec.chunk_length, *bounds)
     except ValueError as error:
         raise Refusal("vdaf-parameters", f"{spec.name} cannot be made: {error}") from error
 
@@ -150,7 +152,7 @@ def state_key(party: Aggregator) -> bytes | None:
 
 
 def randomizer_of(recipe: Recipe) -> Method:
-    """The method that the recipe names, with its members. Raises refusal ``randomizer-parameters``."""
+    """The method that the recipe names, for its proof. Raises refusal ``randomizer-parameters``."""
     found = recipe.derived.get("randomizer")
     if found is None:
         found = recipe.derived["randomizer"] = _randomizer_of(recipe)
@@ -168,7 +170,8 @@ def _randomizer_of(recipe: Recipe) -> Method:
     if wrong is not None:
         raise Refusal("randomizer-parameters", wrong)
     try:
-        return method.of(shape_of(recipe.question), members, recipe.aggregator_flips)
+        made = method.of(shape_of(recipe.question), members, recipe.aggregator_flips)
+        return made.proving_norm() if recipe.vdaf is not None and recipe.vdaf.name == NORM_PROOF else made
     except ValueError as error:
         stated = ", ".join(f"{name} {members[name]}" for name in method.MEMBERS)
         raise Refusal("randomizer-parameters", f"{spec.name} with {stated}: {error}") from error

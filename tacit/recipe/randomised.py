@@ -36,15 +36,40 @@ class AggregatorNoise(Part):
     flips: Positive
 
 
+class VectorSpec(Part):
+    """What is proved of a vector: its values lie in [0, ``max_value``], the sum of their squared distances from
+    ``centre`` is at most ``max_square``, and what is added to ``scale`` times each lies in [0, ``flips``]."""
+
+    max_value: Positive
+    centre: Natural
+    max_square: Positive
+    scale: Positive
+    flips: Positive
+
+
 class VdafSpec(Part):
     """The VDAF that proves the randomizer's output valid. Prio3Count and Prio3Sum have length 1; they and Prio3CountVec
-    have chunk length 1. ``max_measurement`` is a member for the sums only."""
+    have chunk length 1. ``max_measurement`` is a member for the sums only, ``vector`` for Prio3L2BoundSum."""
 
-    name: Literal["Prio3Histogram", "Prio3MultihotCountVec", "Prio3Count", "Prio3Sum", "Prio3SumVec", "Prio3CountVec"]
+    name: Literal[
+        "Prio3Histogram",
+        "Prio3MultihotCountVec",
+        "Prio3Count",
+        "Prio3Sum",
+        "Prio3SumVec",
+        "Prio3CountVec",
+        "Prio3L2BoundSum",
+    ]
     length: Size
     chunk_length: Size
     max_weight: Positive | None = None
     max_measurement: Positive | None = None
+    vector: VectorSpec | None = None
+
+    @property
+    def vector_members(self) -> dict[str, int] | None:
+        """The members of ``vector``, or None."""
+        return None if self.vector is None else self.vector.model_dump()
 
 
 class Dummies(Part):

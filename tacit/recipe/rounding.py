@@ -80,10 +80,18 @@ def _finer(recipe: Recipe, spec: Range) -> str:
     for steps in _FINER:
         largest = _largest(recipe, spec, steps)
         if largest is not None:
-            bits, now = largest.bit_length(), (vdaf_spec(recipe).max_measurement or 1).bit_length()
+            bits, now = largest.bit_length(), _largest_now(recipe).bit_length()
             unit = in_words(Fraction(spec.most - spec.least) / steps)
             return f"take unit {unit}: the noise stays as it is, a number of a report has about {bits} bits, now {now}"
     return "take a smaller range, or more devices: their noise leaves no room for a finer unit"
+
+
+def _largest_now(recipe: Recipe) -> int:
+    """The largest number that a report adds to a sum."""
+    spec = vdaf_spec(recipe)
+    if spec.vector is not None:
+        return spec.vector.scale * spec.vector.max_value + spec.vector.flips
+    return spec.max_measurement or 1
 
 
 def _largest(recipe: Recipe, spec: Range, steps: int) -> int | None:

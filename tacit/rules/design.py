@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
+from tacit.methods.base.proof import NORM_PROOF
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.shuffled import ShuffledCounts
@@ -14,6 +15,7 @@ from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_
 from tacit.recipe.encoder_specs import MAX_LABELS, Occurrences
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.randomised import VdafSpec
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
 B = "batch.min_batch_size"
@@ -74,7 +76,8 @@ def rejection_capped(recipe: Recipe, policy: Policy, context: Context) -> str | 
 def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF proves exactly the outputs of the randomizer (P18): its name, ``vdaf.length``, ``max_weight`` and
     ``max_measurement`` are those of the randomizer's own proof, as docs/device.md lists them; for model pan-private it
-    is Prio3CountVec with the randomizer's cells (P23)."""
+    is Prio3CountVec with the randomizer's cells (P23). Where it is Prio3L2BoundSum, ``vdaf.vector`` follows from the
+    randomizer and the encoder's norm."""
     if recipe.vdaf is None:
         return None
     randomizer, vdaf = recipe.randomizer, recipe.vdaf
@@ -82,8 +85,9 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
         proof = form_of(recipe.model).proof(randomizer_of(recipe))
     except Refusal:
         return None
-    stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement)
-    if stated == (proof.name, proof.length, proof.max_weight, proof.max_measurement):
+    stated = (vdaf.name, vdaf.length, vdaf.max_weight, vdaf.max_measurement, vdaf.vector_members)
+    vector = None if proof.vector is None else proof.vector.members()
+    if stated == (proof.name, proof.length, proof.max_weight, proof.max_measurement, vector):
         return None
     has = f"the recipe has {vdaf.name} of length {vdaf.length}"
     needed: dict[str, int | str | None] = {
@@ -91,6 +95,7 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
         "vdaf.length": proof.length,
         "vdaf.max_weight": proof.max_weight,
         "vdaf.max_measurement": proof.max_measurement,
+        **{f"vdaf.vector.{name}": value for name, value in (vector or {}).items()},
     }
     return Detail(
         f"{randomizer.name} over {randomizer.categories} categories needs {proof.words()}; {has}",
@@ -117,6 +122,27 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
     return fitting[spec.name].mismatch(shape_of(question), members_of(spec))
 
 
+def norm_proved(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """Where the policy asks for it (``require_norm_proof``), the norm of vectors is proved, by Prio3L2BoundSum."""
+    if not (policy.require_norm_proof and STATISTICS[recipe.question.statistic].is_vector):
+        return None
+    if recipe.vdaf is not None and recipe.vdaf.name == NORM_PROOF:
+        return None
+    found = "none" if recipe.vdaf is None else recipe.vdaf.name
+    return Detail(
+        f"vectors are accepted only with a proof of their norm, {NORM_PROOF}, not {found}",
+        {"vdaf.name": Bound(exactly=NORM_PROOF)},
+    )
+
+
+def _elements(spec: VdafSpec) -> int:
+    """How many elements the circuit checks."""
+    if spec.vector is None:
+        return spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
+    bits = spec.vector.max_value.bit_length() + spec.vector.flips.bit_length()
+    return spec.length * bits + spec.vector.max_square.bit_length()
+
+
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the number
     of elements that the circuit checks (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
@@ -126,7 +152,7 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return None
     if spec.length > policy.max_length:
         return f"length {spec.length} is over the limit of {policy.max_length}"
-    elements = spec.length * (spec.max_measurement.bit_length() if spec.max_measurement else 1)
+    elements = _elements(spec)
     if spec.chunk_length > elements or (spec.name in _ONE_ELEMENT and spec.chunk_length != 1):
         most = 1 if spec.name in _ONE_ELEMENT else elements
         return (

@@ -57,6 +57,7 @@ RULES = (
     Rule("rejection-too-likely", Stage.DRAFT, design.rejection_capped),
     Rule("randomizer-vdaf-mismatch", Stage.DRAFT, design.randomizer_vdaf),
     Rule("encoder-mismatch", Stage.DRAFT, design.encoder_randomizer),
+    Rule("norm-unproved", Stage.DRAFT, design.norm_proved),
     Rule("vdaf-parameters", Stage.DRAFT, design.vdaf_parameters),
     Rule("result-size", Stage.DRAFT, design.result_size),
     Rule("sampling-rate", Stage.DRAFT, sampling.sampling_rate),

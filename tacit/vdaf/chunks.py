@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 
-def chunk_length_for(elements: int) -> int:
-    """The chunk length that makes the proof shortest for a circuit over ``elements`` elements.
+
+def chunk_length_for(elements: int, squares: int = 0) -> int:
+    """The chunk length that makes the proof shortest for a circuit that checks ``elements`` elements and sums
+    ``squares`` squares in calls of their own.
 
     The wire polynomials have a power of two of coefficients, one of them for the prover's seed, so 2^k - 1 gadget calls
-    waste none: chunk = ceil(elements / (2^k - 1)) for the best k (16 -> 6, 256 -> 18, 1000 -> 33). ``elements`` is
-    length for a histogram, length * bits for SumVec, length + bits of the weight for Multihot.
+    waste none: the smallest chunk that needs no more of them, for the best k (16 -> 6, 256 -> 18, 1000 -> 33).
+    ``elements`` is length for a histogram, length * bits for SumVec, length + bits of the weight for Multihot.
     """
-    if elements < 1:
+    if elements < 1 or squares < 0:
         raise ValueError(f"a circuit needs at least one element, not {elements}")
-    chunks = {-(-elements // ((1 << k) - 1)) for k in range(1, elements.bit_length() + 1)}
-    return min(chunks, key=lambda chunk: (_proof_len(elements, chunk), chunk))
+    total = elements + squares
+    fewest = 2 if squares else 1
+    chunks = {
+        bisect_left(range(1, total + 1), True, key=lambda chunk: _calls(elements, squares, chunk) < 1 << k) + 1
+        for k in range(fewest, total.bit_length() + 1)
+    }
+    return min(chunks, key=lambda chunk: (_proof_len(_calls(elements, squares, chunk), chunk), chunk))
 
 
-def _proof_len(elements: int, chunk_length: int) -> int:
-    """Wire seeds and gadget polynomial of the chunked range check: 2 chunk + 2 p - 1 elements, p the power of two that
-    holds the calls and the seed."""
-    calls = -(-elements // chunk_length)
+def _calls(elements: int, squares: int, chunk_length: int) -> int:
+    return -(-elements // chunk_length) - (-squares // chunk_length)
+
+
+def _proof_len(calls: int, chunk_length: int) -> int:
+    """Wire seeds and gadget polynomial: 2 chunk + 2 p - 1 elements, p the power of two that holds the calls and the
+    seed."""
     return 2 * chunk_length + 2 * (1 << calls.bit_length()) - 1

@@ -154,23 +154,23 @@ class ChunkedRangeCheck(Circuit[M]):
     """Shared by the vector circuits: every element of ``meas`` is 0 or 1.
 
     With r = joint_rand[i], chunk i contributes the sum over j of r^(j+1) * m * (m - 1), where m is element
-    i * chunk_length + j of ``meas``, or 0 beyond its end.
+    i * chunk_length + j of ``meas``, or 0 beyond its end. ``further_calls`` of the gadget, whose inputs a subclass
+    adds, follow those of the range check.
     """
 
-    def __init__(self, field: type[Field], meas_len: int, chunk_length: int) -> None:
+    def __init__(self, field: type[Field], meas_len: int, chunk_length: int, further_calls: int = 0) -> None:
         _require_positive(chunk_length, "chunk_length")
         self.MEAS_LEN = meas_len
         self.chunk_length = chunk_length
-        calls = -(-meas_len // chunk_length)
-        super().__init__(field, ParallelSumMul(chunk_length), calls)
-        self.JOINT_RAND_LEN = calls
+        self.JOINT_RAND_LEN = -(-meas_len // chunk_length)
+        super().__init__(field, ParallelSumMul(chunk_length), self.JOINT_RAND_LEN + further_calls)
 
     def wires(self, meas: Sequence[int], joint_rand: Sequence[int], num_shares: int) -> list[int]:
         modulus = self.field.MODULUS
         share_of_one = inverse_of(self.field, num_shares)
         padded = self._padded(meas)
         wires = [0] * (2 * len(padded))
-        powers = self._scaled_powers([1] * self.calls, joint_rand)
+        powers = self._scaled_powers([1] * self.JOINT_RAND_LEN, joint_rand)
         wires[0::2] = [power * m % modulus for power, m in zip(powers, padded, strict=True)]
         wires[1::2] = [m - share_of_one for m in padded]
         return wires
@@ -191,7 +191,7 @@ class ChunkedRangeCheck(Circuit[M]):
         return wires
 
     def _padded(self, meas: Sequence[int]) -> list[int]:
-        return [*meas, *[0] * (self.calls * self.chunk_length - self.MEAS_LEN)]
+        return [*meas, *[0] * (self.JOINT_RAND_LEN * self.chunk_length - self.MEAS_LEN)]
 
     def _scaled_powers(self, scales: Sequence[int], joint_rand: Sequence[int]) -> list[int]:
         """scales[i] * joint_rand[i]^(j+1), chunk by chunk."""

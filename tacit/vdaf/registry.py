@@ -5,6 +5,7 @@ DAP has two Aggregators, so every instance here has two shares.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.codec import Reader, Writer
@@ -13,6 +14,8 @@ from tacit.vdaf.count_vec import ALGORITHM_ID as COUNT_VEC
 from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.l1_bound_sum import ALGORITHM_ID as L1_BOUND_SUM
 from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
+from tacit.vdaf.l2_bound_sum import ALGORITHM_ID as L2_BOUND_SUM
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -68,6 +71,9 @@ def _read(vdaf_type: int, reader: Reader) -> Prio3[Any]:
     if vdaf_type == L1_BOUND_SUM:
         length, max_value, chunk_length = reader.uint(4), reader.uint(8), reader.uint(4)
         return Prio3L1BoundSum(SHARES, length, max_value, chunk_length)
+    if vdaf_type == L2_BOUND_SUM:
+        bounds = VectorBounds(reader.uint(4), *(reader.uint(8) for _ in range(5)))
+        return Prio3L2BoundSum(SHARES, bounds, reader.uint(4))
     if vdaf_type == COUNT_VEC:
         return Prio3CountVec(SHARES, reader.uint(4))
     raise DecodeError(f"VDAF type {vdaf_type:#010x} is not known")
@@ -95,6 +101,11 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
             writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4).uint(vdaf.max_weight, 8)
         case Prio3L1BoundSum():
             writer.uint(vdaf.length, 4).uint(vdaf.max_value, 8).uint(vdaf.chunk_length, 4)
+        case Prio3L2BoundSum(bounds=own):
+            writer.uint(own.length, 4)
+            for number in (own.max_value, own.centre, own.max_square, own.scale, own.flips):
+                writer.uint(number, 8)
+            writer.uint(vdaf.chunk_length, 4)
         case Prio3CountVec():
             writer.uint(vdaf.length, 4)
         case _:
@@ -103,10 +114,15 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
 
 
 def prio3_named(
-    name: str, length: int, chunk_length: int, max_weight: int | None = None, max_measurement: int | None = None
+    name: str,
+    length: int,
+    chunk_length: int,
+    max_weight: int | None = None,
+    max_measurement: int | None = None,
+    vector: Mapping[str, int] | None = None,
 ) -> Prio3[Any]:
-    """The instance for two aggregators that a recipe names by ``name``. ``ValueError`` for parameters that the VDAF
-    does not allow, and for an unknown name."""
+    """The instance for two aggregators that a recipe names by ``name``; ``vector``: the members of ``VectorBounds``
+    but the length. ``ValueError`` for parameters that the VDAF does not allow, and for an unknown name."""
     match name:
         case "Prio3Count":
             return Prio3Count(SHARES)
@@ -120,5 +136,9 @@ def prio3_named(
             return Prio3MultihotCountVec(SHARES, length, max_weight or 0, chunk_length)
         case "Prio3CountVec":
             return Prio3CountVec(SHARES, length)
+        case "Prio3L2BoundSum":
+            if vector is None:
+                raise ValueError("the member vector is missing")
+            return Prio3L2BoundSum(SHARES, VectorBounds(length, **vector), chunk_length)
         case _:
             raise ValueError(f"VDAF {name} is not known")

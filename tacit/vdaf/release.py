@@ -7,6 +7,7 @@ from typing import Any
 
 from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -44,4 +45,15 @@ def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, sla
     if isinstance(vdaf, Prio3L1BoundSum):
         most = report_count * vdaf.max_value
         return min(values) >= -slack and sum(values) <= most + slack * len(values)
+    if isinstance(vdaf, Prio3L2BoundSum):
+        within = all(-slack <= value <= report_count * vdaf.bounds.largest + slack for value in values)
+        return within and _short_enough(vdaf.bounds, values, report_count, slack)
     return True
+
+
+def _short_enough(bounds: VectorBounds, values: tuple[int, ...], report_count: int, slack: int) -> bool:
+    """Whether the vectors without their noise can add up to this: the sum's length is at most that of all together."""
+    most_noise, middle = report_count * bounds.flips + slack, report_count * bounds.scale * bounds.centre
+    shifts = (value - middle for value in values)
+    least = sum(max(0, shift - most_noise, -slack - shift) ** 2 for shift in shifts)
+    return least <= (report_count * bounds.scale) ** 2 * bounds.max_square

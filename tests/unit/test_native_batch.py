@@ -16,6 +16,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
 from tacit.vdaf.field import Field64
+from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.native.kernels import Kernels, kernels_for
@@ -37,6 +38,21 @@ NATIVE = usable_levels()
 PATHS = [pytest.param(LEVELS.index(name), id=name) for name in NATIVE]
 
 Draw = Callable[[random.Random], Any]
+
+
+def _bounded(length: int, bounds: VectorBounds, r: random.Random) -> list[int]:
+    """Values within one unit of the centre, and any noise."""
+    near = range(max(0, bounds.centre - 1), min(bounds.max_value, bounds.centre + 1) + 1)
+    values = [r.choice(near) for _ in range(length)]
+    return values + [r.randint(0, bounds.flips) for _ in range(bounds.numbers - length)]
+
+
+NOISY, QUIET, HALF, WIDE = (
+    VectorBounds(7, 14, 7, 60, scale=3, flips=9),
+    VectorBounds(21, 1, 0, 21),
+    VectorBounds(1, 2, 1, 1, flips=1),
+    VectorBounds(70, (1 << 27) + 5, 1 << 26, (1 << 58) + 9, flips=1000),
+)
 INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "count": (Prio3Count(2), lambda r: r.randrange(2)),
     "sum of bits": (Prio3Sum(2, 1), lambda r: r.randrange(2)),
@@ -49,6 +65,10 @@ INSTANCES: dict[str, tuple[Prio3[Any], Draw]] = {
     "one bucket": (Prio3Histogram(2, 1, 1), lambda r: 0),
     "one call": (Prio3Histogram(2, 4, 9), lambda r: r.randrange(4)),
     "multihot": (Prio3MultihotCountVec(2, 9, 3, 4), lambda r: r.sample([1, 1, 1, 0, 0, 0, 0, 0, 0], 9)),
+    "noisy vector": (Prio3L2BoundSum(2, NOISY, 5), lambda r: _bounded(7, NOISY, r)),
+    "bounded bits": (Prio3L2BoundSum(2, QUIET, 4), lambda r: _bounded(21, QUIET, r)),
+    "bounded number": (Prio3L2BoundSum(2, HALF, 9), lambda r: _bounded(1, HALF, r)),
+    "wide vector": (Prio3L2BoundSum(2, WIDE, 40), lambda r: _bounded(70, WIDE, r)),
     "three proofs": (
         Prio3(SumVec(Field64, 5, 6, 4), 0xFFFFFFFF, 2, proofs=3),
         lambda r: [r.randrange(7) for _ in range(5)],
@@ -198,7 +218,7 @@ def test_without_kernels_the_rows_are_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "sum", "histogram", "multihot", "three proofs"])
+@pytest.mark.parametrize("name", ["count", "sum", "histogram", "multihot", "noisy vector", "three proofs"])
 def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
     made = batch_of(name, 9)
     field = made.vdaf.field
@@ -215,7 +235,9 @@ def test_extreme_elements_are_judged_one_by_one(name: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "sum", "sumvec", "histogram", "three proofs"])
+@pytest.mark.parametrize(
+    "name", ["count", "sum", "sumvec", "histogram", "noisy vector", "bounded bits", "three proofs"]
+)
 def test_every_byte_of_a_leader_message_counts(name: str, level: int) -> None:
     made = batch_of(name, 9)
     inbounds = []
@@ -275,11 +297,45 @@ def test_measurement_out_of_range_is_refused_as_in_pure_python(level: int) -> No
         ("sumvec", [0] * 5 + [10]),
         ("multihot", [1] * 4 + [0] * 5),
         ("multihot", [2] + [0] * 8),
+        ("noisy vector", [7] * 7 + [0] * 6),
+        ("noisy vector", [7] * 7 + [0] * 6 + [10]),
+        ("noisy vector", [7] * 6 + [15] + [0] * 7),
+        ("noisy vector", [7] * 5 + [13, 12] + [0] * 7),
+        ("bounded bits", [0] * 20 + [2]),
+        ("bounded bits", [0] * 21 + [0] * 21),
+        ("wide vector", [WIDE.max_value] * 70 + [0] * 70),
     ]
     for name, measurement in cases:
         vdaf = INSTANCES[name][0]
         with pytest.raises(ValueError, match="measurement"):
             BatchProver(vdaf, CTX, level).shard([measurement], [bytes(16)], [bytes(vdaf.RAND_SIZE)])
+
+
+@pytest.mark.parametrize("level", PATHS)
+def test_kernels_find_vectors_that_are_too_long(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vdaf = Prio3L2BoundSum(2, NOISY, 5)
+    circuit = vdaf.flp.circuit
+    assert isinstance(circuit, L2BoundSum)
+    forged: dict[str, tuple[list[int], int]] = {
+        "short enough": ([14, 8, 8, 8, 8, 9, 8], 58),
+        "one unit more": ([14, 10, 8, 8, 8, 7, 7], 60),
+        "another length": ([14, 8, 8, 8, 8, 9, 8], 57),
+    }
+    rng = random.Random(1)
+    nonces = [rng.randbytes(16) for _ in forged]
+    columns: list[tuple[bytes, bytes, bytes]] = []
+    for nonce, (values, square) in zip(nonces, forged.values(), strict=True):
+        bits = [bit for value in values for bit in circuit.integers.encode(value)]
+        bits += [0] * (circuit.MEAS_LEN - len(bits) - circuit.square.bits) + circuit.square.encode(square)
+        monkeypatch.setattr(vdaf.flp, "encode", lambda _, bits=bits: bits)
+        public, shares = vdaf.shard(CTX, [], nonce, rng.randbytes(vdaf.RAND_SIZE))
+        columns.append((vdaf.encode_public_share(public), *map(vdaf.encode_input_share, shares)))  # type: ignore[arg-type]
+    publics, leaders, helpers = zip(*columns, strict=True)
+    verifier = BatchVerifier(vdaf, KEY, CTX, level)
+    inbounds = verifier.leader(nonces, publics, leaders).outbounds
+    found = verifier.helper(nonces, publics, helpers, inbounds)
+    assert [error is None for error in found.errors] == [True, False, False]
+    assert [NOISY.square(values) for values, _ in forged.values()] == [58, 61, 58]
 
 
 @pytest.mark.parametrize("level", PATHS)
@@ -324,6 +380,6 @@ def test_instances_without_kernels_take_the_pure_path() -> None:
     three_shares = Prio3Histogram(3, 4, 2)
     assert kernels_for(three_shares, CTX, 0) is None
     assert kernels_for(Prio3Count(2), bytes(2000), 0) is None
-    assert kernels_for(Prio3Histogram(2, 1 << 17, 512), CTX, 0) is None
+    assert kernels_for(Prio3Histogram(2, 1 << 19, 512), CTX, 0) is None
     assert kernels_for(Prio3SumVec(2, 2, 1 << 70, 3), CTX, 0) is None
     assert BatchVerifier(three_shares, KEY, CTX, 0)._kernels is None

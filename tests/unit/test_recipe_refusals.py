@@ -228,6 +228,7 @@ LOG = [
 ]
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]
 ELSEWHERE = {
+    "norm-unproved": "test_recipe_norm.py",
     "result-size": "test_shuffled_model.py",
     "importance-not-supported": "test_recipe_samples.py",
     "importance-count-leak": "test_recipe_samples.py",

@@ -75,6 +75,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "budget-spent",
         "opt-in-missing",
         "opt-in-mismatch",
+        "norm-unproved",
         "result-size",
         *AUDIENCE_RULES,
         *WATCHED_RULES,

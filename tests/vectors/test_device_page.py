@@ -38,7 +38,7 @@ class Shares:
     def __init__(self, vdaf: dict[str, Any], context: bytes) -> None:
         names = ("Prio3Count", "Prio3Sum", "Prio3SumVec", "Prio3Histogram", "Prio3MultihotCountVec")
         self.vdaf, self.context = vdaf, context
-        self.number = names.index(vdaf["name"]) + 1
+        self.number = names.index(vdaf["name"]) + 1 if vdaf["name"] in names else 0xFFFF5444
         self.wide = self.number > 2
         self.p, order = (2**128 - 7 * 2**66 + 1, 2**66) if self.wide else (2**64 - 2**32 + 1, 2**32)
         self.generator, self.order = pow(7, (self.p - 1) // order, self.p), order
@@ -78,7 +78,23 @@ class Shares:
             return [bit for one in measurement for bit in self.bits(one, self.vdaf["max_measurement"])]
         if self.number == 4:
             return [int(place == measurement) for place in range(self.vdaf["length"])]
-        return [*measurement, *self.bits(sum(measurement), self.vdaf["max_weight"])]
+        if self.number == 5:
+            return [*measurement, *self.bits(sum(measurement), self.vdaf["max_weight"])]
+        bounds, size = self.vdaf["vector"], self.vdaf["length"]
+        values, noises = measurement[:size], measurement[size:]
+        square = sum((value - bounds["centre"]) ** 2 for value in values)
+        parts = [self.bits(value, bounds["max_value"]) for value in values]
+        parts += [self.bits(noise, bounds["flips"]) for noise in noises]
+        return [bit for part in (*parts, self.bits(square, bounds["max_square"])) for bit in part]
+
+    def squared(self, meas: Sequence[int]) -> list[list[int]]:
+        """The inputs of the calls that sum the squares."""
+        most, centre = self.vdaf["vector"]["max_value"], self.vdaf["vector"]["centre"]
+        width, chunk, size = most.bit_length(), self.vdaf["chunk_length"], self.vdaf["length"]
+        weights = [*(2**place for place in range(width - 1)), most - (2 ** (width - 1) - 1)]
+        found = [sum(w * b for w, b in zip(weights, meas[at * width :], strict=False)) - centre for at in range(size)]
+        found += [0] * (-size % chunk)
+        return [[one for x in found[at : at + chunk] for one in (x, x)] for at in range(0, len(found), chunk)]
 
     def calls(self, meas: Sequence[int], joint: Sequence[int]) -> tuple[list[list[int]], Callable[..., int]]:
         if self.number == 1:
@@ -91,6 +107,7 @@ class Shares:
             part += [0] * (chunk - len(part))
             pairs = [(pow(r, j + 1, self.p) * m % self.p, m - 1) for j, m in enumerate(part)]
             found.append([one for pair in pairs for one in pair])
+        found += self.squared(meas) if "vector" in self.vdaf else []
         return found, lambda *inputs: sum(x * y for x, y in zip(inputs[0::2], inputs[1::2], strict=True))
 
     def proof(self, meas: Sequence[int], prove_rand: Sequence[int], joint: Sequence[int]) -> list[int]:

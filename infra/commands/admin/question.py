@@ -28,7 +28,7 @@ Asked = Annotated[str, typer.Argument(metavar="ID|NAME", help="The question's id
 FLAGS = (
     "name", "text", "metric", "buckets", "categories", "strings", "alphabet", "boolean", "population", "rate",
     "epsilon", "delta", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length",
-    "norm",
+    "norm", "proof",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
     "close", "model", "event", "steps", "step_seconds", "most", "watch_start",

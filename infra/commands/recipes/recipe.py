@@ -67,7 +67,7 @@ LeafOrRecipe = Annotated[
     "name", "text", "metric", "buckets", "categories", "strings", "prefixes", "alphabet",
     "prefix_levels", "candidates", "boolean", "population", "rate",
     "epsilon", "delta", "max_epsilon0", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high",
-    "unit", "length", "norm",
+    "unit", "length", "norm", "proof",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
     "close", "model", "through", "event", "steps", "step_seconds", "most", "watch_start",

@@ -13,6 +13,8 @@ from typing import Any
 
 from infra.lab.bench.rows import Row, Subject, Timing, measured
 from tacit.vdaf import ping_pong
+from tacit.vdaf.chunks import chunk_length_for
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
 from tacit.vdaf.native import OFF, usable_levels
 from tacit.vdaf.native.kernels import Kernels, ShardedRows, VerifiedRows, pack_measurements
 from tacit.vdaf.native.library import exercise
@@ -53,7 +55,7 @@ class Work:
 
 
 def cases() -> list[Case]:
-    """The VDAFs of the targets, and one Multihot."""
+    """The VDAFs of the targets, one Multihot, and vectors with and without a proof of their length."""
     sum_vec = {"length": 1000, "max_measurement": 1, "chunk_length": 32}
     multihot = {"length": 100, "max_weight": 10, "chunk_length": 11}
     return [
@@ -63,7 +65,22 @@ def cases() -> list[Case]:
         Case(Prio3MultihotCountVec(2, **multihot), "multihot", multihot, [1] * 10 + [0] * 90, 256),
         Case(Prio3Count(2), "count", {}, 1, 1024),
         Case(Prio3Sum(2, 255), "sum", {"max_measurement": 255}, 77, 1024),
+        *(case for length in (1000, 10_000) for case in _vectors(length)),
     ]
+
+
+def _vectors(length: int) -> list[Case]:
+    """Vectors of 8 bits an entry without a proof of their length, with one, and with one beside noise of 11 bits."""
+    plain = {"length": length, "max_measurement": 254, "chunk_length": chunk_length_for(8 * length)}
+    cases = [Case(Prio3SumVec(2, **plain), "vector", plain, [127] * length, 8)]
+    for flips in (0, 1503):
+        bounds = VectorBounds(length, max_value=254, centre=127, max_square=127**2, flips=flips)
+        bits = (8 + flips.bit_length()) * length + bounds.max_square.bit_length()
+        chunk = chunk_length_for(bits, length)
+        measurement = [127] * length + [flips // 2] * (bounds.numbers - length)
+        stated = {"length": length, "max_value": 254, "flips": flips, "chunk_length": chunk}
+        cases.append(Case(Prio3L2BoundSum(2, bounds, chunk), "bounded vector", stated, measurement, 8))
+    return cases
 
 
 def kernel_rows(repetitions: int) -> Iterator[Row]:
@@ -116,18 +133,18 @@ def work_of(vdaf: Prio3[Any], role: str) -> Work:
     part = _permutations(32 + 17 + meas_bytes, 32)
     joint = _permutations(96, 32) + _permutations(33, size * proofs * flp.JOINT_RAND_LEN)
     is_joint = flp.JOINT_RAND_LEN > 0
-    inputs = calls * arity
+    inputs, checks = calls * arity, flp.JOINT_RAND_LEN
     if role == "client":
         permutations = expansion + _permutations(33, size * proofs * arity) + is_joint * (2 * part + joint)
         transform = points * (points.bit_length() - 1) - points + 2
-        if is_joint and calls <= min(PAIRS_CALLS, PAIRS_CALLS_PER_CHUNK * arity // 2):
+        if calls == checks <= min(PAIRS_CALLS, PAIRS_CALLS_PER_CHUNK * arity // 2):
             products = inputs // 2 + 2 * calls + transform
             return Work(permutations, proofs * products, proofs * (inputs // 2 + arity // 2 + calls**2 + points))
         wires = 2 * ((arity + 1) // 2)
-        return Work(permutations, proofs * (wires * transform + is_joint * inputs // 2), proofs * points * wires // 2)
+        return Work(permutations, proofs * (wires * transform + checks * arity // 2), proofs * points * wires // 2)
     query = _permutations(32 + 17, size * proofs * flp.QUERY_RAND_LEN)
     permutations = query + (role == "helper") * expansion + is_joint * (part + joint)
-    products = 4 * (points - 1) + is_joint * (inputs // 2 + 2 * calls)
+    products = 4 * (points - 1) + checks * (arity // 2 + 2)
     return Work(permutations, proofs * products, proofs * (inputs + arity + 4 * points - 2))
 
 

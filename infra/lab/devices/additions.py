@@ -11,11 +11,13 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.methods.base.method import Measurement
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
+from tacit.vdaf.prio3 import Prio3
 
 CELL, NUMBER = "I", "Q"
 NUMBER_SIZE = 8
@@ -42,6 +44,13 @@ def addition_of(measurement: Measurement | Numbers, cells: int) -> Addition:
     if max(measurement, default=0) <= 1:
         return tuple(cell for cell, bit in enumerate(measurement) if bit)
     return measurement if isinstance(measurement, array) else array(NUMBER, measurement)
+
+
+def counted(vdaf: Prio3[Any], measurement: Measurement | Numbers) -> Measurement | Numbers:
+    """Return the numbers of a measurement that count: of a bounded vector, sent beside its noise, their sum."""
+    if not isinstance(vdaf, Prio3L2BoundSum) or isinstance(measurement, int):
+        return measurement
+    return array(NUMBER, vdaf.bounds.summed(measurement))
 
 
 def messages_of(counts: Sequence[int]) -> Numbers:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from client_agent.wallet import HeldToken
-from infra.lab.devices.additions import CELL, Addition, addition_of, counts_in
+from infra.lab.devices.additions import CELL, Addition, addition_of, counted, counts_in
 from infra.lab.devices.decisions import Randomised
 from infra.lab.devices.faults import Fault
 from infra.lab.devices.sealing import seal_shares
@@ -157,7 +157,7 @@ class Builder:
         body = report.encode()
         if draft.fault is Fault.TRUNCATED:
             body = body[: len(body) // 2]
-        adds = addition_of(draft.answer.measurement, self._task.vdaf.flp.OUTPUT_LEN)
+        adds = addition_of(counted(self._task.vdaf, draft.answer.measurement), self._task.vdaf.flp.OUTPUT_LEN)
         return Contribution(draft.answer.device, draft.fault, adds, body)
 
 

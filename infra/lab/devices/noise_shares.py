@@ -20,16 +20,16 @@ PIECE = 1 << 22
 
 
 def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> NDArray[np.uint64]:
-    """Return the measurements, a row of ``shares.cells`` numbers per answer. Raises ``ValueError`` for an answer out of
-    range."""
+    """Return the measurements, a row per answer: ``shares.cells`` numbers, or, where the norm is proved, as many values
+    and then noises. Raises ``ValueError`` for an answer out of range."""
     values = encoded_rows(shares, answers)
     rows = max(1, PIECE // (_size(shares.flips) * shares.cells))
     noise = [
         flips_of(shares.flips, min(rows, len(answers) - at) * shares.cells, entropy)
         for at in range(0, len(answers), rows)
     ]
-    drawn = np.concatenate(noise) if noise else np.zeros(0, dtype=np.uint64)
-    return values * np.uint64(shares.scale) + drawn.reshape(values.shape)
+    drawn = (np.concatenate(noise) if noise else np.zeros(0, dtype=np.uint64)).reshape(values.shape)
+    return np.hstack((values, drawn)) if shares.proves_norm else values * np.uint64(shares.scale) + drawn
 
 
 def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.uint64]:

@@ -54,6 +54,7 @@ def _question(text: str, metric: str, statistic: str, **encoder: Any) -> Questio
     return Question.model_validate(body)
 
 
+_UPDATE = _question("Which way?", "update", "vector-sum", kind="vector", length=3, low=-10, high=10, norm=12)
 ASKED: dict[str, dict[str, Any]] = {
     "doctor-visits": {},
     "crashed": {"question": _question("Did the app crash?", "crashed", "count", kind="boolean")},
@@ -70,9 +71,7 @@ ASKED: dict[str, dict[str, Any]] = {
         "randomizer": Rappor.NAME,
     },
     "spent": {"question": _question("How much?", "spent", "sum", kind="number", low=-20, high=100, unit=5)},
-    "update": {
-        "question": _question("Which way?", "update", "vector-sum", kind="vector", length=3, low=-10, high=10, norm=12)
-    },
+    "update": {"question": _UPDATE},
     "rare-visits": {
         "population": 20_000,
         "default": 0,
@@ -85,6 +84,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "signal": {
         "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
     },
+    "update-proved": {"question": _UPDATE, "proof": "norm"},
 }
 """Name of a recipe -> how it differs from ``RecipeKit.recipe``. Together they cover every randomizer, rare answers with
 dummies, and fractions. A recipe's position is its slot, so new ones come last."""

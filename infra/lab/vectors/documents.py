@@ -42,6 +42,7 @@ ANSWERS: dict[str, list[Any]] = {
     "rare-visits": [0, 2, None],
     "idle": [0.3, "0.285", "0.295", 0.295, "1e-9", -2, 7, None],
     "signal": [0.3, "0.3", 0.29, "0.2999999999", -0.6, 9, None],
+    "update-proved": [[1, -2, 3], [10, 10, -10], "1,2,3", None],
 }
 
 

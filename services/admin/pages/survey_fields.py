@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from tacit.methods.base.statistics import StatisticName
 from tacit.methods.registry import METHODS
 from tacit.models.forms import FORMS
-from tacit.recipe.writing.survey import MECHANISMS, MISSING, Close, Survey, Through
+from tacit.recipe.writing.survey import MECHANISMS, MISSING, Close, Proven, Survey, Through
 from tacit.recipe.writing.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -120,7 +120,7 @@ GROUPS: Final = (
         "How privately",
         "The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
         "randomizer", "delta", "accuracy", "account", "model", "through", "mechanism", "max_epsilon0",
-        "aggregator_flips",
+        "aggregator_flips", "proof",
     ),
     _group(
         "When",
@@ -143,6 +143,7 @@ CHOICES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "mechanism": MECHANISMS,
     "close": get_args(Close),
     "through": get_args(Through),
+    "proof": get_args(Proven),
 }
 """The choices of each member that has some, by its path; other members take free text."""
 USUAL: Final = {
@@ -153,6 +154,7 @@ USUAL: Final = {
     "model": "secure-aggregation",
     "close": "interval_end",
     "through": "gateway",
+    "proof": "range",
     "account": "default",
     "aggregator_flips": "0",
     "missing": "category",

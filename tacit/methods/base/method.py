@@ -29,7 +29,8 @@ EPSILON_PLACES = 4
 """Decimals to which a local epsilon is searched."""
 Measurement = int | list[int]
 """The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
-Prio3Sum, integers for Prio3SumVec. For one server that searches reports: their public randomness and a value."""
+Prio3Sum, integers for Prio3SumVec, values and then their noises for Prio3L2BoundSum. For one server that searches
+reports: their public randomness and a value."""
 Answer = int | tuple[int, ...]
 """A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 Members = Mapping[str, Any]
@@ -145,6 +146,10 @@ class Method(ABC):
     def largest(self) -> int:
         """The largest number that a cell of a measurement holds."""
         return 1
+
+    def proving_norm(self) -> Self:
+        """The method for devices that prove the Euclidean length of their vector. ``ValueError`` if it has none."""
+        raise ValueError(f"{self.NAME} has no vectors whose norm could be proved")
 
     @property
     def most_reports(self) -> int:

@@ -50,7 +50,7 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
 
     Raises FieldError for a member that is missing or does not fit, UsageError where the numbers give no recipe.
     """
-    _check_parties(survey, parties)
+    _check(survey, parties)
     question = survey.question()
     plan = plan_of(survey)
     batch_size = plan.batch_size() if survey.min_batch_size is None else survey.min_batch_size
@@ -66,8 +66,9 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     if survey.aggregator_flips:
         body["aggregator_noise"] = {"flips": survey.aggregator_flips}
     target = PrivacyTarget(
-        survey.method.NAME, shape_of(question), survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0
-    )
+        survey.method.NAME, shape_of(question), survey.epsilon, survey.delta, survey.max_epsilon0 or MAX_EPSILON0,
+        proves_norm=survey.proof == "norm",
+    )  # fmt: skip
     claimed = functools.partial(with_claim, delta=survey.delta, account=survey.account)
     if survey.form.watched or survey.importance is None:
         members = target.members(survey.form, plan, batch_size)
@@ -76,10 +77,12 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
     return claimed({**body, **members})
 
 
-def _check_parties(survey: Survey, parties: Parties) -> None:
+def _check(survey: Survey, parties: Parties) -> None:
     if not isinstance(parties, survey.form.parties):
         roles = ", ".join(survey.form.parties.model_fields)
         raise FieldError("model", f"{survey.model} needs other parties than these: {roles}")
+    if survey.proof == "norm" and not (survey.kind.is_vector and survey.form.proves):
+        raise FieldError("proof", "must be range: only the vectors of a vector-sum have a norm")
 
 
 def _asked_parties(survey: Survey, parties: Parties) -> dict[str, Any]:

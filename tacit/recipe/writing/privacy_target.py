@@ -33,13 +33,14 @@ _SEARCH_WIDTH = 1e-3
 @dataclass(frozen=True, slots=True)
 class PrivacyTarget:
     """What ``randomizer`` has to keep for a question of this ``shape``: ``epsilon`` at ``delta``, and ``max_epsilon0``
-    against everybody."""
+    against everybody. ``proves_norm``: devices prove the Euclidean length of their vectors."""
 
     randomizer: str
     shape: Shape
     epsilon: Decimal
     delta: Decimal
     max_epsilon0: Decimal
+    proves_norm: bool = False
 
     @property
     def method(self) -> type[Method]:
@@ -57,7 +58,13 @@ class PrivacyTarget:
 
     def _members(self, form: Form, made: Method) -> Members:
         randomizer = {"name": self.randomizer, **made.members()}
-        return {"randomizer": randomizer, **({"vdaf": form.proof(made).members()} if form.proves else {})}
+        if not form.proves:
+            return {"randomizer": randomizer}
+        try:
+            proof = form.proof(made.proving_norm() if self.proves_norm else made)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return {"randomizer": randomizer, "vdaf": proof.members()}
 
     def made(self, plan: SamplingPlan, batch_size: int) -> Method:
         """The method, tuned so that claim (b) keeps the target: at B, where only secret shares hide a device at B/2.

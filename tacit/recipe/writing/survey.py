@@ -52,6 +52,7 @@ Missing = Literal["category", "ignore"]
 MISSING: Final = get_args(Missing)
 Close = Literal["interval_end", "at_B"]
 Through = Literal["gateway", "shuffler"]
+Proven = Literal["range", "norm"]
 CATEGORY: Final = "category"
 NO: Final = "no"
 NO_VALUE: Final = "no value"
@@ -169,8 +170,7 @@ class Survey(Part):
         AutoOrAmount | None, Field(description="Expected number of dummy reports, or auto: the fewest that suffice.")
     ] = None
     dummy_epsilon: Annotated[
-        Amount | None,
-        Field(description="With auto: epsilon for whether a device sent (default: 1)."),
+        Amount | None, Field(description="With auto: epsilon for whether a device sent (default: 1).")
     ] = None
     epsilon: Annotated[Amount, Field(description="Largest epsilon against an aggregator with the relay.")] = Decimal(1)
     delta: Annotated[Fraction, Field(description="Delta of the claim.")] = Decimal("0.000001")
@@ -186,6 +186,7 @@ class Survey(Part):
         Field(description="local: each device hides itself; flips: only the sum hides a device."),
     ] = None
     aggregator_flips: Annotated[Natural, Field(multiple_of=2, description="Coin flips that each aggregator adds.")] = 0
+    proof: Annotated[Proven, Field(description="Proved of vectors: range of entries, or norm too.")] = "range"
     accuracy: Annotated[
         Fraction | None, Field(description="Wanted standard error, as a share of the population or range.")
     ] = None

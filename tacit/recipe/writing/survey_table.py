@@ -176,6 +176,8 @@ SURVEY_FIELDS: Final = (
         "The most epsilon that one report may spend; if empty, the policy's", options=(Option("max_epsilon0"),)),
     SurveyField("aggregator_flips", Value.WHOLE, "Aggregator's flips", "How many coin flips each aggregator adds",
         options=(Option("aggregator_flips"),), least=0),
+    SurveyField("proof", Value.CHOICE, "Proved of vectors", "Proofs of the norm are twice as large",
+        options=(Option("proof"),), kinds=("vector",)),
     SurveyField("start", Value.MOMENT, "Begins",
         "YYYY-MM-DD HH:MM in UTC, or POSIX seconds; if empty, the next epoch", options=(Option("start"),), least=0),
     SurveyField("duration", Value.WHOLE, "Lasts", "Seconds; if empty, to the end of the epoch",

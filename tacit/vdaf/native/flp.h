@@ -14,6 +14,7 @@ typedef struct {
     element *power, *joint;     /* calls */
     element *left, *right;      /* wire_len: one pair of wires of the prover */
     sum_of_products *products;  /* wire_len: gadget outputs on the odd coset */
+    element *entries;           /* squares * chunk: distances from the centre, plain */
     element *chosen;            /* calls * chunk: left wires of the prover */
     plain_sum *pairs;           /* calls * calls: what the wires of two calls contribute together */
 } flp_scratch;
@@ -46,16 +47,57 @@ static element lagrange_weights(const tacit_plan *plan, element point, element *
 }
 
 /* Bits to integers: sum over k of weights[k] * meas[k]. */
-static inline element weighted_bits(const tacit_plan *plan, const lanes *meas)
+static inline element weighted_bits(const bounded *integers, const lanes *meas)
 {
     sum_of_products sum;
     sum_clear(&sum);
-    for (size_t k = 0; k < plan->bits; k++) {
-        sum_add_product(&sum, element_load(meas + WORDS * k), TABLE(plan->weights[k]));
+    for (size_t k = 0; k < integers->bits; k++) {
+        sum_add_product(&sum, element_load(meas + WORDS * k), TABLE(integers->weights[k]));
         if (k % SUM_SPAN == SUM_SPAN - 1)
             sum_carry(&sum);
     }
     return sum_reduce(&sum);
+}
+
+/* Shares of the distances from the centre, and 0 beyond the end. */
+static void entries_of_shares(const tacit_plan *plan, const flp_scratch *s, const lanes *meas)
+{
+    for (size_t i = 0; i < plan->squares * plan->shape.chunk; i++) {
+        s->entries[i] = TABLE(0);
+        if (i < plan->shape.length) {
+            element value = weighted_bits(&plan->value, meas + WORDS * plan->value.bits * i);
+            s->entries[i] = element_canonical(element_sub(value, TABLE(plan->half_centre)));
+        }
+    }
+}
+
+/* The same from the values themselves. */
+static void entries_of_values(const tacit_plan *plan, const flp_scratch *s, const lanes *values)
+{
+    for (size_t i = 0; i < plan->squares * plan->shape.chunk; i++) {
+        lanes words[2] = {{0}, {0}};
+        s->entries[i] = TABLE(0);
+        if (i < plan->shape.length) {
+            words[0] = values[i];
+            s->entries[i] = element_canonical(element_sub(element_load(words), TABLE(plan->centre)));
+        }
+    }
+}
+
+/* The outputs of the calls that sum squares, which are behind those of the range check. */
+static void store_squares(const tacit_plan *plan, const flp_scratch *s, lanes *gadget)
+{
+    for (size_t i = 0; i < plan->squares; i++) {
+        const element *entries = s->entries + plan->shape.chunk * i;
+        sum_of_products sum;
+        sum_clear(&sum);
+        for (size_t j = 0; j < plan->shape.chunk; j++) {
+            sum_add_product(&sum, element_to_montgomery(entries[j], plan->r2), entries[j]);
+            if (j % SUM_SPAN == SUM_SPAN - 1)
+                sum_carry(&sum);
+        }
+        element_store(gadget + 2 * WORDS * (1 + plan->checks + i), sum_reduce(&sum));
+    }
 }
 
 static inline element sum_of_elements(const tacit_plan *plan, const lanes *words, size_t count, size_t stride)
@@ -85,25 +127,30 @@ static element circuit_output(const tacit_plan *plan, const lanes *meas, const l
         }
         return element_to_montgomery(sum_reduce(&sum), plan->r2);
     }
-    element first = sum_of_elements(plan, outputs, plan->calls, 2);
+    element first = sum_of_elements(plan, outputs, plan->checks, 2);
     if (plan->shape.circuit == TACIT_SUM_VEC)
         return first;
-    second = sum_of_elements(plan, meas, plan->shape.length, 1);
-    if (plan->shape.circuit == TACIT_HISTOGRAM)
+    if (plan->squares)
+        second = sum_of_elements(plan, outputs + 2 * WORDS * plan->checks, plan->squares, 2);
+    else
+        second = sum_of_elements(plan, meas, plan->shape.length, 1);
+    if (plan->squares)
+        second = element_sub(second, weighted_bits(&plan->square, meas + WORDS * plan->square_at));
+    else if (plan->shape.circuit == TACIT_HISTOGRAM)
         second = element_sub(second, TABLE(plan->plain_half));
     else
-        second = element_sub(second, weighted_bits(plan, meas + WORDS * plan->shape.length));
+        second = element_sub(second, weighted_bits(&plan->value, meas + WORDS * plan->shape.length));
     sum_add_product(&sum, element_load(query), first);
     sum_add_product(&sum, element_load(query + WORDS), second);
     return element_to_montgomery(sum_reduce(&sum), plan->r2);
 }
 
-/* Wires of the chunked range check at the query point. `meas` is padded with zeros to calls * chunk elements. */
+/* Wires of the chunked range check at the query point. `meas` is padded with zeros to checks * chunk elements. */
 static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, const lanes *meas, const lanes *seeds,
                               const lanes *joint, lanes *wires)
 {
     element total = TABLE(0);
-    for (size_t i = 0; i < plan->calls; i++) {
+    for (size_t i = 0; i < plan->checks; i++) {
         s->joint[i] = element_to_montgomery(element_load(joint + WORDS * i), plan->r2);
         s->power[i] = element_mul(s->even[i + 1], s->joint[i]);
         total = element_add(total, s->even[i + 1]);
@@ -115,11 +162,20 @@ static void range_check_wires(const tacit_plan *plan, const flp_scratch *s, cons
         sum_clear(&right);
         sum_add_product(&left, s->even[0], element_load(seeds + 2 * WORDS * j));
         sum_add_product(&right, s->even[0], element_load(seeds + 2 * WORDS * j + WORDS));
-        for (size_t i = 0; i < plan->calls; i++) {
+        for (size_t i = 0; i < plan->checks; i++) {
             element value = element_load(meas + WORDS * (i * plan->shape.chunk + j)), power = s->power[i];
             sum_add_product(&left, power, value);
             sum_add_product(&right, s->even[i + 1], value);
             s->power[i] = element_mul(power, s->joint[i]);
+            if (i % (SUM_SPAN / 2) == SUM_SPAN / 2 - 1) {
+                sum_carry(&left);
+                sum_carry(&right);
+            }
+        }
+        for (size_t i = 0; i < plan->squares; i++) {
+            element entry = s->entries[i * plan->shape.chunk + j], weight = s->even[1 + plan->checks + i];
+            sum_add_product(&left, weight, entry);
+            sum_add_product(&right, weight, entry);
             if (i % (SUM_SPAN / 2) == SUM_SPAN / 2 - 1) {
                 sum_carry(&left);
                 sum_carry(&right);
@@ -191,6 +247,7 @@ static lanes flp_query(const tacit_plan *plan, const flp_scratch *s, const lanes
     lagrange_weights(plan, element_mul(point, TABLE(plan->inv_root)), s->odd);
     element output = circuit_output(plan, meas, gadget, query);
     element_store(verifier, element_canonical(output));
+    entries_of_shares(plan, s, meas);
     if (is_range_check(plan))
         range_check_wires(plan, s, meas, proof, joint, verifier + WORDS);
     else
@@ -279,6 +336,10 @@ static void prover_wires(const tacit_plan *plan, const flp_scratch *s, const lan
         } else if (circuit == TACIT_COUNT || circuit == TACIT_SUM) {
             s->left[i + 1] = element_masked(TABLE(plan->one), bits[i]);
             s->right[i + 1] = element_masked(TABLE(1), bits[i]);
+        } else if (i >= plan->checks) {
+            element entry = s->entries[(i - plan->checks) * plan->shape.chunk + j];
+            s->left[i + 1] = element_to_montgomery(entry, plan->r2);
+            s->right[i + 1] = entry;
         } else {
             lanes bit = bits[i * plan->shape.chunk + j];
             s->left[i + 1] = element_masked(s->power[i], bit);
@@ -415,18 +476,19 @@ static element product_of_seeds(const tacit_plan *plan, const lanes *seeds)
 }
 
 /* Makes one proof: `proof` begins with the given seeds, and the gadget polynomial is written behind them. For valid
- * measurements it is 0 at every call on the wire grid (m * (m - 1)), except for Count (m * m). */
+ * measurements it is 0 at every range check on the wire grid (m * (m - 1)), unlike for Count (m * m) and for squares. */
 static void flp_prove(const tacit_plan *plan, const flp_scratch *s, const lanes *bits, const lanes *joint, lanes *proof)
 {
     lanes *gadget = proof + WORDS * plan->arity;
     element first = product_of_seeds(plan, proof), *values = s->left;
-    for (size_t i = 0; is_range_check(plan) && i < plan->calls; i++)
+    for (size_t i = 0; is_range_check(plan) && i < plan->checks; i++)
         s->power[i] = s->joint[i] = element_to_montgomery(element_load(joint + WORDS * i), plan->r2);
     for (size_t k = 0; k < plan->gadget_len; k++)
         element_store(gadget + WORDS * k, TABLE(0));
     element_store(gadget, first);
     if (plan->shape.circuit == TACIT_COUNT)
         element_store(gadget + 2 * WORDS, element_masked(TABLE(1), bits[0]));
+    store_squares(plan, s, gadget);
     if (plan->by_pairs)
         prove_by_pairs(plan, s, bits, proof, first, values);
     else

@@ -30,13 +30,20 @@ static void *piece(scratch *s, size_t *used, size_t bytes)
     return at;
 }
 
+/* Whether the output is computed from the measurement rather than part of it. */
+static int has_integers(const tacit_plan *plan)
+{
+    int summed = plan->shape.circuit == TACIT_SUM || plan->shape.circuit == TACIT_SUM_VEC;
+    return plan->squares || (plan->value.bits > 1 && summed);
+}
+
 static size_t lay_out(scratch *s, const tacit_plan *plan, int proving)
 {
     size_t used = 0, proofs = plan->shape.proofs, n = plan->wire_len;
-    size_t padded = plan->calls * plan->shape.chunk, word = WORDS * sizeof(lanes);
+    size_t padded = plan->checks * plan->shape.chunk, word = WORDS * sizeof(lanes);
     size_t share = proofs * plan->proof_len;
     size_t draws = proofs * (proving ? plan->arity : plan->query_len);
-    size_t verifiers = 2 * proofs * plan->verifier_len, integers = plan->bits > 1 ? plan->shape.length : 0;
+    size_t verifiers = 2 * proofs * plan->verifier_len, integers = has_integers(plan) ? plan->shape.length : 0;
     s->meas = piece(s, &used, (padded > plan->meas_len ? padded : plan->meas_len) * word);
     s->proofs = piece(s, &used, share * word);
     s->joint = piece(s, &used, proofs * plan->joint_len * word);
@@ -46,6 +53,7 @@ static size_t lay_out(scratch *s, const tacit_plan *plan, int proving)
     s->flp.odd = piece(s, &used, n * sizeof(element));
     s->flp.power = piece(s, &used, plan->calls * sizeof(element));
     s->flp.joint = piece(s, &used, plan->calls * sizeof(element));
+    s->flp.entries = piece(s, &used, plan->squares * plan->shape.chunk * sizeof(element));
     if (proving) {
         s->flp.left = piece(s, &used, n * sizeof(element));
         s->flp.right = piece(s, &used, n * sizeof(element));
@@ -169,13 +177,25 @@ static void query_rands(const tacit_plan *plan, const u8 *verify_key, rows nonce
     wipe(&s, sizeof s);
 }
 
+/* What is aggregated of position i: an integer, or scale * value + noise. */
+static element output_at(const tacit_plan *plan, const scratch *s, size_t i)
+{
+    if (!plan->squares)
+        return weighted_bits(&plan->value, s->meas + WORDS * plan->value.bits * i);
+    element value = element_mul(element_add(s->flp.entries[i], TABLE(plan->half_centre)), TABLE(plan->scale));
+    if (!plan->noise.bits)
+        return element_canonical(value);
+    const lanes *noise = s->meas + WORDS * (plan->noise_at + plan->noise.bits * i);
+    return element_canonical(element_add(value, weighted_bits(&plan->noise, noise)));
+}
+
 /* What is aggregated: the measurement itself, its first elements, or its integers. */
 static void store_output(const tacit_plan *plan, const scratch *s, rows out)
 {
     const lanes *words = s->meas;
-    if (plan->bits > 1 && (plan->shape.circuit == TACIT_SUM || plan->shape.circuit == TACIT_SUM_VEC)) {
+    if (has_integers(plan)) {
         for (size_t i = 0; i < plan->shape.length; i++)
-            element_store(s->out + WORDS * i, weighted_bits(plan, s->meas + WORDS * plan->bits * i));
+            element_store(s->out + WORDS * i, output_at(plan, s, i));
         words = s->out;
     }
     store_words(out, words, WORDS * plan->shape.length);
@@ -287,15 +307,31 @@ static int decide(const tacit_plan *plan, size_t reports, const u8 *leader_share
 }
 
 /* The bits of an integer in [0, maximum], as masks (the draft's range-check encoding). */
-static lanes encode_integer(const tacit_plan *plan, lanes value, lanes *bits)
+static lanes encode_integer(const bounded *integers, lanes value, lanes *bits)
 {
-    lanes excess = lanes_below((lanes){0} + plan->shape.maximum, value);
-    lanes rest = (lanes){0} + (plan->shape.maximum - plan->last_weight), last = lanes_below(rest, value);
-    value -= last & plan->last_weight;
-    for (size_t k = 0; k + 1 < plan->bits; k++)
+    lanes excess = lanes_below((lanes){0} + integers->maximum, value);
+    lanes rest = (lanes){0} + (integers->maximum - integers->last_weight), last = lanes_below(rest, value);
+    value -= last & integers->last_weight;
+    for (size_t k = 0; k + 1 < integers->bits; k++)
         bits[k] = -(value >> k & 1);
-    bits[plan->bits - 1] = last;
+    bits[integers->bits - 1] = last;
     return excess;
+}
+
+/* The bits of values, noises and the sum of squares, which is below 2^63 if the values are in their range. */
+static lanes encode_vector(const tacit_plan *plan, const scratch *s)
+{
+    size_t length = plan->shape.length;
+    lanes excess = {0}, square = {0};
+    for (size_t i = 0; i < length; i++) {
+        lanes distance = s->values[i] - plan->shape.centre;
+        square += distance * distance;
+        excess |= encode_integer(&plan->value, s->values[i], s->bits + plan->value.bits * i);
+        if (plan->noise.bits)
+            excess |= encode_integer(&plan->noise, s->values[length + i],
+                                     s->bits + plan->noise_at + plan->noise.bits * i);
+    }
+    return excess | encode_integer(&plan->square, square, s->bits + plan->square_at);
 }
 
 /* Measurements as masks, one per element; returns the lanes outside the circuit's domain. */
@@ -314,10 +350,12 @@ static lanes encode_measurements(const tacit_plan *plan, const scratch *s)
             weight += s->values[i] & 1;
             excess |= lanes_nonzero(s->values[i] >> 1);
         }
-        return excess | encode_integer(plan, weight, s->bits + length);
+        return excess | encode_integer(&plan->value, weight, s->bits + length);
+    case TACIT_L2_BOUND:
+        return encode_vector(plan, s);
     default:
         for (size_t i = 0; i < length; i++)
-            excess |= encode_integer(plan, s->values[i], s->bits + plan->bits * i);
+            excess |= encode_integer(&plan->value, s->values[i], s->bits + plan->value.bits * i);
         return excess;
     }
 }
@@ -361,6 +399,7 @@ static lanes shard_group(const tacit_plan *plan, const scratch *s, rows nonces, 
     load_words(seed, rows_skip(rands, plan->size.rand - SEED), 4);
     expand_seeds(plan, USE_PROVE, seed, s->draws, proofs * plan->arity);
     redo |= any_excess(s->draws, proofs * plan->arity);
+    entries_of_values(plan, &s->flp, s->values);
     for (size_t i = 0; i < proofs; i++) {
         lanes *proof = s->proofs + WORDS * plan->proof_len * i;
         memcpy(proof, s->draws + WORDS * plan->arity * i, plan->arity * WORDS * sizeof(lanes));

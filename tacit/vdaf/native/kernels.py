@@ -15,6 +15,7 @@ from typing import Any
 
 from tacit.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
 from tacit.vdaf.field import Field64, Field128
+from tacit.vdaf.l2_bound_sum import L2BoundSum
 from tacit.vdaf.native.library import Shape, Sizes, chosen_level, load
 from tacit.vdaf.prio3 import Prio3
 from tacit.vdaf.shares import SEED_SIZE
@@ -135,10 +136,13 @@ def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kerne
 def pack_measurements(vdaf: Prio3[Any], measurements: Sequence[Any]) -> bytes:
     """64-bit integers, row by row. Raises ``ValueError`` for what is not integers in [0, 2^64) in the right number."""
     values: list[int] = []
+    circuit, length = vdaf.flp.circuit, 0
+    if isinstance(circuit, (SumVec, MultihotCountVec, L2BoundSum)):
+        length = circuit.bounds.numbers if isinstance(circuit, L2BoundSum) else circuit.OUTPUT_LEN
     for measurement in measurements:
-        if isinstance(vdaf.flp.circuit, (SumVec, MultihotCountVec)):
-            if not isinstance(measurement, Sequence) or len(measurement) != vdaf.flp.OUTPUT_LEN:
-                raise ValueError(f"a measurement is not a sequence of {vdaf.flp.OUTPUT_LEN} values")
+        if length:
+            if not isinstance(measurement, Sequence) or len(measurement) != length:
+                raise ValueError(f"a measurement is not a sequence of {length} values")
             values += measurement
         else:
             values.append(measurement)
@@ -154,14 +158,15 @@ def _shape(vdaf: Prio3[Any]) -> Shape | None:
     known = _circuit(circuit)
     if known is None or vdaf.SHARES != 2 or vdaf.field not in _FIELD_BITS:
         return None
-    kind, maximum, chunk = known
+    kind, maximum, chunk, *bounds = known
     if maximum >= 1 << 64:
         return None
-    return Shape(kind, _FIELD_BITS[vdaf.field], vdaf.PROOFS, vdaf.ID, circuit.OUTPUT_LEN, maximum, chunk)
+    return Shape(kind, _FIELD_BITS[vdaf.field], vdaf.PROOFS, vdaf.ID, circuit.OUTPUT_LEN, maximum, chunk, *bounds)
 
 
-def _circuit(circuit: Circuit[Any]) -> tuple[int, int, int] | None:
-    """The kernels' code of a circuit, its maximum and its chunk length."""
+def _circuit(circuit: Circuit[Any]) -> tuple[int, ...] | None:
+    """The kernels' code of a circuit, its maximum and its chunk length; flips, scale, centre and largest square of a
+    bounded vector."""
     kind = type(circuit)
     if kind is Count:
         return 1, 1, 1
@@ -173,6 +178,9 @@ def _circuit(circuit: Circuit[Any]) -> tuple[int, int, int] | None:
         return 4, 1, circuit.chunk_length
     if isinstance(circuit, MultihotCountVec) and kind is MultihotCountVec:
         return 5, circuit.weight.maximum, circuit.chunk_length
+    if isinstance(circuit, L2BoundSum) and kind is L2BoundSum:
+        own = circuit.bounds
+        return 6, own.max_value, circuit.chunk_length, own.flips, own.scale, own.centre, own.max_square
     return None
 
 

@@ -33,6 +33,10 @@ class Shape(ctypes.Structure):
         ("length", c_uint64),
         ("maximum", c_uint64),
         ("chunk", c_uint64),
+        ("flips", c_uint64),
+        ("scale", c_uint64),
+        ("centre", c_uint64),
+        ("max_square", c_uint64),
     )
 
 

@@ -59,9 +59,22 @@ static size_t bit_reversed(size_t index, size_t bits)
     return reversed;
 }
 
+/* Whether sums of squares, and every element of the output, fit into 63 bits. */
+static int length_is_bounded(const tacit_shape *shape)
+{
+    u64 reach = shape->maximum - shape->centre > shape->centre ? shape->maximum - shape->centre : shape->centre;
+    u64 least = (u64)1 << 63;
+    if (shape->field_bits != 128 || shape->maximum >> 31 || shape->centre > shape->maximum)
+        return 0;
+    if (shape->scale < 1 || shape->scale >> 31 || shape->flips >> 31 || shape->max_square < 1 ||
+        shape->max_square >= least)
+        return 0;
+    return reach * reach < least / shape->length;
+}
+
 static int shape_is_allowed(const tacit_shape *shape)
 {
-    int vector = shape->circuit >= TACIT_SUM_VEC && shape->circuit <= TACIT_MULTIHOT;
+    int vector = shape->circuit >= TACIT_SUM_VEC && shape->circuit <= TACIT_L2_BOUND;
     if (!vector && shape->circuit != TACIT_COUNT && shape->circuit != TACIT_SUM)
         return 0;
     if (shape->field_bits != 64 && shape->field_bits != 128)
@@ -75,7 +88,27 @@ static int shape_is_allowed(const tacit_shape *shape)
         return 0;
     if ((shape->circuit == TACIT_COUNT || shape->circuit == TACIT_HISTOGRAM) && shape->maximum != 1)
         return 0;
+    if (shape->circuit == TACIT_L2_BOUND)
+        return length_is_bounded(shape);
     return shape->circuit != TACIT_MULTIHOT || shape->maximum <= shape->length;
+}
+
+static bounded bounded_by(u64 maximum)
+{
+    size_t bits = bit_length(maximum);
+    return (bounded){maximum, bits ? maximum - (((u64)1 << (bits - 1)) - 1) : 0, bits, NULL};
+}
+
+/* Behind the values' bits come those of the noises, and of the sum of squares. */
+static void add_squares(tacit_plan *plan)
+{
+    const tacit_shape *shape = &plan->shape;
+    plan->noise = bounded_by(shape->flips);
+    plan->square = bounded_by(shape->max_square);
+    plan->noise_at = plan->meas_len;
+    plan->square_at = plan->noise_at + shape->length * plan->noise.bits;
+    plan->meas_len = plan->square_at + plan->square.bits;
+    plan->squares = (shape->length + shape->chunk - 1) / shape->chunk;
 }
 
 static int set_sizes(tacit_plan *plan)
@@ -84,14 +117,17 @@ static int set_sizes(tacit_plan *plan)
     int vector = shape->circuit >= TACIT_SUM_VEC;
     size_t outputs = 1;
     plan->element = shape->field_bits / 8;
-    plan->bits = bit_length(shape->maximum);
-    plan->last_weight = shape->maximum - (((u64)1 << (plan->bits - 1)) - 1);
-    plan->meas_len = shape->circuit == TACIT_MULTIHOT ? shape->length + plan->bits : shape->length * plan->bits;
-    plan->calls = (plan->meas_len + shape->chunk - 1) / shape->chunk;
+    plan->value = bounded_by(shape->maximum);
+    plan->meas_len = shape->circuit == TACIT_MULTIHOT ? shape->length + plan->value.bits
+                                                      : shape->length * plan->value.bits;
+    if (shape->circuit == TACIT_L2_BOUND)
+        add_squares(plan);
+    plan->checks = (plan->meas_len + shape->chunk - 1) / shape->chunk;
+    plan->calls = plan->checks + plan->squares;
     plan->arity = vector ? 2 * shape->chunk : shape->circuit == TACIT_COUNT ? 2 : 1;
-    plan->joint_len = vector ? plan->calls : 0;
+    plan->joint_len = vector ? plan->checks : 0;
     if (shape->circuit == TACIT_SUM)
-        outputs = plan->bits;
+        outputs = plan->value.bits;
     else if (shape->circuit >= TACIT_HISTOGRAM)
         outputs = 2;
     while (((size_t)1 << plan->log_wire) < 1 + plan->calls)
@@ -101,9 +137,11 @@ static int set_sizes(tacit_plan *plan)
     plan->proof_len = plan->arity + plan->gadget_len;
     plan->query_len = 1 + (outputs > 1 ? outputs : 0);
     plan->verifier_len = 2 + plan->arity;
-    plan->by_pairs = vector && plan->calls <= PAIRS_CALLS && plan->calls <= PAIRS_CALLS_PER_CHUNK * shape->chunk &&
-                     shape->chunk <= PAIRS_CHUNK;
+    plan->by_pairs = vector && !plan->squares && plan->calls <= PAIRS_CALLS &&
+                     plan->calls <= PAIRS_CALLS_PER_CHUNK * shape->chunk && shape->chunk <= PAIRS_CHUNK;
     plan->values = shape->circuit == TACIT_SUM_VEC || shape->circuit == TACIT_MULTIHOT ? shape->length : 1;
+    if (plan->squares)
+        plan->values = plan->noise.bits ? 2 * shape->length : shape->length;
     if (plan->meas_len > MAX_ELEMENTS || shape->proofs * plan->proof_len > 4 * MAX_ELEMENTS ||
         plan->calls * shape->chunk > 2 * MAX_ELEMENTS || (shape->field_bits == 64 && vector && shape->proofs < 3))
         return 0;
@@ -137,6 +175,15 @@ static void set_pairing(tacit_plan *plan, u128 root, u128 inv_n, u128 p)
     plan->pairing[0] = inv_n;
 }
 
+static int set_weights(const tacit_plan *plan, bounded *integers)
+{
+    u128 p = modulus_of(plan->shape.field_bits);
+    integers->weights = calloc(integers->bits + 1, sizeof(u128));
+    for (size_t k = 0; integers->weights && k < integers->bits; k++)
+        integers->weights[k] = mul_mod(k + 1 < integers->bits ? (u64)1 << k : integers->last_weight, plan->one, p);
+    return integers->weights != NULL;
+}
+
 static int set_tables(tacit_plan *plan)
 {
     u128 p = modulus_of(plan->shape.field_bits);
@@ -154,9 +201,9 @@ static int set_tables(tacit_plan *plan)
     plan->roots = calloc(2 * n, sizeof(u128));
     plan->tree = calloc(n, sizeof(u128));
     plan->twist = calloc(n, sizeof(u128));
-    plan->weights = calloc(plan->bits, sizeof(u128));
     plan->pairing = calloc(n, sizeof(u128));
-    if (!plan->roots || !plan->tree || !plan->twist || !plan->weights || !plan->pairing)
+    if (!plan->roots || !plan->tree || !plan->twist || !plan->pairing || !set_weights(plan, &plan->value) ||
+        !set_weights(plan, &plan->noise) || !set_weights(plan, &plan->square))
         return 0;
     plan->roots[0] = r;
     for (size_t i = 1; i < 2 * n; i++)
@@ -166,8 +213,9 @@ static int set_tables(tacit_plan *plan)
             plan->tree[half + i] = plan->roots[i ? 2 * n - i * (n / half) : 0];
     for (size_t k = 0; k < n; k++)
         plan->twist[bit_reversed(k, plan->log_wire)] = mul_mod(plan->roots[k], inv_n, p);
-    for (size_t k = 0; k < plan->bits; k++)
-        plan->weights[k] = mul_mod(k + 1 < plan->bits ? (u64)1 << k : plan->last_weight, r, p);
+    plan->centre = plan->shape.centre;
+    plan->half_centre = mul_mod(plan->shape.centre, plan->plain_half, p);
+    plan->scale = mul_mod(plan->shape.scale, r, p);
     if (plan->by_pairs)
         set_pairing(plan, root, inv_n, p);
     return 1;
@@ -218,7 +266,9 @@ void tacit_plan_free(tacit_plan *plan)
     free(plan->roots);
     free(plan->tree);
     free(plan->twist);
-    free(plan->weights);
+    free(plan->value.weights);
+    free(plan->noise.weights);
+    free(plan->square.weights);
     free(plan->pairing);
     for (int usage = 0; usage < USAGES; usage++)
         free(plan->prefix[usage]);

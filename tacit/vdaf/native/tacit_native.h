@@ -17,8 +17,8 @@ enum { TACIT_OK = 0, TACIT_BAD_ARGUMENT = 1, TACIT_NO_MEMORY = 2 };
 /* Instruction-set levels, slowest first. */
 enum { TACIT_BASELINE = 0, TACIT_AVX2 = 1, TACIT_AVX512 = 2, TACIT_IFMA = 3, TACIT_LEVELS = 4 };
 
-/* Circuits: the low 32 bits of the standard algorithm IDs. */
-enum { TACIT_COUNT = 1, TACIT_SUM = 2, TACIT_SUM_VEC = 3, TACIT_HISTOGRAM = 4, TACIT_MULTIHOT = 5 };
+/* Circuits: the standard algorithm IDs, and one of our own. */
+enum { TACIT_COUNT = 1, TACIT_SUM = 2, TACIT_SUM_VEC = 3, TACIT_HISTOGRAM = 4, TACIT_MULTIHOT = 5, TACIT_L2_BOUND = 6 };
 
 /* Flags of tacit_verify_init and tacit_shard, one byte per report. */
 enum {
@@ -32,8 +32,9 @@ enum { TACIT_BAD_SHARE = 1, TACIT_BAD_PROOF = 2, TACIT_BAD_SEED = 4 };
 typedef struct {
     uint32_t circuit, field_bits, proofs, algorithm_id;
     uint64_t length;  /* elements of the output */
-    uint64_t maximum; /* max_measurement (Sum, SumVec) or max_weight (Multihot), else 1 */
+    uint64_t maximum; /* max_measurement (Sum, SumVec), max_weight (Multihot) or max_value (L2 bound), else 1 */
     uint64_t chunk;   /* chunk_length, 1 for Count and Sum */
+    uint64_t flips, scale, centre, max_square; /* L2 bound only */
 } tacit_shape;
 
 /* Bytes per row. The caller compares them with its own. */
@@ -67,8 +68,8 @@ int tacit_decide(const tacit_plan *plan, size_t reports, const uint8_t *leader_s
 int tacit_aggregate(const tacit_plan *plan, size_t reports, const uint8_t *out_shares, size_t out_shares_len,
                     const uint8_t *accepted, size_t accepted_len, uint8_t *aggregate, size_t aggregate_len);
 
-/* shard of the Client. measurements: 64-bit integers, one per row or one per position (SumVec, Multihot). The
- * Helper's input share is the first 32 bytes of its row in rands (64 with joint randomness). */
+/* shard of the Client. measurements: 64-bit integers, one per row or one per position (SumVec, Multihot,
+ * L2 bound: all values, then all noises if there are any). The Helper's input share is the first 32 bytes of its row in rands (64 with joint randomness). */
 int tacit_shard(const tacit_plan *plan, size_t reports, const uint8_t *measurements, size_t measurements_len,
                 const uint8_t *nonces, size_t nonces_len, const uint8_t *rands, size_t rands_len,
                 uint8_t *public_shares, size_t public_shares_len, uint8_t *leader_shares, size_t leader_shares_len,

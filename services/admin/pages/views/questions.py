@@ -270,6 +270,7 @@ def facts_of(asked: Asked) -> list[tuple[str, str]]:
         return _facts_of_round(asked)
     said = {path: value.replace("\n", ", ") for path, value in fields_of(asked).items() if value}
     strange = set() if asked.form.may_mix else {"through", "aggregator_flips"}
+    strange |= set() if asked.kind.is_vector else {"proof"}
     return [(field.label, _fact(field, said[field.path])) for field in FIELDS if field.path in said.keys() - strange]
 
 
