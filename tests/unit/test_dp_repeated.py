@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
@@ -104,7 +104,7 @@ def sums(flips: int, moved: int, shown: Law | None = None) -> Law:
 
 
 def mixture(rate: float, one: Law, other: Law) -> Law:
-    found: Counter[object] = Counter()
+    found: defaultdict[object, float] = defaultdict(float)
     for share, law in ((1 - rate, one), (rate, other)):
         for at, mass in law.items():
             found[at] += share * mass
@@ -132,7 +132,7 @@ def test_rounds_of_a_sample_of_known_size_cost_no_more_over_all_draws_and_flips(
     everyone = len(values) + 1
 
     def law(own: int) -> Law:
-        found: Counter[object] = Counter()
+        found: defaultdict[object, float] = defaultdict(float)
         draws = list(combinations((*values, own), drawn))
         for draw in draws:
             for at, mass in sums(drawn * flips, sum(draw)).items():

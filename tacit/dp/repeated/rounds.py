@@ -78,5 +78,4 @@ def epsilon_sampled_gaussian(sigma: float, rate: float, rounds: int, delta: floa
         mixed = math.exp(epsilon) * ((1 - rate) * within + rate * cdf(at - 1 / sigma))
         return max(0.0, within - mixed) + _ROUNDING * within
 
-    one, other = (removed, added), (added, removed)
-    return max(epsilon_repeated(*curves, rounds, delta) for curves in (one, other))
+    return max(epsilon_repeated(removed, added, rounds, delta), epsilon_repeated(added, removed, rounds, delta))
