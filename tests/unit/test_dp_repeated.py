@@ -20,8 +20,17 @@ from tacit.dp.gaussian import delta_gaussian, delta_subsampled, epsilon_gaussian
 from tacit.dp.repeated.convolve import epsilon_of
 from tacit.dp.repeated.fourier import folded, transform
 from tacit.dp.repeated.losses import Curve, Loss, loss_of
-from tacit.dp.repeated.rounds import epsilon_repeated, epsilon_sampled_gaussian, epsilon_sampled_rounds
+from tacit.dp.repeated.rounds import (
+    epsilon_repeated,
+    epsilon_sampled_gaussian,
+    epsilon_sampled_rounds,
+    epsilon_visible_rounds,
+)
+from tacit.dp.repeated.shares import epsilon_share_rounds, twice
+from tacit.dp.reports import NoiseStep
+from tacit.dp.sampling import q_eff
 from tacit.dp.solve import smallest_epsilon
+from tacit.dp.vector_noise import VectorStep
 
 Law = dict[object, float]
 
@@ -204,6 +213,40 @@ def test_many_sampled_rounds_of_many_flips_approach_the_gaussian_of_their_varian
     found = epsilon_sampled_rounds(lambda epsilon: delta_noise(epsilon, flips, scale, cells), 0.02, 2500, 1e-8)
     limit = epsilon_sampled_rounds(lambda epsilon: delta_gaussian(epsilon, sigma), 0.02, 2500, 1e-8)
     assert found == pytest.approx(limit, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.7, 1.4, 3.0])
+def test_two_cells_from_the_losses_of_one_are_just_above_the_exact_sum(epsilon: float) -> None:
+    total, moved = 2_000, 4
+
+    def one(epsilon: float) -> float:
+        return delta_noise(epsilon, total, moved)
+
+    exact = delta_noise(epsilon, total, moved, 2)
+    assert exact <= twice(loss_of(one, one, 1e-12))(epsilon) <= 1.05 * exact + 1e-11
+
+
+@pytest.mark.parametrize("cells", [1, 2])
+def test_shares_of_many_flips_cost_what_their_exact_curve_gives(cells: int) -> None:
+    step, n, rounds, delta = NoiseStep(12, 3, 1, cells), 10_000, 400, 1e-7
+
+    def base(epsilon: float) -> float:
+        return delta_noise(epsilon, 30_000, 12, cells)
+
+    effective = q_eff(0.02, n, 0.05 * delta / rounds)
+    seen = epsilon_sampled_rounds(base, effective, rounds, 0.95 * delta)
+    assert epsilon_share_rounds(step, n, rounds, delta, 0.02) == pytest.approx(seen, rel=2e-3)
+    open_ = epsilon_sampled_rounds(base, 1.0, rounds, delta)
+    assert epsilon_share_rounds(step, n, rounds, delta) == pytest.approx(open_, rel=2e-3)
+    assert epsilon_share_rounds(step, n, rounds, delta, 1.0) == pytest.approx(open_, rel=2e-3)
+    assert epsilon_share_rounds(step, 40, rounds, delta, 0.5) == math.inf, "too little noise"
+    vector = NoiseStep(1, 64, vector=VectorStep(8, 1, 4))
+    assert epsilon_share_rounds(vector, n, rounds, delta) == math.inf
+
+
+def test_a_batch_too_small_for_its_rate_is_not_counted_as_sampled() -> None:
+    few = epsilon_visible_rounds(lambda epsilon: delta_gaussian(epsilon, 20.0), 0.02, 3, 100, 1e-7)
+    assert few == epsilon_sampled_rounds(lambda epsilon: delta_gaussian(epsilon, 20.0), 1.0, 100, 1e-7)
 
 
 def test_by_replacement_no_sample_of_known_size_costs_less_than_a_report_more_or_less() -> None:
