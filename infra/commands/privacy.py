@@ -28,6 +28,7 @@ _PAPER = {
     "ex4_fmt22": "0.61",
     "ex5_round_analytic": "0.034",
     "ex5_2500_pld": "0.8: does not reproduce",
+    "ex5_2500_device": "0.8: does not reproduce",
     "ex5_noamp": "over 100",
     "ex5_nonanon_50": "8.3",
     "ex6_composed": "under 0.02",
@@ -60,7 +61,7 @@ def examples(as_json: AsJson = False) -> None:
     table.columns[0].no_wrap = True
     for example, row in zip(EXAMPLES, found, strict=True):
         given = ", ".join(f"{name}={value:g}" for name, value in example.parameters.items())
-        value = f"{row['value']:.5g}"
+        value = f"{row['value']:.6g}"
         table.add_row(example.id, example.mechanism, given, str(row["relation"]), value, _PAPER.get(example.id, ""))
     answers().print(table)
 

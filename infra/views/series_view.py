@@ -15,6 +15,7 @@ from infra.views.plain import visible
 from infra.views.terminal import plain_table, span
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
+from tacit.models.form import Cap
 from tacit.models.forms import form_of
 from tacit.recipe.charges import with_relay_of
 from tacit.recipe.claims import claim_of
@@ -136,6 +137,11 @@ def _remarks(series: Series, document: dict[str, Any]) -> list[str]:
         f"{mechanism}, replacement neighbours, at n = {reports} contributions a round",
         f"one round is at delta {one}, the independent recipes together at {many}",
     ]
+    if series.donation is None and form_of(series.probe.model).capped(Cap.AGGREGATE_WITH_RELAY):
+        lines.append(
+            "with the relay, which sees who takes part, no sampling counts and every round adds; "
+            "max_series_epsilon_with_relay and max_series_epsilon_local of a policy cap these totals"
+        )
     gaussian = document.get("gaussian_analog")
     if gaussian is not None:
         lines.append(

@@ -16,6 +16,7 @@ from tacit.accounting.sigma import sigma_for
 from tacit.dp import composition, parameters, sampling
 from tacit.dp.donation import yield_of
 from tacit.dp.gaussian import classical_sigma, epsilon_gaussian, sigma_gaussian
+from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 
 
 def gaussian(sigma: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1) -> Quantities:
@@ -33,12 +34,13 @@ def gaussian_sigma(epsilon: float, delta: float, relation: Relation, sensitivity
 
 
 def subsampled(sigma: float, q: float, delta: float, relation: Relation, rounds: int = 1) -> Quantities:
-    """Poisson-sampled rounds of contributions up to 1; also by Renyi divergences where they are known for the
-    relation."""
+    """Poisson-sampled rounds of contributions up to 1; also by Renyi divergences, and the bound that a device computes,
+    where they are known for the relation."""
     event = Repeated(Sampled(Gaussian(sigma), q), rounds)
     answer = {"epsilon": epsilon_pld(event, delta, relation)}
     if relation is not Relation.REPLACEMENT:
         answer["epsilon_rdp"] = epsilon_rdp(event, delta, relation)
+        answer["epsilon_device"] = epsilon_sampled_gaussian(sigma, q, rounds, delta)
     return answer
 
 

@@ -171,10 +171,10 @@ class Flips(Method):
     @property
     def most_reports(self) -> int:
         """The devices whose flips are not too many to be summed."""
-        return self.step.most_reports
+        return self.noise_step.most_reports
 
     @property
-    def step(self) -> NoiseStep:
+    def noise_step(self) -> NoiseStep:
         """How replacing one device's answer changes the sum: two cells of a histogram, one number, or a vector.
         ``ValueError`` for a vector of unknown length."""
         if not self.kind.is_vector:
@@ -187,7 +187,7 @@ class Flips(Method):
     @property
     def mechanism(self) -> str:
         """The exact accountant for one or two sums, or the proved bound for vectors."""
-        return self.step.mechanism
+        return self.noise_step.mechanism
 
     @property
     def local_epsilon(self) -> float:
@@ -196,7 +196,7 @@ class Flips(Method):
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
         """epsilon of the sum of n honest shares; infinite where they are too few."""
-        return self.step.aggregate_epsilon(n, delta)
+        return self.noise_step.aggregate_epsilon(n, delta)
 
     def reports_epsilon(self, _n: int, _delta: float, /) -> float:
         """Infinite for any number of single reports."""

@@ -97,6 +97,12 @@ class Policy(Part):
     """Cap of claim (a) recomputed at B/2 (P17)."""
     max_epsilon_half_batch_with_relay: DecimalText | None = "8"
     """Cap of claim (b) recomputed at B/2; null: not capped."""
+    max_series_epsilon_with_relay: DecimalText | None = None
+    """Cap of the total claim (b) of a series whose rounds have independent coins: no sampling counts in it, so it grows
+    with every round. null: not capped."""
+    max_series_epsilon_local: DecimalText | None = None
+    """Cap of the total claim (d) of such a series; ``unbounded`` is left to ``allow_unbounded_local``. null: not
+    capped."""
     max_epsilon_local: DecimalText = "8"
     """Cap of claim (d): epsilon0."""
     allow_unbounded_local: bool = False
@@ -167,6 +173,12 @@ class Policy(Part):
         if cap is Cap.AGGREGATE_WITH_RELAY:
             return self.max_epsilon_aggregator_with_relay
         return self.max_epsilon_local if cap is Cap.LOCAL else None
+
+    def series_cap(self, cap: Cap | None) -> str | None:
+        """The limit for this kind of total claim of a series with independent coins; None: no limit."""
+        if cap is Cap.AGGREGATE_WITH_RELAY:
+            return self.max_series_epsilon_with_relay
+        return self.max_series_epsilon_local if cap is Cap.LOCAL else None
 
     def cap_at_half(self, cap: Cap | None) -> str | None:
         """The limit for this kind of claim at B/2; None: no limit."""

@@ -7,7 +7,8 @@
 | both aggregators            | composition of claim (c)      | the same as (a), from the shuffled batch  |
 | both aggregators, the relay | composition of epsilon0       | epsilon0                                  |
 
-Everything is at the total delta, of which the rounds' own deltas are a part.
+Everything is at the total delta, of which the rounds' own deltas are a part. Noise shares of numbers have a smaller
+composition for (a) and (b): that of the rounds' own losses (``tacit.dp.repeated``), with sampling in (a) only.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from typing import Any
 
 from tacit.dp.claim import Claim
 from tacit.dp.donation import epsilon_donation, epsilon_rounds
+from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.errors import Refusal
+from tacit.models.form import Adversary, Cap
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 
@@ -37,14 +41,17 @@ def total_claim(series: Series, n: int | None = None) -> Claim:
 def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | None = None) -> Claim:
     """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Raises the
     refusals of ``total_claim``."""
-    one = _claim(recipe, n)
+    one, step = _claim(recipe, n), randomizer_of(recipe).noise_step
 
-    def composed(epsilon: float, delta: float) -> float:
-        return _computed(epsilon_rounds, epsilon, delta, rounds, total_delta)
+    def composed(row: Adversary) -> float:
+        general = _computed(epsilon_rounds, one[row.name], 0.0 if row.pure else one.delta, rounds, total_delta)
+        is_sampled = row.cap is Cap.AGGREGATE and row.unseen
+        if step is None or not (is_sampled or row.cap is Cap.AGGREGATE_WITH_RELAY):
+            return general
+        rate = float(recipe.rate) if is_sampled else None
+        return min(general, _computed(epsilon_share_rounds, step, one.n, rounds, total_delta, rate))
 
-    total = {
-        row.name: composed(one[row.name], 0.0 if row.pure else one.delta) for row in form_of(recipe.model).adversaries
-    }
+    total = {row.name: composed(row) for row in form_of(recipe.model).adversaries}
     return one.changed(
         total,
         mechanism=one.mechanism + ROUNDS_SUFFIX,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tacit.dp.claim import TOLERANCE, covers, stated_epsilon
+from tacit.dp.claim import TOLERANCE, UNBOUNDED, covers, stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.forms import form_of
 from tacit.moments import moment
@@ -126,9 +126,10 @@ def claim_understated(series: Series, policy: Policy) -> str | None:
 
 def claim_over_cap(series: Series, policy: Policy) -> str | None:
     """With donation a device answers once, as to a single recipe: the total (a) must keep that recipe's caps, at B and
-    at B/2 (P17). A round's own (a) is that of a single slot, and decreases with the number of slots."""
+    at B/2 (P17). A round's own (a) is that of a single slot, and decreases with the number of slots. With independent
+    coins the totals (b) and (d), which no sampling lowers, have caps of their own."""
     if series.donation is None:
-        return None
+        return _independent_over_cap(series, policy)
     half, charged = series.probe.batch.min_batch_size // 2, form_of(series.probe.model).charged
     try:
         at_half = total_claim(series, half)[charged]
@@ -141,6 +142,15 @@ def claim_over_cap(series: Series, policy: Policy) -> str | None:
     for where, epsilon, cap in capped:
         if epsilon > float(cap) * (1 + TOLERANCE):
             return f"{where}the total epsilon of {charged} is {epsilon:.6f}, over the cap of {cap}; more noise passes"
+    return None
+
+
+def _independent_over_cap(series: Series, policy: Policy) -> str | None:
+    for row in form_of(series.probe.model).capped():
+        cap, stated = policy.series_cap(row.cap), series.claim.epsilon[row.name]
+        if cap is not None and stated != UNBOUNDED and Decimal(stated) > Decimal(cap):
+            words = f"the total epsilon of {row.name}, without sampling, is {stated}, over the cap of {cap}"
+            return f"{words}; fewer rounds or donation pass"
     return None
 
 

@@ -43,7 +43,10 @@ TARGETS = {
     "ex5_round_analytic": 0.0338,
     "ex5_2500_pld": 1.0204,
     "ex5_noamp": 102.29,
-    "ex5_nonanon_50": 8.343,
+    "ex5_nonanon_50": 8.3433,
+    "ex5_nonanon_94": 12.01,
+    "ex5_2500_rdp": 1.0826,
+    "ex5_2500_device": 1.02045,
     "ex6_composed": 0.01650,
     "ex6_inner_delta_over_q": 0.01384,
     "dummies_lambda": 49.4,
@@ -55,6 +58,13 @@ def test_the_worked_examples_come_out_within_half_a_percent() -> None:
     found = {str(row["id"]): row["value"] for row in rows()}
     for name, target in TARGETS.items():
         assert found[name] == pytest.approx(target, rel=5e-3), name
+
+
+def test_the_three_figures_of_example_5_come_out_to_one_in_a_thousand_and_the_device_is_on_the_safe_side() -> None:
+    found = {str(row["id"]): float(str(row["value"])) for row in rows()}
+    for name, target in (("ex5_2500_pld", 1.02045), ("ex5_noamp", 102.288), ("ex5_nonanon_50", 8.3433)):
+        assert found[name] == pytest.approx(target, rel=1e-4), name
+    assert found["ex5_2500_pld"] <= found["ex5_2500_device"] <= 1.001 * found["ex5_2500_pld"] < found["ex5_2500_rdp"]
 
 
 def fourier_epsilon(sigma: float, q: float, rounds: int, delta: float) -> float:

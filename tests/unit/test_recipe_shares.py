@@ -54,7 +54,7 @@ RECIPES = {name: KIT.recipe(question=asked, randomizer="flips") for name, asked 
 
 def vector_step(spec: Vector) -> VectorStep | None:
     shares = Flips("vector-sum", 1, 1, spec.maximum, spec.length, low=spec.least, norm=spec.radius)
-    return shares.step.vector
+    return shares.noise_step.vector
 
 
 def names(recipe: Recipe, policy: Policy = PERMISSIVE) -> list[str]:

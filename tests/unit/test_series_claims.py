@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.accounting.mechanisms import explain
 from tacit.dp import sampling
+from tacit.dp.binomial_noise import delta_noise
 from tacit.dp.composition import delta_composed, epsilon_composed
 from tacit.dp.donation import epsilon_donation, epsilon_rounds, slot_share, yield_of
+from tacit.dp.repeated.rounds import epsilon_sampled_rounds
 from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
 from tacit.errors import Refusal
 from tacit.recipe.claims import claim_of
+from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
 from tacit.recipe.writing.series_builder import expected_contributions, share_taking_part
@@ -175,6 +178,25 @@ def test_without_donation_every_claim_composes() -> None:
     for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
         assert total[name] == epsilon_composed(one[name], one.delta, 4, 1e-6)
     assert total["both_aggregators_with_relay"] == epsilon_composed(one.epsilon0, 0.0, 4, 1e-6)
+
+
+def test_rounds_of_noise_shares_compose_their_own_losses_with_sampling_against_the_aggregator_alone() -> None:
+    series = KIT.series(rounds=40, donation_slots=None, randomizer="flips", epsilon=Decimal("0.5"))
+    one, total = claim_of(series.probe), total_claim(series)
+    step = randomizer_of(series.probe).noise_step
+    assert step is not None
+    noise, moved = one.n * step.flips, step.scale * step.maximum
+
+    def base(epsilon: float) -> float:
+        return delta_noise(epsilon, noise, moved, step.cells)
+
+    effective = sampling.q_eff(0.5, one.n, 0.05 * total.delta / 40)
+    assert total["aggregator"] == pytest.approx(epsilon_sampled_rounds(base, effective, 40, total.delta), rel=0.02)
+    assert total["aggregator_with_relay"] == pytest.approx(epsilon_sampled_rounds(base, 1.0, 40, total.delta), rel=0.02)
+    assert total["aggregator"] < total["aggregator_with_relay"]
+    for name in ("aggregator", "aggregator_with_relay"):
+        assert total[name] < 0.8 * epsilon_composed(one[name], one.delta, 40, total.delta)
+    assert series.claim.epsilon.model_dump() == total.rounded_up()
 
 
 def test_noise_shares_stay_unbounded_against_both_aggregators() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
+from tacit.rules.series import total_problem
 from tacit.rules.table import check
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
@@ -211,6 +213,23 @@ def test_with_donation_the_total_keeps_the_caps_of_one_recipe_at_the_batch_size_
     assert refused(KIT.round(FREE), FREE) == [], (
         "independent rounds are so many recipes, for which there is the account"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("max_series_epsilon_with_relay", "aggregator_with_relay"),
+        ("max_series_epsilon_local", "both_aggregators_with_relay"),
+    ],
+)
+def test_a_policy_caps_the_totals_of_independent_coins_that_no_sampling_lowers(key: str, name: str) -> None:
+    stated = Decimal(FREE.claim.epsilon[name])
+    assert total_problem(FREE, KIT.policy.model_copy(update={key: str(stated)})) is None
+    below = KIT.policy.model_copy(update={key: str(stated - Decimal("0.000001"))})
+    problem = total_problem(FREE, below)
+    assert problem is not None
+    assert f"the total epsilon of {name}, without sampling, is {stated}, over the cap" in problem
+    assert total_problem(SERIES, below) is None, "with donation a device answers once"
 
 
 def test_more_rounds_than_were_claimed_are_understated() -> None:

@@ -18,6 +18,7 @@ from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.binomial_noise import NoiseShare
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.parameters import MAX_EPSILON0, MAX_N
+from tacit.dp.reports import NoiseStep
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.proof import Proof
@@ -228,6 +229,11 @@ class Method(ABC):
     @abstractmethod
     def local_epsilon(self) -> float:
         """epsilon of one report by itself; infinite where a single report does not hide its answer."""
+
+    @property
+    def noise_step(self) -> NoiseStep | None:
+        """How a replaced answer changes the sum that noise shares hide; None for a method without them."""
+        return None
 
     @abstractmethod
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:

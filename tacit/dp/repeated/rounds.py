@@ -1,0 +1,81 @@
+"""Curves of one sampled round, and the epsilon of many.
+
+Let ``base(epsilon)`` bound the hockey stick of a round's mechanism between any two of its laws (who takes part with x,
+with x', or another device in its place). A device in the round with chance r makes of it ``H(e^x) <= r base(epsilon)``
+for ``e^x = 1 + r (e^epsilon - 1)`` (B. Balle, G. Barthe, M. Gaboardi, Privacy Amplification by Subsampling, Theorems 8
+to 11): by removal of a report, by its addition, and by replacement given the size of the sample. By replacement what
+another device holds may be like either neighbour, in each round anew, so the same curve stands on both sides. By
+add/remove of a Gaussian both exact curves are composed, and the larger epsilon is the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from tacit.dp import parameters
+from tacit.dp.composition import MAX_FOLD
+from tacit.dp.donation import DEVIATION_SHARE
+from tacit.dp.gaussian import cdf, delta_gaussian
+from tacit.dp.repeated.convolve import epsilon_of
+from tacit.dp.repeated.losses import Curve, loss_of
+from tacit.dp.sampling import excess_bound, q_eff
+
+_NEGLIGIBLE = 1e-4
+"""Share of delta that may pay for losses that count as infinite."""
+_ROUNDING = 1e-12
+
+
+def epsilon_repeated(forward: Curve, backward: Curve, rounds: int, delta: float) -> float:
+    """An epsilon at ``delta`` of ``rounds`` rounds for P against Q, each with the curves ``forward`` of P against Q and
+    ``backward`` of Q against P; infinite where there is none. ``ValueError`` names a bad parameter."""
+    parameters.failure_probability(delta)
+    if parameters.reports(rounds, "rounds") > MAX_FOLD:
+        raise ValueError(f"rounds must be at most {MAX_FOLD}")
+    return epsilon_of(loss_of(forward, backward, _NEGLIGIBLE * delta / rounds), rounds, delta)
+
+
+def epsilon_sampled_rounds(base: Curve, rate: float, rounds: int, delta: float) -> float:
+    """An epsilon at ``delta`` of ``rounds`` rounds by replacement. In each a device is in the sample with chance
+    ``rate`` at most, given the sample's size; 1: it is known that the device takes part. ``base`` as above."""
+    curve = sampled(base, rate)
+    return epsilon_repeated(curve, curve, rounds, delta)
+
+
+def epsilon_visible_rounds(base: Curve, rate: float, n: int, rounds: int, delta: float) -> float:
+    """The same where every device tosses a coin of ``rate`` in each round, and rounds release batches of n or more,
+    whose sizes are seen: by rule P17b in each round, for which 5 % of delta is kept, or without sampling where that
+    does not fit."""
+    open_ = epsilon_sampled_rounds(base, 1.0, rounds, delta)
+    deviation = DEVIATION_SHARE * delta / rounds
+    effective = q_eff(rate, n, deviation)
+    if rate >= 1 or effective >= 1:
+        return open_
+    left = delta - rounds * max(deviation, excess_bound(rate, n, effective))
+    return open_ if left < parameters.MIN_DELTA else min(open_, epsilon_sampled_rounds(base, effective, rounds, left))
+
+
+def sampled(base: Curve, rate: float) -> Curve:
+    """The curve ``H(1 + r (e^epsilon - 1)) = r base(epsilon)``."""
+    r = parameters.rate(rate)
+    return base if r == 1 else lambda epsilon: r * base(math.log1p(math.expm1(epsilon) / r))
+
+
+@lru_cache(maxsize=16)
+def epsilon_sampled_gaussian(sigma: float, rate: float, rounds: int, delta: float) -> float:
+    """An epsilon at ``delta`` of ``rounds`` Poisson-sampled Gaussian rounds of contributions of norm up to 1, by
+    add/remove, where nobody sees the sizes of the samples (SA2 paper, Example 5)."""
+    removed = sampled(lambda epsilon: delta_gaussian(epsilon, sigma), rate)
+    if rate == 1:
+        return epsilon_repeated(removed, removed, rounds, delta)
+
+    def added(epsilon: float) -> float:
+        odds = (math.exp(-epsilon) - (1 - rate)) / rate
+        if odds <= 0:
+            return 0.0
+        at = sigma * math.log(odds) + 0.5 / sigma
+        within = cdf(at)
+        mixed = math.exp(epsilon) * ((1 - rate) * within + rate * cdf(at - 1 / sigma))
+        return max(0.0, within - mixed) + _ROUNDING * within
+
+    return max(epsilon_repeated(removed, added, rounds, delta), epsilon_repeated(added, removed, rounds, delta))
