@@ -79,6 +79,12 @@ function rangeBits(value, max) {
   return [...out, last];
 }
 
+/** What each of these bits stands for. */
+function rangeWeights(max) {
+  const powers = Array.from({ length: bitLength(max) - 1 }, (_, i) => 1n << BigInt(i));
+  return [...powers, BigInt(max) - powers.reduce((sum, power) => sum + power, 0n)];
+}
+
 const bounded = (value, max) => {
   if (!Number.isSafeInteger(value) || value < 0 || value > max) throw new RangeError('the measurement is outside its range');
   return value;
@@ -109,7 +115,26 @@ const ENCODE = {
     return [...bits.map(BigInt), ...rangeBits(bounded(weight, vdaf.max_weight), vdaf.max_weight)];
   },
   Prio3SumVec: (vdaf, numbers) => numbers.flatMap((x) => rangeBits(bounded(x, vdaf.max_measurement), vdaf.max_measurement)),
+  Prio3L2BoundSum: ({ length, vector }, numbers) => {
+    const bits = (list, max) => list.flatMap((x) => rangeBits(bounded(x, max), max));
+    const values = numbers.slice(0, length);
+    const square = values.reduce((sum, v) => sum + (v - vector.centre) ** 2, 0);
+    const noises = vector.flips ? bits(numbers.slice(length), vector.flips) : [];
+    return [...bits(values, vector.max_value), ...noises, ...rangeBits(bounded(square, vector.max_square), vector.max_square)];
+  },
 };
+
+/** Of Prio3L2BoundSum: the distance x of each value from the centre, in pairs (x, x), and pairs (0, 0) beyond the end. */
+function squareInputs(field, meas, { length, chunk_length: chunk, vector }) {
+  const width = bitLength(vector.max_value);
+  const weights = rangeWeights(vector.max_value);
+  const entry = (i) => meas.slice(i * width, (i + 1) * width).reduce((sum, bit, k) => sum + bit * weights[k], -BigInt(vector.centre));
+  const calls = [];
+  for (let at = 0; at < length; at += chunk) {
+    calls.push(Array.from({ length: 2 * chunk }, (_, j) => (at + (j >> 1) < length ? field.mod(entry(at + (j >> 1))) : 0n)));
+  }
+  return calls;
+}
 
 /** The chunked range check: call i has the pairs (r^(j+1) m, m - 1), and pairs (0, -1) beyond the end. */
 function chunkInputs(field, meas, jointRand, chunk) {
@@ -132,7 +157,10 @@ function chunked(vdaf) {
       for (let j = 0; j < wires.length; j += 2) sum += wires[j] * wires[j + 1];
       return sum % field.p;
     },
-    inputs: (field, meas, jointRand) => chunkInputs(field, meas, jointRand, vdaf.chunk_length),
+    inputs: (field, meas, jointRand) => [
+      ...chunkInputs(field, meas, jointRand, vdaf.chunk_length),
+      ...(vdaf.vector ? squareInputs(field, meas, vdaf) : []),
+    ],
     calls: (meas) => Math.ceil(meas.length / vdaf.chunk_length),
   };
 }
@@ -152,7 +180,7 @@ function prove(field, circuit, meas, proveRand, jointRand) {
   return [...proveRand, ...polynomial];
 }
 
-const IDS = { Prio3Count: 1, Prio3Sum: 2, Prio3SumVec: 3, Prio3Histogram: 4, Prio3MultihotCountVec: 5 };
+const IDS = { Prio3Count: 1, Prio3Sum: 2, Prio3SumVec: 3, Prio3Histogram: 4, Prio3MultihotCountVec: 5, Prio3L2BoundSum: 0xffff5444 };
 export const vdafId = (name) => IDS[name];
 
 class Xof {

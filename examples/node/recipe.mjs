@@ -13,6 +13,8 @@ const VDAF_CONFIG = {
   Prio3SumVec: (vdaf) => cat(uint(vdaf.length, 4), uint(vdaf.max_measurement, 8), uint(vdaf.chunk_length, 4)),
   Prio3Histogram: (vdaf) => cat(uint(vdaf.length, 4), uint(vdaf.chunk_length, 4)),
   Prio3MultihotCountVec: (vdaf) => cat(uint(vdaf.length, 4), uint(vdaf.chunk_length, 4), uint(vdaf.max_weight, 8)),
+  Prio3L2BoundSum: ({ length, chunk_length: chunk, vector: v }) =>
+    cat(uint(length, 4), ...[v.max_value, v.centre, v.max_square, v.scale, v.flips].map((x) => uint(x, 8)), uint(chunk, 4)),
 };
 
 /** `{ configuration, id, ctx }` of the DAP task. */

@@ -49,7 +49,7 @@ JOB_STATES = States(
         Move(
             JobState.FORMED,
             None,
-            "nothing of it is to be sent, or can be by the grace; or it is split, its leases ran out",
+            "nothing of it is to be sent, or can be by the grace, or it is split, its leases ran out",
         ),
         Move(JobState.SENT, JobState.DONE, "answer committed, bytes deleted (transaction 2)"),
         Move(JobState.SENT, JobState.ABANDONED, "the Helper's answer is not valid"),

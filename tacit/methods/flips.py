@@ -48,7 +48,7 @@ from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.methods.spread import typical_variance
 from tacit.ports import Entropy
-from tacit.vdaf.l2_bound_sum import VectorBounds
+from tacit.vdaf.vector_bounds import VectorBounds
 
 MAX_BATCH_FLIPS = 1 << 20
 """Most flips that an aggregator adds to each number."""

@@ -15,7 +15,7 @@ from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.l1_bound_sum import ALGORITHM_ID as L1_BOUND_SUM
 from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.l2_bound_sum import ALGORITHM_ID as L2_BOUND_SUM
-from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -24,6 +24,7 @@ from tacit.vdaf.prio3 import (
     Prio3Sum,
     Prio3SumVec,
 )
+from tacit.vdaf.vector_bounds import VectorBounds
 
 SHARES = 2
 

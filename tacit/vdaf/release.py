@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
-from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
     Prio3Count,
@@ -16,6 +16,7 @@ from tacit.vdaf.prio3 import (
     Prio3Sum,
     Prio3SumVec,
 )
+from tacit.vdaf.vector_bounds import VectorBounds
 
 
 def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, slack: int = 0) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
 from tacit.vdaf.field import Field64
-from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.native.kernels import Kernels, kernels_for
@@ -30,6 +30,7 @@ from tacit.vdaf.prio3 import (
     VerifyError,
     VerifyState,
 )
+from tacit.vdaf.vector_bounds import VectorBounds
 
 CTX = b"dap-18" + bytes(range(32))
 KEY = bytes(range(32, 64))

@@ -21,9 +21,10 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules.table import check
-from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.registry import vdaf_from_configuration
+from tacit.vdaf.vector_bounds import VectorBounds
 
 KIT = RecipeKit()
 DRAFT = Context(Stage.DRAFT, NOW)

@@ -14,14 +14,10 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.vdaf.chunks import chunk_length_for
 from tacit.vdaf.field import Field128
 from tacit.vdaf.flp import FlpBBCGGI19, VerifyError
-from tacit.vdaf.l2_bound_sum import (
-    ALGORITHM_ID,
-    L2BoundSum,
-    Prio3L2BoundSum,
-    VectorBounds,
-)
+from tacit.vdaf.l2_bound_sum import ALGORITHM_ID, L2BoundSum, Prio3L2BoundSum
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 from tacit.vdaf.release import added_up
+from tacit.vdaf.vector_bounds import VectorBounds
 
 DRAW = SeededEntropy(b"vdaf_l2_bound_sum")
 CTX = b"a task"

@@ -14,12 +14,13 @@ from typing import Any
 from infra.lab.bench.rows import Row, Subject, Timing, measured
 from tacit.vdaf import ping_pong
 from tacit.vdaf.chunks import chunk_length_for
-from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum, VectorBounds
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 from tacit.vdaf.native import OFF, usable_levels
 from tacit.vdaf.native.kernels import Kernels, ShardedRows, VerifiedRows, pack_measurements
 from tacit.vdaf.native.library import exercise
 from tacit.vdaf.polynomials import next_power_of_2
 from tacit.vdaf.prio3 import Prio3, Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tacit.vdaf.vector_bounds import VectorBounds
 
 CTX = bytes(38)
 KEY = bytes(32)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.vdaf.chunks import chunk_length_for
-from tacit.vdaf.l2_bound_sum import VectorBounds
+from tacit.vdaf.vector_bounds import VectorBounds
 
 NORM_PROOF = "Prio3L2BoundSum"
 """The VDAF that proves the Euclidean length of vectors."""
