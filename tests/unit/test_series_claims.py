@@ -11,20 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from client_agent.journal import SeriesDraw
+from client_agent.series import Participation
 from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.accounting.mechanisms import explain
 from tacit.dp import sampling
 from tacit.dp.binomial_noise import delta_noise
+from tacit.dp.claim import decimal_up
 from tacit.dp.composition import delta_composed, epsilon_composed
 from tacit.dp.donation import epsilon_donation, epsilon_rounds, slot_share, yield_of
 from tacit.dp.repeated.rounds import epsilon_sampled_rounds
 from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
 from tacit.errors import Refusal
+from tacit.ledger.account import ChargeState, Cost
+from tacit.recipe.charges import series_charge
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
-from tacit.recipe.writing.series_builder import expected_contributions, share_taking_part
+from tacit.recipe.writing.series_builder import Shape, expected_contributions, propose_series, share_taking_part
+from tacit.rules import series_table
 
 KIT = RecipeKit()
 Law = Mapping[tuple[int, ...], float]
@@ -197,6 +203,28 @@ def test_rounds_of_noise_shares_compose_their_own_losses_with_sampling_against_t
     for name in ("aggregator", "aggregator_with_relay"):
         assert total[name] < 0.8 * epsilon_composed(one[name], one.delta, 40, total.delta)
     assert series.claim.epsilon.model_dump() == total.rounded_up()
+
+
+def test_a_series_of_2500_rounds_is_drafted_checked_and_charged_once_with_slots_that_rotate_over_epochs() -> None:
+    rate = Decimal("0.02")
+    recipe = KIT.recipe(name="training", population=1_000_000, rate=rate, randomizer="flips", epsilon=Decimal(1))
+    series = propose_series(recipe, Shape(2500, None, recipe.interval.start, 12_000, per_epoch=16))
+    total = total_claim(series)
+    assert total["aggregator"] < 0.6
+    assert 40 < total["aggregator_with_relay"] < 50, "no sampling counts where the relay shows who takes part"
+    policy = KIT.policy.model_copy(update={"allow_unbounded_local": True, "max_delta": "0.000001"})
+    assert series_table.check(series, policy, recipe.interval.start - 86_400) == []
+    strict = policy.model_copy(update={"max_series_epsilon_with_relay": "40"})
+    (refusal,) = series_table.check(series, strict, recipe.interval.start - 86_400)
+    assert refusal.rule == "series-claim"
+    slots = {(series.token(index).epoch, series.token(index).slot) for index in range(2500)}
+    assert len(slots) == 2500
+    assert {epoch for epoch, _ in slots} == set(range(series.slots.epoch, series.slots.epoch + 157))
+    charge = series_charge(series, ChargeState.PENDING)
+    assert charge.cost == Cost(Decimal(decimal_up(total["aggregator"])), Decimal(series.claim.delta))
+    round_ = series.round(2499, series.window(2499))
+    assert Participation(round_, series, SeriesDraw(series.hash, series.name, 0.0, 0, None)).cost is None
+    assert Participation(round_, series).cost == charge.cost
 
 
 def test_noise_shares_stay_unbounded_against_both_aggregators() -> None:
