@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from infra.lab.bench import history
-from infra.lab.commands.progress import progress
+from infra.lab.commands.progress import draw, progress
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, print_json
-from tacit.errors import UsageError
 from tacit.extras import require_extra
 
 WIDTH = 160
@@ -63,8 +63,4 @@ def accuracy(
     if save:
         notes().print(f"saved as {history.save(rows, FOLDER)}")
     if plot is not None:
-        try:
-            write(rows, plot)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--plot: {plot}: {error}") from error
-        notes().print(f"drawn in {plot}", soft_wrap=True)
+        draw(partial(write, rows), "--plot", plot)

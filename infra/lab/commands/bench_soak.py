@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.lab.commands.progress import progress
+from infra.lab.commands.progress import draw, progress
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
@@ -60,11 +61,7 @@ def soak(
     if save is not None:
         from infra.lab.bench.soak.drawing import write
 
-        try:
-            write(found, save)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--save: {save}: {error}") from error
-        notes().print(f"drawn in {save}", soft_wrap=True)
+        draw(partial(write, found), "--save", save)
     for wrong in found.errors:
         notes().print(wrong, style="red", soft_wrap=True)
     if found.errors or not all(one.holds for one in judgements):

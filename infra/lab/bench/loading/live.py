@@ -133,6 +133,20 @@ async def started(site: Site) -> AsyncIterator[LiveStack]:
         yield stack
 
 
+def survey_of(name: str, seconds: int, **members: Any) -> Survey:
+    """A survey of ``BUCKETS`` buckets whose interval of ``seconds`` has begun; ``members`` are its other ones."""
+    return Survey(
+        name=name,
+        text="What does it cost?",
+        metric="cost",
+        encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
+        missing="ignore",
+        start=int(time.time()) // 60 * 60,
+        duration=seconds,
+        **members,
+    )
+
+
 @dataclass
 class LiveStack:
     """A running stack, which can be measured, signalled and queried over HTTP."""
@@ -183,18 +197,13 @@ class LiveStack:
         """Publish a recipe of ``BUCKETS`` buckets whose interval has begun, wait until both aggregators take part, and
         return what contributions to it are made from."""
         epoch = self.epoch()
-        survey = Survey(
-            name=f"bench-{self._slot}",
-            text="What does it cost?",
-            metric="cost",
-            encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
-            missing="ignore",
+        survey = survey_of(
+            f"bench-{self._slot}",
+            INTERVAL_SECONDS,
             population=POPULATION,
             min_batch_size=batch_size,
             epoch=epoch,
             slot=self._slot,
-            start=int(time.time()) // 60 * 60,
-            duration=INTERVAL_SECONDS,
             close=close,
             rate=rate,
         )

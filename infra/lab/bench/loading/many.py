@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from infra.lab.bench.loading.contributions import Order
 from infra.lab.bench.loading.issuers import SLOTS, BenchIssuer, publish_directories
-from infra.lab.bench.loading.live import BUCKETS, LiveStack
+from infra.lab.bench.loading.live import LiveStack, survey_of
 from infra.stacks.layout import signing_key_of
 from tacit.operations.calls import call
-from tacit.recipe.encoder_specs import Buckets
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.builder import propose
-from tacit.recipe.writing.survey import Survey
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 
@@ -38,18 +35,13 @@ def _recipes(
 ) -> list[Recipe]:
     """Make the first recipe from a survey; the others differ from it in name and token only, and so not in their
     claim."""
-    survey = Survey(
-        name="soak-0",
-        text="What does it cost?",
-        metric="cost",
-        encoder=Buckets(kind="buckets", edges=tuple(range(BUCKETS))),
-        missing="ignore",
+    survey = survey_of(
+        "soak-0",
+        seconds // 60 * 60,
         population=population,
         min_batch_size=batch,
         epoch=stack.epoch(),
         slot=0,
-        start=int(time.time()) // 60 * 60,
-        duration=seconds // 60 * 60,
         close="at_B",
     )
     parties = [stack.layout.parties.model_copy(update={"issuer": one.party}) for one in issuers]
