@@ -100,18 +100,16 @@ def new(
     recipe = read_recipe(read_file(source), str(source))
     layout, refusals = stack_if_any(state_dir), []
     shape = shape_of(recipe, layout, (rounds, donation_slots), window, pause, slots_per_epoch)
-    total = total_of(total_epsilon)
-    placed = on_free_slots(recipe, shape, layout)
+    placed, total = on_free_slots(recipe, shape, layout), total_of(total_epsilon)
     series = propose_series(placed, shape, min_batch_size=min_batch_size, total_epsilon=total)
     if layout is not None:
         refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
     tell_refusals(refusals)
-    body = json_text(series.body())
+    body, file = json_text(series.body()), None if out is None else str(out)
     if out is not None:
         write_file(out, body.encode())
     if as_json:
-        refused = refusals_document(refusals)
-        print_json({"file": None if out is None else str(out), **series_document(series), "refusals": refused})
+        print_json({"file": file, **series_document(series), "refusals": refusals_document(refusals)})
     elif out is None:
         print(body, end="")
     else:
