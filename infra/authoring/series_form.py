@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from infra.stacks.api import verified_log
@@ -29,6 +30,19 @@ def read_series(data: bytes, name: str) -> Series:
     except DecodeError as error:
         text = str(error)
         raise UsageError(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def total_of(text: str | None) -> Decimal | None:
+    """The total epsilon that a flag states, if it does. Raises ``UsageError``."""
+    if text is None:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal(0)
+    if not number.is_finite() or number <= 0:
+        raise UsageError("--total-epsilon takes a number above 0 such as 1 or 0.5")
+    return number
 
 
 def stack_if_any(state_dir: Path | None) -> Layout | None:

@@ -1,26 +1,32 @@
-"""Coin flips on integer vectors of bounded length: a proved bound for every way to spread a step over coordinates.
+"""Coin flips on integer vectors of bounded length: a proved curve for every way to spread a step over coordinates.
 
 Each coordinate carries independent noise ``Bin(N, 1/2)``; one device's value moves the sum by an integer vector v with
-``sum v_i^2 <= squares``, ``max |v_i| <= largest`` and ``sum |v_i| <= sizes``. The exact sum over outcomes
+``V = sum v_i^2 <= squares``, ``max |v_i| <= largest`` and ``sum |v_i| <= sizes``. The exact sum over outcomes
 (``tacit.dp.binomial_noise``) knows one or two coordinates; which split of the length over d coordinates is the worst
-is not known, so this bound holds for all of them at once.
+is not known, so this curve lies above all of them, little above that of the Gaussian of the same variance.
 
-Proof. Let x be the centred noise of a coordinate and ``M = (N + 1)/2``. From ``p(x)/p(x-1) = (M - x + 1/2)/(M + x -
-1/2)`` the privacy loss of a step v > 0 is ``L_v(x) = ln p(x)/p(x-v) = -2 sum_{j<v} artanh((x - j - 1/2)/M)``. Write
-``artanh(u) = u + r(u)``, r odd and increasing: where ``|x| <= t``, and ``T = t + largest < M``,
+Proof. Let Q be the law of the centred noise z, P that of v + z; a reflection of a coordinate makes its ``v_i >= 0``,
+and ``z -> v - z`` exchanges P and Q, so one direction is enough. With ``M = (N + 1)/2``, ``p(z - 1)/p(z) = (M + z -
+1/2)/(M - z + 1/2)``, so the loss is ``L = ln P/Q = sum_i sum_(j < v_i) 2 artanh((z_i - j - 1/2)/M)``.
 
-    ``L_v(x) <= (v^2 - 2 v x)/M + 2 v r(T/M)``.
+1. *Linear.* Let ``0 <= c < 1``, ``0 <= U < 1``, ``b = 1/(1 - c^2)`` and ``a = max(b c - artanh c, artanh U - b U)``. On
+   (-1, 0] artanh is concave and below its tangent at -c, ``b u + b c - artanh c``; on [0, U] it is convex and below a
+   line that is not below it at 0 and at U. So ``artanh u <= a + b u`` on (-1, U]. Let E be the event that ``z_i - v_i
+   <= t`` wherever ``v_i > 0``. By Hoeffding it fails under P with probability at most ``k exp(-2 t^2/N)``, k the number
+   of such i. On E, with ``U = (t + largest)/M < 1``, every argument is at most U, Q is not 0 where P is not, and ``L <=
+   A = (b/M) (2 sum v_i z_i - V) + 2 a sizes``. Hence ``H(e^epsilon) <= P(not E) + E_Q (e^A - e^epsilon)_+``.
+2. *Gaussian.* Bin(n, 1/2) - n/2 is smaller in convex order than N(0, y_n/4), where ``y_0 = 1``, ``y_(n+1) = y_n
+   e^(1/y_n)``: one more coin of +-1/2 beside N(0, s^2) is smaller than N(0, s^2 e^(1/(4 s^2))), for the logarithm of
+   the quotient of their densities at x is ``-w x^2 + ln cosh(x/(2 s^2))``, w > 0: concave in x^2, 0 at x = 0, without
+   bound below. The difference of the densities thus changes sign at one |x| (S. Karlin, A. Novikoff, Generalized
+   Convex Inequalities: the cut criterion). Convex order outlives scaling and sums of independent terms, and ``(e^A -
+   e^epsilon)_+`` is convex in ``sum v_i z_i``, which may so be replaced by N(0, V y_N/4). ``y_n >= n + 1``, whence
+   ``y_N <= 1 + N + sum_(j=1..N) (1/(2 j) + (e - 5/2)/j^2) <= N + ln(N)/2 + 2 =: y``.
+3. *Closed form.* ``A`` is then normal with deviation ``tau = b sqrt(V y)/M`` and ``ln E e^A = gain = (b V/M) (b y/(2 M)
+   - 1) + 2 a sizes``, so ``H(e^epsilon) <= k exp(-2 t^2/N) + e^gain G(epsilon - gain)``, where G is the curve of a
+   Gaussian of deviation 1/tau and sensitivity 1. It grows with tau and gain, and both with V, as ``y >= N + 1 = 2 M``.
 
-By Hoeffding ``|x| <= t`` fails in one of d coordinates with probability at most ``2 d exp(-2 t^2/N)``. The moment
-``E e^{-2 a v x/M} = cosh(a v/M)^N <= exp(a^2 v^2/M)`` since ``N/(2 M^2) <= 1/M``. So for every order a > 0, on the
-event that all coordinates are within t,
-
-    ``ln E e^{a L} <= a (1 + a) squares/M + 2 a sizes r(T/M)``,
-
-whatever the split. With ``max_u (1 - e^{-u}) e^{-a u} = (1/(a+1)) (a/(a+1))^a`` that gives delta(epsilon), as it does
-for Renyi divergences (papers/sa2, Theorem 1, the same conversion). Both orders of the neighbours
-are alike, for the reflection ``x -> v - x`` swaps them. The bound needs no constants from the literature (compare
-N. Agarwal et al., cpSGD, Theorem 1) and lies some percent above the Gaussian of the same variance.
+The curve needs no constants from the literature (compare N. Agarwal et al., cpSGD, Theorem 1).
 """
 
 from __future__ import annotations
@@ -32,10 +38,16 @@ from functools import lru_cache
 
 from tacit.dp import parameters
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare
+from tacit.dp.gaussian import delta_gaussian
+from tacit.dp.solve import smallest_epsilon
 
 _TAIL_SHARE = 0.01
 """Share of delta that pays for a coordinate's noise beyond t."""
-_STEPS = 60
+_LARGEST_GAIN = 20.0
+"""Nothing is hidden where the gain is larger, or tau is."""
+_CAP = 60.0
+_ROUNDING = 1e-11
+"""What the gain is rounded up by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +82,56 @@ class VectorStep:
         return scale * min(reach, float(self.length * self.largest), float(self.squares))
 
 
-@lru_cache(maxsize=256)
-def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float) -> float:
-    """An epsilon that ``total`` flips in each coordinate give at ``delta`` where one device moves the sum by ``scale``
-    times ``step``. Infinite where the noise is too small for the bound. ``ValueError`` names a bad parameter."""
-    parameters.failure_probability(delta)
+@dataclass(frozen=True, slots=True)
+class VectorCurve:
+    """``H(e^epsilon) <= tail + e^gain G(epsilon - gain)``: G the curve of a Gaussian that is moved by ``tau`` of its
+    standard deviations. Made by ``vector_curve``."""
+
+    tail: float
+    gain: float
+    tau: float
+
+    def __call__(self, epsilon: float) -> float:
+        """The bound, at most 1."""
+        if max(self.gain, self.tau) > _LARGEST_GAIN:
+            return 1.0
+        inner = epsilon - self.gain
+        curve = delta_gaussian(abs(inner), 1 / self.tau)
+        if inner < 0:
+            curve = -math.expm1(inner) + math.exp(inner) * curve
+        return min(1.0, self.tail + math.exp(self.gain) * curve)
+
+
+def vector_curve(total: int, step: VectorStep, scale: int, tail: float) -> VectorCurve:
+    """The curve of ``total`` flips in each coordinate where one device moves the sum by ``scale`` times ``step``.
+    ``tail``: what is left for noise beyond t, part of every value. ``ValueError`` names a bad parameter."""
+    parameters.probability(tail, "tail")
     parameters.reports(total, "total")
     if not 1 <= parameters.reports(scale, "scale") <= MAX_SCALE:
         raise ValueError(f"scale must be at most {MAX_SCALE}")
     if min(step.length, step.largest, step.squares) < 1:
         raise ValueError("a step needs at least one entry and must move it by at least 1")
-    moved = step.scaled(scale)
-    width = 0.5 * (total + 1)
-    cut = math.sqrt(total * math.log(2 * step.length / (_TAIL_SHARE * delta)) / 2)
-    reach = (cut + moved.largest) / width
+    width, moved = 0.5 * (total + 1), step.scaled(scale)
+    beyond = math.sqrt(0.5 * total * math.log(min(step.length, step.squares) / tail))
+    reach = (beyond + moved.largest) / width
     if reach >= 1:
-        return math.inf
-    rest = 2 * step.sizes(scale) * (math.atanh(reach) - reach)
-    return _least(moved.squares / width, rest, (1 - _TAIL_SHARE) * delta)
+        return VectorCurve(tail, math.inf, math.inf)
+    touching = 0.5 * reach
+    steeper = touching**2 / (1 - touching**2)
+    slope, excess = 1 + steeper, (0.5 * math.log(total) + 1) / (total + 1)
+    offset = max(slope * touching - math.atanh(touching), math.atanh(reach) - slope * reach)
+    gain = slope * moved.squares / width * (steeper + slope * excess) + 2 * offset * step.sizes(scale)
+    tau = slope * math.sqrt(moved.squares * 2 * (1 + excess) / width)
+    return VectorCurve(tail, gain + _ROUNDING, tau)
 
 
-def _least(curvature: float, rest: float, delta: float) -> float:
-    """The smallest epsilon over all orders; the epsilon of every order is a valid bound."""
-
-    def epsilon(log_order: float) -> float:
-        order = math.exp(log_order)
-        gain = order * math.log(order / (order + 1)) - math.log(order + 1) - math.log(delta)
-        return (1 + order) * curvature + rest + gain / order
-
-    low, high = -5.0, 15.0
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(_STEPS):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if epsilon(left) <= epsilon(right):
-            high = right
-        else:
-            low = left
-    return max(0.0, epsilon(0.5 * (low + high)))
+@lru_cache(maxsize=256)
+def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float) -> float:
+    """An epsilon that ``total`` flips in each coordinate give at ``delta`` where one device moves the sum by ``scale``
+    times ``step``. Infinite where the noise is too small for the bound. ``ValueError`` names a bad parameter."""
+    parameters.failure_probability(delta)
+    found = smallest_epsilon(vector_curve(total, step, scale, _TAIL_SHARE * delta), delta, _CAP)
+    return math.inf if found >= _CAP else found
 
 
 def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) -> NoiseShare:
@@ -121,7 +146,7 @@ def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) ->
 
     def holds(scale: int, flips: int) -> bool:
         total = honest * flips
-        return total <= parameters.MAX_N and epsilon_vector_noise(total, step, scale, delta) <= epsilon
+        return total <= parameters.MAX_N and vector_curve(total, step, scale, _TAIL_SHARE * delta)(epsilon) <= delta
 
     fewest = next((1 << k for k in range(MAX_FLIPS.bit_length()) if holds(1, 1 << k)), None)
     if fewest is None:

@@ -7,7 +7,7 @@
 | both aggregators            | composition of claim (c)      | the same as (a), from the shuffled batch  |
 | both aggregators, the relay | composition of epsilon0       | epsilon0                                  |
 
-Everything is at the total delta, of which the rounds' own deltas are a part. Noise shares of numbers have a smaller
+Everything is at the total delta, of which the rounds' own deltas are a part. Noise shares have a smaller
 composition for (a) and (b): that of the rounds' own losses (``tacit.dp.repeated``), with sampling in (a) only.
 """
 

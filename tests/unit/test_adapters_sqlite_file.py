@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.adapters.databases.sqlite_file import CONNECTIONS, BriefFile, create_private
-from tacit.errors import Unavailable
+from tacit.adapters.databases.sqlite_file import CONNECTIONS, BriefFile, create_private, still_there
+from tacit.errors import Unavailable, UsageError
 
 PUT, COUNT = "INSERT INTO notes VALUES (?)", "SELECT count(*) FROM notes"
 
@@ -103,13 +103,22 @@ async def test_a_write_that_nobody_waits_for_any_more_ends_before_the_cancellati
     writing.cancel()
     beside = asyncio.ensure_future(file.write(done(PUT, b"y")))
     await asyncio.sleep(0)
-    assert not writing.done()
+    writing.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not writing.done(), "a second cancellation does not end it sooner"
     assert await count(file) == 0, "readers see the last commit"
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await writing
     await beside
     assert await count(file) == 2
+
+
+async def test_a_file_that_is_removed_while_it_is_opened_is_named(tmp_path: Path) -> None:
+    create_private(path := tmp_path / "a.sqlite3")
+    with pytest.raises(UsageError, match="it was replaced while it was being opened"), still_there(path):
+        path.unlink()
 
 
 async def test_a_look_writes_nothing_and_many_files_share_few_threads(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -26,7 +27,7 @@ from tacit.dp.repeated.rounds import (
     epsilon_sampled_rounds,
     epsilon_visible_rounds,
 )
-from tacit.dp.repeated.shares import epsilon_share_rounds, twice
+from tacit.dp.repeated.shares import epsilon_share_rounds, share_for_rounds, twice
 from tacit.dp.reports import NoiseStep
 from tacit.dp.sampling import q_eff
 from tacit.dp.solve import smallest_epsilon
@@ -240,8 +241,43 @@ def test_shares_of_many_flips_cost_what_their_exact_curve_gives(cells: int) -> N
     assert epsilon_share_rounds(step, n, rounds, delta) == pytest.approx(open_, rel=2e-3)
     assert epsilon_share_rounds(step, n, rounds, delta, 1.0) == pytest.approx(open_, rel=2e-3)
     assert epsilon_share_rounds(step, 40, rounds, delta, 0.5) == math.inf, "too little noise"
-    vector = NoiseStep(1, 64, vector=VectorStep(8, 1, 4))
-    assert epsilon_share_rounds(vector, n, rounds, delta) == math.inf
+
+
+@pytest.mark.parametrize(("rate", "rounds"), [(None, 40), (0.02, 2500)])
+def test_rounds_of_vectors_cost_hardly_more_than_those_of_the_gaussian_of_their_variance(
+    rate: float | None, rounds: int
+) -> None:
+    n, flips, delta = 10_000, 576, 1e-8
+    step = NoiseStep(1, flips, vector=VectorStep(10_000, 200, 200**2))
+    sigma = math.sqrt(n * flips) / 2 / 200
+    found = epsilon_share_rounds(step, n, rounds, delta, rate)
+    if rate is None:
+        limit = epsilon_gaussian(sigma, delta, 1.0, rounds)
+    else:
+        limit = epsilon_visible_rounds(lambda epsilon: delta_gaussian(epsilon, sigma), rate, n, rounds, delta)
+    assert limit < found <= 1.003 * limit
+    assert epsilon_share_rounds(replace(step, scale=32), n, rounds, delta, rate) == math.inf, "too little noise"
+
+
+STEPS = [NoiseStep(1, 1, 5), NoiseStep(1, 1, cells=2), NoiseStep(1, 1, vector=VectorStep(500, 20, 400))]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("rate", "rounds", "epsilon"), [(None, 10, 2.0), (0.02, 400, 0.5), (0.5, 3, 1.0)])
+def test_the_share_for_a_total_keeps_it_with_hardly_more_noise_than_it_needs(
+    step: NoiseStep, rate: float | None, rounds: int, epsilon: float
+) -> None:
+    n, delta = 3_000, 1e-7
+    share = share_for_rounds(step, n, rounds, epsilon, delta, rate)
+    made = replace(step, scale=share.scale, flips=share.flips)
+    assert 0.97 * epsilon <= epsilon_share_rounds(made, n, rounds, delta, rate) <= epsilon
+
+
+def test_a_total_that_no_share_keeps_is_refused() -> None:
+    with pytest.raises(ValueError, match="more devices"):
+        share_for_rounds(NoiseStep(1, 1, 1000), 2, 2500, 0.01, 1e-8)
+    with pytest.raises(ValueError, match="epsilon"):
+        share_for_rounds(NoiseStep(1, 1), 2, 10, 0.0, 1e-8)
 
 
 def test_a_batch_too_small_for_its_rate_is_not_counted_as_sampled() -> None:
@@ -277,6 +313,52 @@ def test_where_nothing_hides_an_answer_epsilon_is_infinite_and_where_all_does_it
     assert epsilon_sampled_rounds(open_, 0.5, 100, 1e-3) < 1e-3
     assert epsilon_sampled_rounds(closed, 0.5, 100, 1e-6) < 1e-9
     assert math.isinf(epsilon_of(Loss([], [], 1.0), 3, 0.1))
+
+
+def coined(value: int, others: int, rate: float, flips: int, least: int) -> Law:
+    """All that is seen of a round: every device's coin, the size of the batch, and from ``least`` reports on the sum
+    of values and flips. One device holds ``value``, the ``others`` 0."""
+    found: defaultdict[object, float] = defaultdict(float)
+    for own in (0, 1):
+        for more in range(others + 1):
+            chance = (rate if own else 1 - rate) * math.comb(others, more)
+            chance *= rate**more * (1 - rate) ** (others - more)
+            size = own + more
+            if size < least:
+                found[size, -1] += chance
+                continue
+            for at, mass in sums(size * flips, own * value).items():
+                found[size, at] += chance * mass
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("others", "rate", "flips", "least", "rounds", "delta"),
+    [
+        (3, 0.3, 12, 1, 2, 0.3),
+        (5, 0.2, 9, 2, 2, 0.2),
+        (4, 0.5, 10, 2, 2, 0.1),
+        (2, 0.1, 16, 1, 3, 0.3),
+        (50, 0.1, 1, 10, 2, 0.1),
+        (60, 0.1, 1, 12, 2, 0.1),
+    ],
+)
+def test_the_claim_of_a_device_path_with_coins_noise_and_seen_sizes_is_never_below_the_truth(
+    others: int, rate: float, flips: int, least: int, rounds: int, delta: float
+) -> None:
+    laws = [coined(value, others, rate, flips, least) for value in (0, 1)]
+    places = sorted({*laws[0], *laws[1]})  # type: ignore[type-var]
+    claim = epsilon_share_rounds(NoiseStep(1, flips), least, rounds, delta, rate)
+    if others > 10:
+        assert 0 < claim < epsilon_share_rounds(NoiseStep(1, flips), least, rounds, delta), "sampling counts"
+    one, other = (np.array([law.get(place, 0.0) for place in places]) for law in laws)
+    assert one.sum() == pytest.approx(1.0)
+    assert other.sum() == pytest.approx(1.0)
+    for p, q in ((one, other), (other, one)):
+        whole, neighbour = np.ones(1), np.ones(1)
+        for _ in range(rounds):
+            whole, neighbour = np.multiply.outer(whole, p).ravel(), np.multiply.outer(neighbour, q).ravel()
+        assert 0 < np.maximum(whole - math.exp(claim) * neighbour, 0).sum() <= delta
 
 
 REFUSED: list[Callable[[], float]] = [

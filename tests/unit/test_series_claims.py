@@ -22,7 +22,7 @@ from tacit.dp.composition import delta_composed, epsilon_composed
 from tacit.dp.donation import epsilon_donation, epsilon_rounds, slot_share, yield_of
 from tacit.dp.repeated.rounds import epsilon_sampled_rounds
 from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
-from tacit.errors import Refusal
+from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import ChargeState, Cost
 from tacit.recipe.charges import series_charge
 from tacit.recipe.claims import claim_of
@@ -225,6 +225,19 @@ def test_a_series_of_2500_rounds_is_drafted_checked_and_charged_once_with_slots_
     round_ = series.round(2499, series.window(2499))
     assert Participation(round_, series, SeriesDraw(series.hash, series.name, 0.0, 0, None)).cost is None
     assert Participation(round_, series).cost == charge.cost
+
+
+def test_a_series_is_drafted_for_the_total_that_its_rounds_may_cost_together() -> None:
+    rate = Decimal("0.02")
+    recipe = KIT.recipe(name="training", population=500_000, rate=rate, randomizer="flips", epsilon=Decimal(1))
+    shape = Shape(500, None, recipe.interval.start, 12_000, per_epoch=16)
+    series = propose_series(recipe, shape, total_epsilon=Decimal("0.4"))
+    assert 0.38 < total_claim(series)["aggregator"] <= 0.4
+    assert series.claim.epsilon.model_dump() == total_claim(series).rounded_up()
+    with pytest.raises(UsageError, match="independent coins"):
+        propose_series(recipe, Shape(3, 3, recipe.interval.start, 12_000), total_epsilon=Decimal(1))
+    with pytest.raises(UsageError, match="more devices"):
+        propose_series(recipe, Shape(9_000, None, recipe.interval.start, 3_000), total_epsilon=Decimal("0.000001"))
 
 
 def test_noise_shares_stay_unbounded_against_both_aggregators() -> None:

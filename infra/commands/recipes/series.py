@@ -60,6 +60,12 @@ SlotsPerEpoch = Annotated[
 MinBatchSize = Annotated[
     int | None, typer.Option("--min-batch-size", min=1, help="B of a round (default: 0.8 of the last slot's yield).")
 ]
+TotalEpsilon = Annotated[
+    str | None,
+    typer.Option(
+        "--total-epsilon", help="Noise for so much in all rounds, against an aggregator (flips, no donation)."
+    ),
+]
 TERMINAL_WIDTH = 120
 
 
@@ -72,6 +78,7 @@ def new(
     pause: Pause = 0,
     slots_per_epoch: SlotsPerEpoch = None,
     min_batch_size: MinBatchSize = None,
+    total_epsilon: TotalEpsilon = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the series here (default: stdout).")] = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,
@@ -83,7 +90,7 @@ def new(
     tacit series new --from visits.json --rounds 10 --donation-slots 10 --out training.json
     """
     from infra.authoring.recipe_writing import tell_refusals
-    from infra.authoring.series_form import on_free_slots, shape_of, stack_if_any
+    from infra.authoring.series_form import on_free_slots, shape_of, stack_if_any, total_of
     from infra.stacks.api import read_recipe
     from infra.views.series_view import series_document, show_series
     from tacit.operations.drafting import refusals_document
@@ -93,16 +100,16 @@ def new(
     recipe = read_recipe(read_file(source), str(source))
     layout, refusals = stack_if_any(state_dir), []
     shape = shape_of(recipe, layout, (rounds, donation_slots), window, pause, slots_per_epoch)
-    series = propose_series(on_free_slots(recipe, shape, layout), shape, min_batch_size=min_batch_size)
+    placed, total = on_free_slots(recipe, shape, layout), total_of(total_epsilon)
+    series = propose_series(placed, shape, min_batch_size=min_batch_size, total_epsilon=total)
     if layout is not None:
         refusals = series_rules.check(series, policy_of(layout.policy_path), SystemClock().now())
     tell_refusals(refusals)
-    body = json_text(series.body())
+    body, file = json_text(series.body()), None if out is None else str(out)
     if out is not None:
         write_file(out, body.encode())
     if as_json:
-        refused = refusals_document(refusals)
-        print_json({"file": None if out is None else str(out), **series_document(series), "refusals": refused})
+        print_json({"file": file, **series_document(series), "refusals": refusals_document(refusals)})
     elif out is None:
         print(body, end="")
     else:

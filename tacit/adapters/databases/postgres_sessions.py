@@ -56,7 +56,11 @@ class Sessions:
                 return connection, driver
             await discard(connection)
         connection = await self._engine.connect()
-        return connection, await driver_of(connection)
+        try:
+            return connection, await driver_of(connection)
+        except BaseException:
+            await discard(connection)
+            raise
 
     async def _roll_back(self, connection: AsyncConnection, driver: Any) -> None:
         """Roll back and keep the connection; end it where it does not answer, which rolls back as well. Either way the
@@ -73,12 +77,17 @@ class Sessions:
             await self._keep(connection, driver)
 
     async def _keep(self, connection: AsyncConnection, driver: Any) -> None:
-        if connection.in_transaction():
-            await connection.rollback()  # what SQLAlchemy believes to have begun; the server sees nothing of it
-        if len(self._kept) < self._most:
-            self._kept.append((connection, driver))
-        else:
-            await connection.close()
+        """Keep the connection, or return it to the pool. The transaction has ended: where this fails, only the
+        connection ends."""
+        try:
+            if connection.in_transaction():
+                await connection.rollback()  # what SQLAlchemy believes to have begun; the server sees nothing of it
+            if len(self._kept) < self._most:
+                self._kept.append((connection, driver))
+            else:
+                await connection.close()
+        except Exception:
+            await discard(connection)
 
 
 async def _ended(driver: Any, end: str) -> None:

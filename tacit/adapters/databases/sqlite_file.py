@@ -86,10 +86,13 @@ def still_there(path: Path | None) -> Iterator[None]:
 
 
 def _place_of(path: Path | None) -> tuple[int, int] | None:
-    """The identity (device and inode) of the file at a path."""
-    if path is None:
+    """The identity (device and inode) of the file at a path; None where there is none."""
+    try:
+        found = None if path is None else path.stat()
+    except FileNotFoundError:
+        found = None
+    if found is None:
         return None
-    found = path.stat()
     return found.st_dev, found.st_ino
 
 
@@ -169,12 +172,16 @@ async def _in_thread(run: Callable[[], T]) -> T:
     """Run a transaction in a thread, to its end even if nobody waits for it any more: a cancellation follows the
     end."""
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(_threads(), run))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:  # a second one may follow the first, and must not free the lock either
+            cancelled = error
+    if cancelled is not None:
         running.exception()
-        raise
+        raise cancelled
+    return running.result()
 
 
 @cache

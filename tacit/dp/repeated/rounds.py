@@ -4,7 +4,8 @@ Let ``base(epsilon)`` bound the hockey stick of a round's mechanism between any 
 with x', or another device in its place). A device in the round with chance r makes of it ``H(e^x) <= r base(epsilon)``
 for ``e^x = 1 + r (e^epsilon - 1)`` (B. Balle, G. Barthe, M. Gaboardi, Privacy Amplification by Subsampling, Theorems 8
 to 11): by removal of a report, by its addition, and by replacement given the size of the sample. By replacement what
-another device holds may be like either neighbour, in each round anew, so the same curve stands on both sides. By
+another device holds may be like either neighbour, in each round anew, so the same curve stands on both sides, and the
+smaller step to a value of 0 is of no use: the other device may hold the far end. By
 add/remove of a Gaussian both exact curves are composed, and the larger epsilon is the answer.
 """
 
@@ -24,6 +25,8 @@ from tacit.dp.sampling import excess_bound, q_eff
 _NEGLIGIBLE = 1e-4
 """Share of delta that may pay for losses that count as infinite."""
 _ROUNDING = 1e-12
+_FEW = 0.5
+"""Below this rate the bound without sampling is not computed: it is the larger one, and holds all the same."""
 
 
 def epsilon_repeated(forward: Curve, backward: Curve, rounds: int, delta: float) -> float:
@@ -46,13 +49,14 @@ def epsilon_visible_rounds(base: Curve, rate: float, n: int, rounds: int, delta:
     """The same where every device tosses a coin of ``rate`` in each round, and rounds release batches of n or more,
     whose sizes are seen: by rule P17b in each round, for which 5 % of delta is kept, or without sampling where that
     does not fit."""
-    open_ = epsilon_sampled_rounds(base, 1.0, rounds, delta)
     deviation = DEVIATION_SHARE * delta / rounds
-    effective = q_eff(rate, n, deviation)
-    if rate >= 1 or effective >= 1:
-        return open_
-    left = delta - rounds * max(deviation, excess_bound(rate, n, effective))
-    return open_ if left < parameters.MIN_DELTA else min(open_, epsilon_sampled_rounds(base, effective, rounds, left))
+    effective, left = q_eff(rate, n, deviation), 0.0
+    if effective < 1:
+        left = delta - rounds * max(deviation, excess_bound(rate, n, effective))
+    if left < parameters.MIN_DELTA:
+        return epsilon_sampled_rounds(base, 1.0, rounds, delta)
+    seen = epsilon_sampled_rounds(base, effective, rounds, left)
+    return seen if effective < _FEW else min(seen, epsilon_sampled_rounds(base, 1.0, rounds, delta))
 
 
 def sampled(base: Curve, rate: float) -> Curve:

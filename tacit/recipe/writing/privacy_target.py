@@ -54,9 +54,10 @@ class PrivacyTarget:
         together = form.proves or self.method.IS_SHUFFLED
         expected = plan.expected_contributions(batch_size)
         made = self.made(plan, batch_size) if together else self._alone(expected)
-        return self._members(form, self._never_rejecting(made) if form.watched else made)
+        return self.members_with(form, self._never_rejecting(made) if form.watched else made)
 
-    def _members(self, form: Form, made: Method) -> Members:
+    def members_with(self, form: Form, made: Method) -> Members:
+        """The same members for the method ``made``. Raises ``UsageError`` where it has no proof."""
         randomizer = {"name": self.randomizer, **made.members()}
         if not form.proves:
             return {"randomizer": randomizer}
@@ -133,7 +134,7 @@ class PrivacyTarget:
 
         def make(value: float) -> Members:
             epsilon = rounded_epsilon0(value) if local else Decimal(repr(value))
-            return self._members(form, self._tuned(epsilon, reports, kept, size))
+            return self.members_with(form, self._tuned(epsilon, reports, kept, size))
 
         def holds(value: float) -> bool:
             try:

@@ -13,12 +13,13 @@ from typing import Any
 
 from tacit.dp.claim import RELATION
 from tacit.dp.donation import slot_share, yield_of
+from tacit.dp.repeated.shares import share_for_rounds
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.methods.base.method import plain
+from tacit.methods.base.method import Method, plain
 from tacit.methods.registry import METHODS
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import shape_of
+from tacit.recipe.derive import randomizer_of, shape_of
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.series import Series, template_of
 from tacit.recipe.series_claims import total_claim
@@ -53,12 +54,15 @@ class Shape:
         return self.begin(self.rounds - 1) + self.window_seconds - self.start
 
 
-def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None = None) -> Series:
+def propose_series(
+    recipe: Recipe, shape: Shape, *, min_batch_size: int | None = None, total_epsilon: Decimal | None = None
+) -> Series:
     """Make the series whose rounds ask what ``recipe`` asks, of the same devices, starting with the slot of its tokens.
 
     With donation each slot has the rate q/m, and B (default: 0.8 of what the last slot is expected to bring, all
-    devices being eligible from the first round) and the noise follow from that. Raises ``UsageError`` where the numbers
-    give no series.
+    devices being eligible from the first round) and the noise follow from that. ``total_epsilon``: the noise is that
+    with which claim (a) of all rounds together is at most so much at B; noise shares with independent coins alone have
+    such a search. Raises ``UsageError`` where the numbers give no series.
     """
     _check(shape)
     if form_of(recipe.model).watched:
@@ -75,7 +79,11 @@ def propose_series(recipe: Recipe, shape: Shape, *, min_batch_size: int | None =
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
     asked = shape_of(recipe.question)
     target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, _most(recipe))
-    body |= target.members(form_of(recipe.model), SamplingPlan(population, rate), batch_size)
+    form = form_of(recipe.model)
+    if total_epsilon is None:
+        body |= target.members(form, SamplingPlan(population, rate), batch_size)
+    else:
+        body |= target.members_with(form, _made_for_total(recipe, shape, batch_size, total_epsilon))
     template = template_of(with_claim(body, delta=round_delta, account=recipe.privacy.account))
     return _with_total(recipe, shape, template)
 
@@ -149,6 +157,20 @@ def _target(recipe: Recipe) -> Decimal:
         return Decimal(repr(claim_of(recipe, max(1, recipe.batch.min_batch_size // 2))[beside]))
     except Refusal as refusal:
         raise UsageError(str(refusal)) from refusal
+
+
+def _made_for_total(recipe: Recipe, shape: Shape, batch_size: int, epsilon: Decimal) -> Method:
+    """The method whose noise keeps ``epsilon`` against one aggregator over all rounds."""
+    method, rate = randomizer_of(recipe), float(recipe.rate)
+    step = method.noise_step
+    if step is None or shape.donation_slots is not None or form_of(recipe.model).watched:
+        raise UsageError("a total epsilon is for noise shares (flips) in rounds with independent coins")
+    try:
+        share = share_for_rounds(step, batch_size, shape.rounds, float(epsilon), float(recipe.delta), rate)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    members = {**method.members(), "scale": share.scale, "flips": share.flips}
+    return type(method).of(shape_of(recipe.question), members, recipe.aggregator_flips)
 
 
 def _with_total(recipe: Recipe, shape: Shape, template: dict[str, Any]) -> Series:
