@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from client_agent.answering import Data
+from client_agent.data.sources import CallableSource
+from client_agent.journal import MemoryAgentStore
+from infra.lab.kit.clock import SimClock
 from infra.lab.kit.learning import LEARNING, model_of, training_series
 from infra.lab.kit.recipes import NOW, RecipeKit
-from tacit.errors import FieldError
+from tacit.errors import FieldError, Refusal
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Update, Vector
@@ -100,3 +104,11 @@ def test_a_recipe_says_how_an_update_is_rounded() -> None:
     words = rounding_words(SERIES.probe.question)
     assert words is not None
     assert words.startswith("the update is divided by the round's clip and shrunk to length 1; entries are rounded")
+
+
+def test_an_agent_that_trains_nothing_refuses_before_its_data_are_read() -> None:
+    asked: list[str] = []
+    origin = Data(CallableSource(asked.append), {}, MemoryAgentStore(), SimClock(NOW))
+    with pytest.raises(Refusal, match="learning-unsupported"):
+        origin.check(SERIES.probe)
+    assert asked == []
