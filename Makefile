@@ -131,7 +131,7 @@ lock:
 	echo pip | $(LOCK) --output-file requirements-pip.lock -
 	printf 'hatchling\neditables\n' | $(LOCK) --extra demo --output-file requirements.lock pyproject.toml -
 	$(LOCK) $(call ABOVE,requirements.lock) --extra accounting --extra bench --extra containers --extra figures --extra fleet \
-	    --extra hsm --extra operator --extra pages --extra postgres --extra test \
+	    --extra hsm --extra learn --extra operator --extra pages --extra postgres --extra test \
 	    --output-file requirements-test.lock pyproject.toml
 	$(LOCK) $(call ABOVE,requirements.lock requirements-test.lock) --extra check \
 	    --output-file requirements-check.lock pyproject.toml

@@ -17,12 +17,14 @@ from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, 
 from client_agent.journal import AgentStore, Fact, note
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watches import Watches
+from tacit.errors import Refusal
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of
+from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Question, Recipe
 
 READ_TOGETHER = 4
@@ -65,7 +67,9 @@ class Data:
         self._source, self._attributes, self._store, self._clock = source, attributes, store, clock
 
     def check(self, recipe: Recipe) -> None:
-        """Raise ``Refusal`` for an invalid randomizer."""
+        """Raise ``Refusal`` for an invalid randomizer, and for a model to train, which this agent does not."""
+        if isinstance(recipe.question.encoder, Update):
+            raise Refusal("learning-unsupported", "this agent trains no models")
         derive.randomizer_of(recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:

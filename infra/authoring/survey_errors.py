@@ -62,16 +62,17 @@ class Said:
         return Survey.from_body(body)
 
     def _fill_encoder(self, body: dict[str, Any], parts: dict[str, Any]) -> None:
+        filed = body.get(ENCODER) or {}
         kinds = [kind for flag, kind in KINDS.items() if flag in self.flags and flag not in WATCHING]
         if self.flags.keys() & WATCHING:
             kinds.append("occurrences")
         elif self._is_numeric:
-            kinds += STATISTICS[self.flags["statistic"]].encoders
+            fitting = STATISTICS[self.flags["statistic"]].encoders
+            kinds.append(filed["kind"] if filed.get("kind") in fitting else fitting[0])
         elif self._counts_numbers and not kinds:
             kinds.append("number")
         if len(kinds) > 1:
             raise typer.BadParameter(_SEVERAL)
-        filed = body.get(ENCODER) or {}
         if kinds and filed.get("kind") != kinds[0]:
             body[ENCODER] = {**parts, "kind": kinds[0]}
         elif filed:

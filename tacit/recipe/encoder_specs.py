@@ -19,6 +19,7 @@ from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Size
 from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_words
+from tacit.recipe.training import Training
 
 MAX_LABELS = 4096
 MAX_CELLS = 1024
@@ -158,6 +159,27 @@ class Vector(Range):
     def radius(self) -> int:
         """``norm`` in whole steps, rounded down."""
         return int(exact(self.norm) // self.step)
+
+
+class Update(Vector):
+    """What a device's own examples change in the model of a round (``question.round_input``): the update of
+    ``training``, divided by the round's clip and shrunk as a whole to what ``norm`` leaves beside the quantile's entry,
+    then treated as a vector. ``length`` is the number of its entries, and ``low`` is ``-high``."""
+
+    kind: Literal["update"]  # type: ignore[assignment]
+    training: Training
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse members that do not belong to the training."""
+        super().model_post_init(context)
+        if self.length != self.training.length:
+            raise wrong("length", f"must be {self.training.length}, the entries of the update")
+        if self.least != -self.most:
+            raise wrong("low", "must be -high")
+        quantile = self.training.quantile
+        weight = 0 if quantile is None else exact(quantile.weight)
+        if weight > self.most or weight >= exact(self.norm):
+            raise wrong("training", "must have a quantile.weight of at most high and below norm")
 
 
 def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
@@ -339,6 +361,6 @@ class Watched(Part):
 
 
 EncoderSpec = Annotated[
-    Buckets | Categories | Boolean | Number | Vector | Attributes | Occurrences | Strings | Prefixes,
+    Buckets | Categories | Boolean | Number | Vector | Update | Attributes | Occurrences | Strings | Prefixes,
     Field(discriminator="kind"),
 ]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Buckets, Domain, Occurrences, Prefixes, Range, Strings, Vector
+from tacit.recipe.encoder_specs import Buckets, Domain, Occurrences, Prefixes, Range, Strings, Update, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import in_words, quantity
 
@@ -42,6 +42,8 @@ def rounding_words(question: Question) -> str | None:
         f"{what} rounded to the nearest {in_words(spec.step)}{grid}, half-way ones to an even number of steps above "
         f"{spec.low}; below {spec.low} counts as {spec.low}, above {spec.high} as {spec.high}"
     )
+    if isinstance(spec, Update):
+        words = f"the update is divided by the round's clip and shrunk to length {spec.norm}; {words}"
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from decimal import Decimal
 
 from tacit.dp.claim import TOLERANCE, UNBOUNDED, covers, stated_epsilon
-from tacit.errors import Refusal
+from tacit.errors import DecodeError, Refusal
 from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.recipe.candidates import candidates_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.encoder_specs import Prefixes
+from tacit.recipe.encoder_specs import Prefixes, Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.series_claims import total_claim
+from tacit.recipe.training import read_round_model
 from tacit.rules.detail import Detail, at_most, exactly
 
 
@@ -94,6 +95,24 @@ def series_levels(series: Series) -> str | None:
     if not isinstance(spec, Prefixes) or series.rounds <= len(spec.levels):
         return None
     return f"the series has {series.rounds} rounds, but its encoder states {len(spec.levels)} levels"
+
+
+def round_model(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """A model is trained in a series, and from publication on ``question.round_input`` states the round's model: the
+    length and hash of its file, and the clip (docs/protocol.md), for the architecture of ``encoder.training``."""
+    spec, text = recipe.question.encoder, recipe.question.round_input
+    if not isinstance(spec, Update):
+        return None
+    is_draft = context.stage is Stage.DRAFT
+    if recipe.series is None:
+        return None if is_draft else "a model is trained in the rounds of a series"
+    if text is None:
+        return None if is_draft else "question.round_input must state the round's model"
+    try:
+        read_round_model(text, spec.training)
+    except DecodeError as error:
+        return str(error)
+    return None
 
 
 def series_claim(recipe: Recipe, policy: Policy, context: Context) -> str | None:

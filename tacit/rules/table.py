@@ -89,6 +89,7 @@ RULES = (
     Rule("series-mismatch", Stage.DRAFT, series.series_mismatch),
     Rule("series-donation", Stage.DRAFT, series.series_donation),
     Rule("round-candidates", Stage.DRAFT, series.round_candidates),
+    Rule("round-model", Stage.DRAFT, series.round_model),
     Rule("series-claim", Stage.DRAFT, series.series_claim),
     Rule("account-unknown", Stage.DRAFT, budget.account_known),
     Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),

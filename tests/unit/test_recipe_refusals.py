@@ -253,6 +253,7 @@ ELSEWHERE = {
     "series-mismatch": "test_series_rules.py",
     "series-donation": "test_series_rules.py",
     "round-candidates": "test_encoder_prefixes.py",
+    "round-model": "test_encoder_update.py",
     "series-claim": "test_series_rules.py",
 }
 """Rules whose words have a table of their own, with the recipes that they need."""

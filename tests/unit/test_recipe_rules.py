@@ -70,6 +70,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "series-mismatch",
         "series-donation",
         "round-candidates",
+        "round-model",
         "series-claim",
         "account-unknown",
         "budget-spent",

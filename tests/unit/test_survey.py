@@ -29,7 +29,7 @@ from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import ImportancePlan, Survey, read_survey
 
 KIT = RecipeKit()
-WITHOUT_FLAG = {"time_precision", "account", "encoder.kind"}
+WITHOUT_FLAG = {"time_precision", "account", "encoder.kind", "encoder.training"}
 """Members that files and code fill, and the word for a kind of answers, which a flag's own name tells."""
 ASKED: dict[str, Any] = {
     "name": "errors",

@@ -59,7 +59,7 @@ HISTOGRAM = Statistic(
 COUNT = Statistic("count", ("boolean",), is_scalar=True, counts_devices=True, bears_importance=True)
 SUM = Statistic("sum", ("number",), is_scalar=True, bounds_spread=True, bears_importance=True)
 MEAN = Statistic("mean", ("number",), is_scalar=True, is_ratio=True, bounds_spread=True)
-VECTOR_SUM = Statistic("vector-sum", ("vector",), bounds_spread=True)
+VECTOR_SUM = Statistic("vector-sum", ("vector", "update"), bounds_spread=True)
 HEAVY_HITTERS = Statistic("heavy-hitters", ("strings",), counts_devices=True, is_ranked=True)
 
 STATISTICS: dict[StatisticName, Statistic] = {

@@ -39,6 +39,7 @@ from tacit.recipe.encoder_specs import (
     Number,
     PrefixSearch,
     Strings,
+    Update,
     Vector,
     Watched,
 )
@@ -151,7 +152,18 @@ class Survey(Part):
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets | Categories | Boolean | Number | Vector | Attributes | Watched | Strings | PrefixSearch | Cells | None,
+        Buckets
+        | Categories
+        | Boolean
+        | Number
+        | Vector
+        | Update
+        | Attributes
+        | Watched
+        | Strings
+        | PrefixSearch
+        | Cells
+        | None,
         Field(discriminator="kind"),
     ] = None
     statistic: Annotated[StatisticName | None, Field(description=f"One of {', '.join(STATISTICS)}.")] = None

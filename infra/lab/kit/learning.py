@@ -1,0 +1,54 @@
+"""A tiny training: its question, its series, and models for its rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.lab.kit.recipes import RecipeKit
+from tacit.learning import model_file
+from tacit.recipe.encoder_specs import Update
+from tacit.recipe.model import Question
+from tacit.recipe.series import Series
+from tacit.recipe.training import RoundModel, Softmax, Training
+
+METRIC: Final = "strokes"
+LEARNING: Final = Update(
+    kind="update",
+    length=6,
+    low=-1,
+    high=1,
+    unit="0.01",
+    norm=1,
+    training=Training(architecture=Softmax(kind="softmax", inputs=2, classes=2), steps=2, learning_rate="0.5"),
+)
+"""Two classes of points in the plane."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file."""
+
+    file: bytes
+
+    def stated(self, clip: int | str = 1) -> RoundModel:
+        """What a round says of it."""
+        return RoundModel(bytes=len(self.file), clip=clip, model=model_file.name_of(self.file))
+
+
+def model_of(spec: Update, seed: int) -> Model:
+    """A model for ``spec`` with random parameters around 0."""
+    import numpy as np
+
+    return Model(model_file.encode(np.random.default_rng(seed).normal(0, 0.3, spec.training.parameters)))
+
+
+def learning_question(spec: Update = LEARNING) -> Question:
+    """The question that devices train for."""
+    return Question(text="What do your strokes teach?", metric=METRIC, encoder=spec, statistic="vector-sum")
+
+
+def training_series(kit: RecipeKit, rounds: int = 3, spec: Update = LEARNING, **options: Any) -> Series:
+    """A series without donation whose rounds train ``spec``; ``options`` as for ``kit.series``."""
+    own = {"question": learning_question(spec), "randomizer": "flips", **options}
+    return kit.series(rounds, None, **own)
