@@ -53,6 +53,7 @@ def test_a_file_that_is_no_plan_is_refused(data: bytes) -> None:
         Plan.read(data, "digits.json")
 
 
+@pytest.mark.slow
 def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> None:
     with pytest.raises(FieldError, match="no noise share keeps 2 over 30 rounds") as refused:
         planned_series(plan_of(min_batch_size=100), nobody(), 0, TOKEN)
@@ -62,6 +63,7 @@ def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> No
     assert planned_series(plan_of(min_batch_size=batch_size), nobody(), 0, TOKEN).rounds == 30
 
 
+@pytest.mark.slow
 def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
     with pytest.raises(FieldError, match="has 3,760 entries") as refused:
         forecast(plan_of(training={**TRAINING, "architecture": LARGE}))
