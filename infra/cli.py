@@ -51,6 +51,7 @@ COMMANDS = {
     "agent": ("infra.commands.agent:app", "Run one device's agent, or read its journal."),
     "recipe": ("infra.commands.recipes.recipe:app", "Design, write, check, sign, publish and read recipes."),
     "series": ("infra.commands.recipes.series:app", "Ask one recipe in several rounds that are charged once."),
+    "learn": ("infra.commands.learn:app", "Train a model by the sums that devices contribute."),
     "collect": ("infra.commands.results:collect", "Collect a recipe's batch, and show the result once it is released."),
     "results": (
         "infra.commands.results:results",

@@ -29,6 +29,7 @@ DOCUMENTS = (
     "docs/embedding.md",
     "docs/first-deployment.md",
     "docs/interop.md",
+    "docs/learning.md",
     "docs/pan-privacy.md",
     "docs/performance.md",
     "docs/privacy.md",

@@ -37,7 +37,7 @@ from tacit.rules import series_table
 WINDOW_SECONDS: Final = 3600
 """Length of a round where a survey has no ``duration``; it enters no number."""
 _PLACED: Final = {"start": 0, "epoch": 0, "slot": 0}
-_OF_NUMBERS: Final = frozenset(
+OF_NUMBERS: Final = frozenset(
     {
         "randomizer-not-allowed", "rejection-too-likely", "vdaf-parameters", "sampling-cap", "batch-floor",
         "batch-too-large", "interval-too-long", "delta-cap", "claim-cap", "claim-half-batch", "series-claim",
@@ -114,16 +114,16 @@ def rounds_series(survey: Survey, pause: int = 0, policy: Policy | None = None) 
     shape = Shape(rounds, rounds, _PLACED["start"], seconds, rounds, pause)
     if survey.min_batch_size is None:
         raise UsageError(f"{survey.given('population'):,} devices are too few for {rounds} rounds")
-    series = propose_series(propose(survey.having(**_PLACED, duration=seconds), _nobody()), shape)
+    series = propose_series(propose(survey.having(**_PLACED, duration=seconds), nobody()), shape)
     searched(series)
     for refusal in [] if policy is None else series_table.check(series, policy, 0.0):
-        if refusal.rule in _OF_NUMBERS:
+        if refusal.rule in OF_NUMBERS:
             raise refusal
     return series
 
 
-def _nobody() -> Parties:
-    """Parties of the right form that nobody is."""
+def nobody() -> Parties:
+    """Parties of the right form that nobody is, for numbers that do not depend on them."""
     key, url = b64url(bytes(32)), "https://nobody.invalid"
     aggregator = {"url": url, "hpke_config": key, "signing_key": key}
     members: dict[str, dict[str, str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tacit.recipe.derive import randomizer_of, task_configuration, vdaf_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules.table import check
 from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
@@ -90,6 +92,14 @@ def test_policies_that_want_a_proof_refuse_vectors_without_and_nothing_else() ->
 )
 def test_other_bounds_are_refused_by_their_rule(rule: str, path: str, value: Any) -> None:
     assert rule in names(changed(PROVED, path, value))
+
+
+@pytest.mark.parametrize("total", [None, Decimal(4)])
+def test_the_rounds_of_a_series_prove_the_norm_as_its_recipe_does(total: Decimal | None) -> None:
+    recipe = KIT.recipe(question=VECTORS, randomizer="flips", proof="norm", name="vectors", population=2_000)
+    series = propose_series(recipe, Shape(2, None, recipe.interval.start, 3_600, 4), total_epsilon=total)
+    assert "norm-unproved" not in names(series.round(0, series.window(0)))
+    assert isinstance(vdaf_of(series.probe), Prio3L2BoundSum)
 
 
 def test_only_vectors_have_a_norm() -> None:

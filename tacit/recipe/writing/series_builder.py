@@ -16,6 +16,7 @@ from tacit.dp.donation import slot_share, yield_of
 from tacit.dp.repeated.shares import share_for_rounds
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.methods.base.method import Method, plain
+from tacit.methods.base.proof import NORM_PROOF
 from tacit.methods.registry import METHODS
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
@@ -78,7 +79,8 @@ def propose_series(
     body["batch"] |= {"min_batch_size": batch_size, "expected_contributions": max(batch_size, expected)}
     round_delta = (recipe.delta / (2 if shape.donation_slots else shape.rounds + 1)).quantize(PLACES, ROUND_FLOOR)
     asked = shape_of(recipe.question)
-    target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, _most(recipe))
+    proves = recipe.vdaf is not None and recipe.vdaf.name == NORM_PROOF
+    target = PrivacyTarget(recipe.randomizer.name, asked, _target(recipe), round_delta, _most(recipe), proves)
     form = form_of(recipe.model)
     if total_epsilon is None:
         body |= target.members(form, SamplingPlan(population, rate), batch_size)

@@ -1,0 +1,55 @@
+"""``tacit learn``: trains a model in the rounds of a series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.stacks.command_options import AsJson, StateDir, layout_of, policy_of, read_file
+from infra.views.terminal import answers, json_text, print_json
+from tacit.errors import UsageError
+
+app = typer.Typer(help="Train a model by the sums that devices contribute.", no_args_is_help=True)
+
+PlanFile = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="A plan as JSON or TOML (docs/learning.md).", show_default=False)
+]
+TERMINAL_WIDTH = 100
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("plan")
+def plan(
+    file: PlanFile = None,
+    example: Annotated[bool, typer.Option("--example", help="Print a plan to begin with, and nothing else.")] = False,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a training run would cost and how noisy it would be, before there are parties and a time for it.
+
+    Refuses a plan that has no series, with what would fit; docs/learning.md explains the members.
+
+    Example: tacit learn plan --example
+    """
+    from infra.views.learn_view import show_forecast
+    from tacit.learning.plan import EXAMPLE, Plan
+    from tacit.operations.learning_plans import forecast
+
+    if example == (file is not None):
+        raise UsageError("give the file of a plan, or --example to get one")
+    if file is None:
+        print(json_text(EXAMPLE), end="")
+        return
+    policy = None if state_dir is None else policy_of(layout_of(state_dir).policy_path)
+    own = Plan.read(read_file(file), str(file))
+    found = forecast(own, policy)
+    if as_json:
+        print_json({"plan": own.model_dump(mode="json", exclude_none=True), "forecast": found.document()})
+    else:
+        show_forecast(own, found, answers(TERMINAL_WIDTH))

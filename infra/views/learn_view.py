@@ -1,0 +1,55 @@
+"""Prints the forecast of a training run for a person."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.views.claim_words import adversary_text, delta_text, epsilon_text
+from infra.views.terminal import plain_table
+from tacit.learning.plan import Plan
+from tacit.operations.learning_plans import Forecast
+
+
+def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
+    """Print the plan in a line, what it costs against whom, and what each round brings."""
+    training = plan.training
+    words = f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {found.rounds} rounds"
+    console.print(Text(words, style="bold"))
+    console.print(_claims(found))
+    console.print()
+    console.print(_numbers(plan, found))
+    for rule, detail in found.refusals:
+        console.print(Text(f"a device of this policy refuses it ({rule}): {detail}", style="yellow"), soft_wrap=True)
+
+
+def _claims(found: Forecast) -> Table:
+    table = plain_table("what all rounds reveal of a device, to", "epsilon", "delta")
+    for name, epsilon in found.epsilon.items():
+        row = adversary_text(name, found.min_batch_size), epsilon_text(epsilon, 2)
+        table.add_row(*row, delta_text(name, epsilon, found.delta))
+    return table
+
+
+def _numbers(plan: Plan, found: Forecast) -> Table:
+    """What each round brings and takes, a row each."""
+    table = plain_table("", "")
+    table.show_header = False
+    whole = found.signal_to_noise * math.sqrt(found.rounds)
+    rows = {
+        "contributions a round": f"{found.contributions:,.0f} expected, released from {found.min_batch_size:,} on",
+        "noise of the mean update": f"{found.noise_entry:.2g} an entry, {found.noise_length:.2g} in length",
+        "update, clipped": f"{found.signal_entry:.2g} an entry ({found.signal_units:.1f} steps), {found.clip:g} in "
+        "length, if all devices agree",
+        "signal to noise": f"{found.signal_to_noise:.1f} in a round, {whole:.0f} over all of them, at most",
+        "a contribution": f"{found.contribution_bytes:,} bytes",
+        "the model file": f"{found.model_bytes:,} bytes, fetched by every device in every round",
+        "the run": f"{timedelta(seconds=found.seconds)}, a round every {timedelta(seconds=plan.period)}",
+    }
+    for name, words in rows.items():
+        table.add_row(Text(name, style="dim"), Text(words))
+    return table

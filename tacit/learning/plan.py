@@ -1,0 +1,164 @@
+"""The plan of a training run: one document from which its series, and after every release its next model, follow.
+
+Every member is decided before the first device is asked. What does not fit is refused with what would fit; whether the
+noise can be made and a contribution be sent is known when the series is made (``tacit.operations.learning_plans``).
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from tacit.errors import DecodeError
+from tacit.models.parties import Part
+from tacit.recipe.encoder_specs import MAX_LABELS, Update
+from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.member_types import Label, Natural, Positive, Text
+from tacit.recipe.model import MAX_ROUNDS, Interval, Question
+from tacit.recipe.quantity import PositiveQuantity, exact
+from tacit.recipe.series import MAX_SECONDS
+from tacit.recipe.training import MAX_CLIP, Training
+from tacit.recipe.writing.survey import Amount, Fraction, Proven
+
+MAX_PLAN_BYTES: Final = 1 << 16
+"""Length of the longest file."""
+MAX_SEED: Final = (1 << 32) - 1
+
+
+class FedAvgPlan(Part):
+    """Adds ``learning_rate`` times the mean update, and keeps ``momentum`` of those before (absent: nothing)."""
+
+    kind: Literal["fedavg"]
+    learning_rate: PositiveQuantity
+    momentum: Fraction | None = None
+
+
+class FedAdamPlan(Part):
+    """FedAdam, with the usual ``beta1`` 0.9, ``beta2`` 0.99 and ``tau`` 0.001 where they are absent."""
+
+    kind: Literal["fedadam"]
+    learning_rate: PositiveQuantity
+    beta1: Fraction = Decimal("0.9")
+    beta2: Fraction = Decimal("0.99")
+    tau: PositiveQuantity = "0.001"
+
+
+ServerOptimiser = Annotated[FedAvgPlan | FedAdamPlan, Field(discriminator="kind")]
+
+
+class Plan(Part):
+    """A run of ``rounds`` rounds. In each, every one of the ``devices`` expected takes part with the probability
+    ``rate``; a round with fewer than ``min_batch_size`` (B) contributions is not released. ``clip``: the Euclidean
+    length to which a device shrinks its update; ``unit``: the step, in clips, to which it rounds entries. ``epsilon``
+    at ``delta``: the total of all rounds against one aggregator or the analyst (claim (a)). Reports are made for
+    ``round_seconds``; ``release_seconds`` later the next round begins, whose model needs this one's release. ``seed``:
+    that of the first model."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,55}$")]
+    metric: Label
+    text: Text
+    training: Training
+    clip: PositiveQuantity
+    unit: PositiveQuantity
+    server: ServerOptimiser
+    seed: Annotated[Natural, Field(le=MAX_SEED)] = 0
+    devices: Positive
+    rate: Fraction
+    min_batch_size: Positive
+    rounds: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+    round_seconds: Positive
+    release_seconds: Positive
+    epsilon: Amount
+    delta: Fraction
+    proof: Proven = "range"
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse members that do not fit together, each with what would."""
+        if self.training.quantile is not None:
+            raise wrong("training.quantile", "does not belong to a plan, whose clip is the same in every round")
+        if self.training.length > MAX_LABELS:
+            raise wrong("training.architecture", f"has {self.training.length:,} entries; at most {MAX_LABELS:,} fit")
+        if exact(self.clip) > MAX_CLIP:
+            raise wrong("clip", f"must be at most {MAX_CLIP}")
+        if self.min_batch_size > self.expected_contributions:
+            raise wrong(
+                "min_batch_size",
+                f"must be at most {math.floor(self.expected_contributions):,}, what `rate` {self.rate} x `devices` "
+                f"{self.devices:,} brings; or take {math.ceil(self.min_batch_size / self.rate):,} devices",
+            )
+        if self.seconds > MAX_SECONDS:
+            fitting = MAX_SECONDS // self.period
+            raise wrong("rounds", f"take {self.seconds} seconds, and a series has {MAX_SECONDS}: {fitting} would fit")
+        if 1 % exact(self.unit):
+            raise wrong("unit", "must divide 1, as 0.01 does: it is the step, in clips, to which entries are rounded")
+        self.encoder  # noqa: B018 - refuses what no recipe can hold
+
+    @classmethod
+    def read(cls, data: bytes, name: str) -> Plan:
+        """The plan in a JSON or TOML file called ``name``. Raises ``DecodeError`` and ``FieldError``."""
+        if len(data) > MAX_PLAN_BYTES:
+            raise DecodeError(f"{name}: a plan has at most {MAX_PLAN_BYTES} bytes")
+        body = parse_file(data, name)
+        if not isinstance(body, dict):
+            raise DecodeError(f"{name}: a plan is an object with members")
+        return filled(cls, body, tagged="server")
+
+    @cached_property
+    def encoder(self) -> Update:
+        """What a device sends: its update in clips, of Euclidean length 1 at most. Raises ``FieldError``."""
+        own = {"kind": "update", "length": self.training.length, "low": -1, "high": 1, "unit": self.unit, "norm": 1}
+        return filled(Update, {**own, "training": self.training})
+
+    @property
+    def question(self) -> Question:
+        """What every round asks, before it has a model."""
+        return Question(text=self.text, metric=self.metric, encoder=self.encoder, statistic="vector-sum")
+
+    @property
+    def expected_contributions(self) -> Decimal:
+        """Expected contributions to a round."""
+        return self.rate * self.devices
+
+    @property
+    def period(self) -> int:
+        """Seconds from the beginning of a round to that of the next."""
+        return self.round_seconds + self.release_seconds
+
+    @property
+    def seconds(self) -> int:
+        """Length of the whole run."""
+        return self.rounds * self.period
+
+    def interval(self, start: int, index: int) -> Interval:
+        """When reports of round ``index`` are made, in a run that begins at ``start`` (POSIX seconds)."""
+        return Interval(start=start + index * self.period, duration=self.round_seconds)
+
+
+EXAMPLE: Final = {
+    "name": "digits",
+    "metric": "digits",
+    "text": "Which changes of the model recognise your own handwritten digits better?",
+    "training": {
+        "architecture": {"kind": "softmax", "inputs": 64, "classes": 10},
+        "steps": 5,
+        "learning_rate": "0.5",
+    },
+    "clip": 1,
+    "unit": "0.01",
+    "server": {"kind": "fedavg", "learning_rate": 1},
+    "seed": 0,
+    "devices": 10_000,
+    "rate": "0.05",
+    "min_batch_size": 400,
+    "rounds": 30,
+    "round_seconds": 3600,
+    "release_seconds": 1200,
+    "epsilon": 2,
+    "delta": "0.00001",
+    "proof": "norm",
+}
+"""Handwritten digits of 8 x 8 pixels: a plan to begin with."""

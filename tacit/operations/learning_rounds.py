@@ -1,0 +1,192 @@
+"""Where a training run is: the model of every round, and what is published next.
+
+All of it follows from the plan, the log and the releases, bit for bit, so a run can be taken up by anybody who has the
+three. A release states totals over all devices, made of the sum over those who took part divided by the rate q of their
+coin (``tacit.methods.flips``); the mean update is the sum over their number n, ``q total / n``, times the clip.
+
+A round without a release in time may be passed over: the next one then trains the same model again. Which of the two
+happened is read from the model that the next round's recipe names.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DecodeError, UsageError
+from tacit.learning import model_file
+from tacit.learning.architectures import architecture_of
+from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
+from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
+from tacit.methods.result import rows
+from tacit.moments import when
+from tacit.operations.prefix_rounds import Asked
+from tacit.recipe.asking import asked_until
+from tacit.recipe.encoder import encoder_of
+from tacit.recipe.model import Recipe
+from tacit.recipe.quantity import exact
+from tacit.recipe.series import Series
+from tacit.recipe.training import RoundModel, read_round_model
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A published round: its index, the file of its model, and how many took part (None: no release yet)."""
+
+    index: int
+    model: bytes
+    contributions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where a run is. ``rounds``: the published ones in their order; ``model``: the file of the model that follows from
+    all releases, the next round's, or the result after the last; ``following``: the index of the next round, None after
+    the last; ``waits_for``: the published round whose release is missing, or None."""
+
+    rounds: tuple[Trained, ...]
+    model: bytes
+    following: int | None
+    waits_for: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NextRound:
+    """What is published next: the file first, then the recipe that names it."""
+
+    model: bytes
+    recipe: Recipe
+
+
+@dataclass(slots=True)
+class _State:
+    """The model and what the server optimiser remembers."""
+
+    parameters: NDArray[np.float32]
+    optimiser: Optimiser
+
+    def after(self, update: NDArray[np.float64]) -> _State:
+        """The state after a release; this one stays as it is."""
+        optimiser = copy.deepcopy(self.optimiser)
+        return _State(optimiser.step(self.parameters, update), optimiser)
+
+
+def run_of(plan: Plan, series: Series, rounds: Sequence[Asked]) -> Run:
+    """Where the run of ``plan`` is in ``series`` after its published ``rounds``, in the order of their indices; a round
+    may be missing. Raises ``UsageError`` for a series of another plan, for a round that trains another model than
+    follows from the releases before it, and for releases that are not of their round."""
+    _require_of_plan(plan, series)
+    state = _State(architecture_of(plan.training.architecture).initial(plan.seed), optimiser_of(plan))
+    found, stepped, last = list[Trained](), state, -1
+    for recipe, documents in rounds:
+        index = _index_of(series, recipe, last)
+        state = _begun(plan, recipe, (stepped, state))
+        update, contributions = _mean_update(plan, recipe, documents)
+        stepped = state if update is None else state.after(update)
+        found.append(Trained(index, model_file.encode(state.parameters), contributions))
+        last = index
+    waits = last if found and found[-1].contributions is None else None
+    following = last + 1 if last + 1 < series.rounds else None
+    return Run(tuple(found), model_file.encode(stepped.parameters), following, waits)
+
+
+def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_over: bool = False) -> NextRound | None:
+    """The round to publish at ``now`` (POSIX seconds): the next one about which devices can still decide. None where
+    the run is over, or waits for a release; ``is_passed_over``: do not wait for it. Raises ``UsageError`` where it is
+    too late for all that are left."""
+    if run.following is None or (run.waits_for is not None and not is_passed_over):
+        return None
+    for index in range(run.following, series.rounds):
+        interval = plan.interval(series.interval.start, index)
+        if now < asked_until(interval):
+            stated = RoundModel(bytes=len(run.model), clip=plan.clip, model=model_file.name_of(run.model))
+            return NextRound(run.model, series.round(index, interval, stated.text()))
+    until = when(asked_until(plan.interval(series.interval.start, series.rounds - 1)))
+    raise UsageError(f"the last round of {series.name} was to be published before {until}; begin a new series")
+
+
+def optimiser_of(plan: Plan) -> Optimiser:
+    """The server optimiser of the plan, before the first round."""
+    server = plan.server
+    rate = float(exact(server.learning_rate))
+    if isinstance(server, FedAvgPlan):
+        return FedAvg(rate, float(server.momentum or 0))
+    return _adam(server, rate)
+
+
+def _adam(server: FedAdamPlan, rate: float) -> FedAdam:
+    return FedAdam(rate, float(server.beta1), float(server.beta2), float(exact(server.tau)))
+
+
+def _require_of_plan(plan: Plan, series: Series) -> None:
+    probe = series.probe
+    stated = {
+        "name": (plan.name, series.name),
+        "rounds": (plan.rounds, series.rounds),
+        "question": (plan.question, probe.question),
+        "rate": (plan.rate, probe.rate),
+        "min_batch_size": (plan.min_batch_size, probe.batch.min_batch_size),
+        "round_seconds": (plan.period, series.round_seconds),
+    }
+    differing = [name for name, (own, other) in stated.items() if own != other]
+    if differing or series.donation is not None:
+        raise UsageError(f"series {series.name} is not of this plan: {', '.join(differing) or 'donation'} differ")
+
+
+def _index_of(series: Series, recipe: Recipe, last: int) -> int:
+    mismatch = series.mismatch(recipe)
+    if recipe.series is None or mismatch is not None:
+        raise UsageError(f"{recipe.name} is not a round of series {series.name}: {mismatch}")
+    if recipe.series.index <= last:
+        raise UsageError(f"{recipe.name} is not after round {last}")
+    return recipe.series.index
+
+
+def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> _State:
+    """The first of ``states`` whose model the round trains."""
+    try:
+        stated = read_round_model(recipe.question.round_input or "", plan.training)
+    except DecodeError as error:
+        raise UsageError(f"{recipe.name}: {error}") from error
+    if stated.clip != plan.clip:
+        raise UsageError(f"{recipe.name} clips at {stated.clip}, and the plan at {plan.clip}")
+    for state in states:
+        if model_file.is_named(model_file.encode(state.parameters), stated.model):
+            return state
+    raise UsageError(f"{recipe.name} trains another model than follows from the plan and the releases before it")
+
+
+def _mean_update(
+    plan: Plan, recipe: Recipe, documents: Sequence[Mapping[str, Any]]
+) -> tuple[NDArray[np.float64] | None, int | None]:
+    """The mean update of a round and how many took part; None where nothing is released."""
+    if not documents:
+        return None, None
+    if any(one.get("recipe_hash") != recipe.hash_text for one in documents):
+        raise UsageError(f"a release is not of {recipe.name}")
+    if any(one["report_count"] < 1 for one in documents):
+        raise UsageError(f"a release of {recipe.name} has no contributions")
+    labels = encoder_of(recipe.question).labels
+    columns = [_totals(recipe, one, labels) for one in documents]
+    reports = sum(int(one["report_count"]) for one in documents)
+    totals = np.array([math.fsum(cell) for cell in zip(*columns, strict=True)])
+    return totals * (float(recipe.rate) * float(exact(plan.clip)) / reports), reports
+
+
+def _totals(recipe: Recipe, document: Mapping[str, Any], labels: Sequence[str]) -> list[float]:
+    """The estimates of a release in the order of ``labels``; of many, those that are 0 are not listed."""
+    listed = {row["label"]: float(row["estimate"]) for row in rows(document)}
+    unlisted = document.get("unlisted", {}).get("answers", 0)
+    if (
+        len(listed) + unlisted != len(labels)
+        or not listed.keys() <= set(labels)
+        or not all(map(math.isfinite, listed.values()))
+    ):
+        raise UsageError(f"a release of {recipe.name} does not have the {len(labels)} numbers of its update")
+    return [listed.get(label, 0.0) for label in labels]

@@ -1,0 +1,112 @@
+"""Plans of training runs: what does not fit is refused with what would, and what a run costs is told beforehand."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.cli import FAILED, OK, run
+from tacit.errors import DecodeError, FieldError
+from tacit.learning.plan import EXAMPLE, MAX_PLAN_BYTES, Plan
+from tacit.methods.flips import Flips
+from tacit.operations.design_rounds import nobody
+from tacit.operations.learning_plans import forecast, planned_series
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
+from tacit.recipe.model import TokenSlot
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
+
+TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
+LARGE = {"kind": "two-layer", "inputs": 64, "hidden": 50, "classes": 10}
+TOKEN = TokenSlot(issuer="nobody", epoch=0, slot=0)
+
+
+def plan_of(**changes: Any) -> Plan:
+    return Plan.read(json.dumps({**EXAMPLE, **changes}).encode(), "plan")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"min_batch_size": 501}, "min_batch_size: must be at most 500"),
+        ({"unit": "0.03"}, "unit: must divide 1"),
+        ({"rounds": 7000}, "rounds: .* 6588 would fit"),
+        ({"rate": 1}, "rate: must be above 0 and below 1"),
+        ({"server": {"kind": "sgd"}}, "server.kind: must be one of 'fedavg', 'fedadam'"),
+        ({"clip": 2_000_000}, "clip: must be at most 1000000"),
+        ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "training.quantile: does not belong"),
+        ({"training": {**TRAINING, "architecture": {**LARGE, "hidden": 64}}}, "at most 4,096 fit"),
+        ({"device": 1}, "device: is not known"),
+    ],
+)
+def test_members_that_do_not_fit_together_are_refused_with_what_would_fit(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(FieldError, match=said):
+        plan_of(**changes)
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{", b" " * (MAX_PLAN_BYTES + 1)])
+def test_a_file_that_is_no_plan_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError, match="digits"):
+        Plan.read(data, "digits.json")
+
+
+@pytest.mark.slow
+def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> None:
+    with pytest.raises(FieldError, match="no noise share keeps 2 over 30 rounds") as refused:
+        planned_series(plan_of(min_batch_size=100), nobody(), 0, TOKEN)
+    words = refused.value.reason.split()
+    batch_size = int(words[words.index("min_batch_size") + 2].replace(",", ""))
+    assert 100 < batch_size < 400
+    assert planned_series(plan_of(min_batch_size=batch_size), nobody(), 0, TOKEN).rounds == 30
+
+
+@pytest.mark.slow
+def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
+    with pytest.raises(FieldError, match="has 3,760 entries") as refused:
+        forecast(plan_of(training={**TRAINING, "architecture": LARGE}))
+    words = refused.value.reason.split()
+    entries = int(words[words.index("entries", 3) - 1].replace(",", ""))
+    classes = 13
+    fitting = {"kind": "softmax", "inputs": entries // classes - 1, "classes": classes}
+    assert forecast(plan_of(training={**TRAINING, "architecture": fitting})).contribution_bytes > 0
+
+
+def test_the_forecast_is_that_of_the_series() -> None:
+    plan = plan_of()
+    series, found = planned_series(plan, nobody(), 0, TOKEN), forecast(plan)
+    assert found.epsilon == series.claim.epsilon.root
+    assert 1.9 < float(found.epsilon["aggregator"]) <= 2
+    assert (series.claim.delta, series.rounds, series.round_seconds) == (found.delta, 30, 4800)
+    assert isinstance(vdaf_of(series.probe), Prio3L2BoundSum)
+    method = randomizer_of(series.probe)
+    assert isinstance(method, Flips)
+    (stderr, *_) = method.expected_stderrs([0.0] * 650, 10_000, design_of(series.probe), squares=[1e-300] * 650)
+    assert found.noise_entry == pytest.approx(stderr / 10_000)
+    assert found.signal_to_noise == pytest.approx(1 / (found.noise_entry * math.sqrt(650)))
+
+
+def test_the_example_works_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["learn", "plan", "--example"]) == OK
+    file = tmp_path / "digits.json"
+    file.write_text(capsys.readouterr().out)
+    assert run(["learn", "plan", str(file)]) == OK
+    shown = capsys.readouterr().out
+    assert "500 expected, released from 400 on" in shown
+    assert "(series-claim): the total delta 0.00001" in shown
+    assert run(["learn", "plan", str(file), "--json"]) == OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["plan"] == {**EXAMPLE, "epsilon": "2"}
+    assert document["forecast"]["model_bytes"] == 12 + 4 * 650
+
+
+def test_without_a_plan_and_with_a_wrong_one_the_command_says_so_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({**EXAMPLE, "unit": "0.03"}))
+    for arguments in ([], [str(file)], [str(file), "--example"]):
+        assert run(["learn", "plan", *arguments]) == FAILED
+        assert len(capsys.readouterr().err.splitlines()) == 1
