@@ -364,3 +364,7 @@ EncoderSpec = Annotated[
     Buckets | Categories | Boolean | Number | Vector | Update | Attributes | Occurrences | Strings | Prefixes,
     Field(discriminator="kind"),
 ]
+AnyEncoder = (
+    Buckets | Categories | Boolean | Number | Vector | Update | Attributes | Watched | Strings | PrefixSearch | Cells
+)
+"""What a survey may hold: from these, a recipe's encoder follows."""

@@ -23,6 +23,7 @@ from tacit.ports import Entropy
 from tacit.task import Task, seal_input_share
 from tacit.tokens.binding import EXTENSION_SIZE, TOKEN_EXTENSION_TYPE, Preimages
 from tacit.tokens.structures import Token
+from tacit.vdaf.native.batch import BatchProver
 
 AGGREGATORS = (Role.LEADER, Role.HELPER)
 """The aggregators' roles, in the order of their VDAF ids."""
@@ -69,11 +70,11 @@ def bound_report(
 
 
 def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
-    """Encoded public share and encoded input share per aggregator."""
-    vdaf = task.vdaf
-    public_share, input_shares = vdaf.shard(task.ctx, measurement, report_id, entropy(vdaf.RAND_SIZE))
-    payloads = {role: vdaf.encode_input_share(share) for role, share in zip(AGGREGATORS, input_shares, strict=True)}
-    return vdaf.encode_public_share(public_share), payloads
+    """Encoded public share and encoded input share per aggregator: by the kernels where they are built, with the same
+    bytes. Raises ``ValueError`` for a measurement that the VDAF does not allow."""
+    prover = BatchProver(task.vdaf, task.ctx, alone=True)
+    ((public_share, *shares),) = prover.shard([measurement], [report_id], [entropy(task.vdaf.RAND_SIZE)])
+    return public_share, dict(zip(AGGREGATORS, shares, strict=True))
 
 
 def report_size(task: Task) -> int:

@@ -1,208 +1,107 @@
-"""Where a training run is: its models follow from the plan, the log and the releases alone."""
+"""Training in memory: devices' vectors are those of the recipe's encoder, and noise is as large as it is said to be."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+import math
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from infra.lab.kit.recipes import NOW, RecipeKit
-from tacit.errors import UsageError
-from tacit.learning import model_file
-from tacit.learning.plan import Plan
-from tacit.methods.flips import Flips
-from tacit.operations.learning_plans import planned_series
-from tacit.operations.learning_rounds import NextRound, next_round, run_of
-from tacit.operations.prefix_rounds import Asked
-from tacit.recipe.asking import asked_until
-from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import design_of, randomizer_of
-from tacit.recipe.encoder import encoder_of
-from tacit.recipe.model import Recipe
-from tacit.recipe.series import Series
-from tacit.recipe.training import read_round_model
-from tacit.rules.table import check
-
-KIT = RecipeKit()
-START = NOW // 60 * 60
-TINY: Mapping[str, Any] = {
-    "name": "strokes",
-    "metric": "strokes",
-    "text": "What do your strokes teach?",
-    "training": {
-        "architecture": {"kind": "two-layer", "inputs": 2, "hidden": 3, "classes": 2},
-        "steps": 2,
-        "learning_rate": "0.5",
-    },
-    "clip": "0.5",
-    "unit": "0.1",
-    "server": {"kind": "fedadam", "learning_rate": "0.1"},
-    "seed": 7,
-    "devices": 4_000,
-    "rate": "0.5",
-    "min_batch_size": 1_500,
-    "rounds": 3,
-    "round_seconds": 3_600,
-    "release_seconds": 1_200,
-    "epsilon": 4,
-    "delta": "0.000001",
-}
-PLAN = Plan.model_validate(TINY)
+from infra.lab.commands.bench import app
+from infra.lab.learning.bench import CENTRAL, DELTA, NONE, OURS, SETTING, central_noise, document, measured, own_noise
+from infra.lab.learning.population import EXAMPLES, TESTED, digits, population
+from infra.lab.learning.rounds import encoded, room_for_units, trained
+from tacit.dp.repeated.shares import epsilon_share_rounds
+from tacit.dp.reports import NoiseStep
+from tacit.dp.vector_noise import VectorStep
+from tacit.recipe.encoder import VectorEncoder
+from tacit.recipe.encoder_specs import Vector
 
 
-@functools.cache
-def series_of(plan: Plan = PLAN) -> Series:
-    token = KIT.recipe().token
-    return planned_series(plan, KIT.parties(), START, token, per_epoch=4)
+def test_many_devices_encode_what_the_encoder_of_the_recipe_makes_of_each() -> None:
+    random = np.random.default_rng(3)
+    spec = Vector.model_validate(
+        {"kind": "vector", "low": "-0.4", "high": "0.4", "unit": "0.01", "norm": 1, "length": 40}
+    )
+    encoder, middle = VectorEncoder(spec), SETTING.largest
+    rows = random.standard_normal((60, 40)) * np.geomspace(0.01, 1, 60)[:, np.newaxis]
+    ours = encoded(rows, SETTING) + middle
+    theirs = [encoder.encode([float(entry) for entry in row]) for row in rows]
+    assert [tuple(row) for row in ours.tolist()] == theirs
+    assert any(not np.array_equal(np.rint(row * 100), made) for row, made in zip(rows, ours - middle, strict=True))
 
 
-def released(recipe: Recipe, seed: int, reports: int = 2_000, **changes: Any) -> dict[str, Any]:
-    """A release with random sums."""
-    method = randomizer_of(recipe)
-    assert isinstance(method, Flips)
-    random = np.random.default_rng(seed)
-    counts = [round(reports * method.largest / 2 + one) for one in random.normal(0, 300, method.cells)]
-    found = method.estimate(counts, reports, design_of(recipe)).values
-    pairs = zip(encoder_of(recipe.question).labels, counts, found, strict=True)
-    buckets = [{"label": label, "count": count, "estimate": value} for label, count, value in pairs]
-    return {"recipe_hash": recipe.hash_text, "report_count": reports, "buckets": buckets, **changes}
+def test_no_vector_is_longer_than_the_norm_and_few_are_shrunk_once_more() -> None:
+    random = np.random.default_rng(4)
+    rows = random.standard_normal((400, 650))
+    rows *= room_for_units(650, SETTING.radius) / np.linalg.norm(rows, axis=1, keepdims=True)
+    made = encoded(rows, SETTING)
+    assert ((made * made).sum(axis=1) <= SETTING.radius**2).all()
+    assert (made == np.rint(rows * SETTING.radius)).all(axis=1).mean() > 0.9
 
 
-def begin(plan: Plan, index: int) -> float:
-    return float(START + index * plan.period)
+def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> None:
+    train, test = digits()
+    people = population(2000, 5)
+    assert len(test) == TESTED
+    assert people.labels.shape == (2000, EXAMPLES)
+    known = {row.tobytes() for row in train.features.astype(np.float32)}
+    held = {row.tobytes() for row in people.features.reshape(-1, people.features.shape[-1])}
+    assert held <= known
+    assert np.mean([len(set(row)) for row in people.labels.tolist()]) < 4
+    again = population(2000, 5)
+    assert np.array_equal(again.features, people.features)
 
 
-def following(plan: Plan, rounds: Sequence[Asked], index: int, **options: Any) -> NextRound:
-    run = run_of(plan, series_of(plan), rounds)
-    found = next_round(plan, series_of(plan), run, begin(plan, index), **options)
-    assert found is not None
-    return found
+def test_the_noise_keeps_the_claims_that_stand_beside_it() -> None:
+    own = own_noise(2.0, 10_000)
+    vector = VectorStep.replaced(650, 2 * SETTING.largest, SETTING.radius, one_signed=False)
+    step = NoiseStep(own.share.scale, own.share.flips, vector=vector)
+    assert epsilon_share_rounds(step, 400, SETTING.rounds, DELTA, SETTING.rate) <= 2.0
+    central = central_noise(2.0)
+    assert own.size(SETTING, 500) == pytest.approx(math.sqrt(500 * own.share.flips) / (200 * own.share.scale))
+    assert 2 < own.size(SETTING, 500) / central.size(SETTING, 500) < 3
 
 
-def followed(plan: Plan) -> tuple[list[Asked], list[bytes]]:
-    """All rounds of a run, taken up anew after every stage, and its models, the result last."""
-    rounds, models = list[Asked](), list[bytes]()
-    for index in range(plan.rounds):
-        found = following(plan, rounds, index)
-        assert following(plan, rounds, index) == found, "nothing but the plan, the log and the releases says what it is"
-        models.append(found.model)
-        rounds.append((found.recipe, ()))
-        waiting = run_of(plan, series_of(plan), rounds)
-        assert waiting.waits_for == index
-        assert next_round(plan, series_of(plan), waiting, begin(plan, index + 1)) is None
-        rounds[-1] = (found.recipe, (released(found.recipe, index),))
-    return rounds, [*models, run_of(plan, series_of(plan), rounds).model]
+def test_the_central_noise_is_that_of_another_accountant() -> None:
+    accountant = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    sigma = central_noise(2.0).sigma
+
+    def epsilon(of: float) -> float:
+        one = accountant.from_gaussian_mechanism(
+            of, sampling_prob=SETTING.rate, value_discretization_interval=1e-4, use_connect_dots=True
+        )
+        return float(one.self_compose(SETTING.rounds).get_epsilon_for_delta(DELTA))
+
+    assert epsilon(sigma) <= 2.0 < epsilon(sigma - 0.01)
 
 
-ROUNDS, MODELS = followed(PLAN)
+def test_a_run_has_the_same_rounds_for_the_same_seed_and_learns() -> None:
+    people, noise = population(2000, 6), own_noise(4.0, 10_000)
+    rounds = trained(people, SETTING, noise, 6)
+    assert rounds == trained(people, SETTING, noise, 6)
+    assert rounds != trained(people, SETTING, noise, 7)
+    assert rounds[-1].loss < rounds[0].loss < math.log(10)
+    assert all(50 < one.contributions < 160 for one in rounds)
 
 
-def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:
-    assert len(set(MODELS)) == PLAN.rounds + 1
-    for count in range(PLAN.rounds + 1):
-        run = run_of(PLAN, series_of(), ROUNDS[:count])
-        assert [one.model for one in run.rounds] == MODELS[:count]
-        assert run.model == MODELS[count]
-    over = run_of(PLAN, series_of(), ROUNDS)
-    assert (over.following, over.waits_for) == (None, None)
-    assert next_round(PLAN, series_of(), over, begin(PLAN, 3)) is None
-    assert [one.contributions for one in over.rounds] == [2_000] * 3
+def test_lines_say_what_is_private_and_their_document_holds_every_accuracy() -> None:
+    lines = list(measured(5000, (4.0,), 1))
+    made = document(lines, 5000)
+    assert [line["kind"] for line in made["lines"]][:3] == [NONE, CENTRAL, OURS]
+    assert [line["private"] for line in made["lines"]] == [False, True, True, True]
+    assert all(line["accuracies"] == [line["accuracy"]] for line in made["lines"])
 
 
-def test_every_round_is_a_valid_recipe_that_names_its_model_and_ends_before_the_next_begins() -> None:
-    policy = KIT.policy.model_copy(update={"allow_unbounded_local": True})
-    for index, (recipe, _) in enumerate(ROUNDS):
-        assert series_of().mismatch(recipe) is None
-        assert check(recipe, policy, Context(Stage.PUBLISH, NOW), only={"round-model"}) == []
-        stated = read_round_model(recipe.question.round_input or "", PLAN.training)
-        assert stated.model == model_file.name_of(MODELS[index])
-        assert stated.clip == "0.5"
-        assert recipe.interval.end + PLAN.release_seconds == begin(PLAN, index + 1)
+def test_too_few_devices_for_an_epsilon_are_refused_in_one_line() -> None:
+    answer = CliRunner().invoke(app, ["learning", "--devices", "1000", "--epsilon", "0.1", "--seeds", "1"])
+    assert answer.exit_code == 2
+    assert "more devices must contribute" in answer.output.replace("\n", " ").replace("│", "")
 
 
-def test_the_mean_update_is_the_sum_over_those_who_took_part_divided_by_their_number_times_the_clip() -> None:
-    plan = Plan.model_validate({**TINY, "server": {"kind": "fedavg", "learning_rate": 1}})
-    first, reports = following(plan, (), 0), 2_000
-    method = randomizer_of(first.recipe)
-    assert isinstance(method, Flips)
-    steps = [100 * (at - 8) for at in range(method.cells)]
-    counts = [method.scale * (one + reports * 10) + reports * method.flips // 2 for one in steps]
-    values = method.estimate(counts, reports, design_of(first.recipe)).values
-    pairs = zip(encoder_of(first.recipe.question).labels, values, strict=True)
-    everyone = [{"label": label, "estimate": value} for label, value in reversed(list(pairs))]
-    found = released(first.recipe, 0, reports, buckets=everyone)
-    after = run_of(plan, series_of(plan), [(first.recipe, (found,))])
-    change = model_file.decode(after.model) - model_file.decode(first.model)
-    assert change == pytest.approx([0.5 * 0.1 * one / reports for one in steps], rel=1e-4, abs=1e-7)
-
-
-def test_entries_that_a_release_leaves_out_are_0_and_batches_are_added() -> None:
-    plan = Plan.model_validate({**TINY, "server": {"kind": "fedavg", "learning_rate": 1}})
-    first = following(plan, (), 0)
-    listed = [{"label": "3", "count": 0, "estimate": 40.0}]
-    rest = len(encoder_of(first.recipe.question).labels) - 1
-    one = released(first.recipe, 0, buckets=listed, report_count=5, unlisted={"answers": rest, "estimate": 0.0})
-    after = run_of(plan, series_of(plan), [(first.recipe, (one, one))])
-    change = model_file.decode(after.model) - model_file.decode(first.model)
-    assert np.flatnonzero(change).tolist() == [3]
-    assert change[3] == pytest.approx(0.5 * 40 * 0.5 * 2 / 10)
-    assert after.rounds[0].contributions == 10
-
-
-def test_a_round_without_a_release_is_passed_over_and_the_run_stays_the_same_for_everybody() -> None:
-    rounds: list[Asked] = [ROUNDS[0], (ROUNDS[1][0], ())]
-    found = following(PLAN, rounds, 2, is_passed_over=True)
-    assert found.model == MODELS[1]
-    late = [ROUNDS[0], ROUNDS[1], (found.recipe, ())]
-    assert run_of(PLAN, series_of(), late).model == MODELS[1], "a release that comes later is not used any more"
-    last = (found.recipe, (released(found.recipe, 2),))
-    skipped = run_of(PLAN, series_of(), [*rounds, last])
-    assert run_of(PLAN, series_of(), [*late[:2], last]).model == skipped.model
-
-
-def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none() -> None:
-    interval = PLAN.interval(START, 1)
-    run = run_of(PLAN, series_of(), ROUNDS[:1])
-    found = next_round(PLAN, series_of(), run, asked_until(interval))
-    assert found is not None
-    assert found.recipe.series is not None
-    assert found.recipe.series.index == 2
-    assert found.model == MODELS[1]
-    assert run_of(PLAN, series_of(), [ROUNDS[0], (found.recipe, ())]).following is None
-    with pytest.raises(UsageError, match="begin a new series"):
-        next_round(PLAN, series_of(), run, begin(PLAN, 3))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"recipe_hash": "x" * 43}, "a release is not of strokes-0"),
-        ({"report_count": 0}, "has no contributions"),
-        ({"buckets": []}, "does not have the 17 numbers"),
-        ({"buckets": [{"label": str(at + 1), "estimate": 1.0} for at in range(17)]}, "does not have the 17 numbers"),
-        ({"buckets": [{"label": str(at), "estimate": float("inf")} for at in range(17)]}, "does not have the 17"),
-    ],
-)
-def test_a_release_of_another_recipe_and_one_without_its_numbers_are_refused(
-    changes: dict[str, Any], said: str
-) -> None:
-    recipe = ROUNDS[0][0]
-    with pytest.raises(UsageError, match=said):
-        run_of(PLAN, series_of(), [(recipe, (released(recipe, 0, **changes),))])
-
-
-def test_a_round_that_trains_another_model_and_a_series_of_another_plan_are_refused() -> None:
-    recipe = ROUNDS[0][0]
-    with pytest.raises(UsageError, match="trains another model"):
-        run_of(PLAN, series_of(), [(recipe, (released(recipe, 99),)), ROUNDS[1]])
-    with pytest.raises(UsageError, match="clips at"):
-        run_of(PLAN.model_copy(update={"clip": "0.25"}), series_of(), ROUNDS[:1])
-    with pytest.raises(UsageError, match="not of this plan: rounds differ"):
-        run_of(PLAN.model_copy(update={"rounds": 4}), series_of(), ())
-    with pytest.raises(UsageError, match="is not after round 0"):
-        run_of(PLAN, series_of(), [ROUNDS[0], ROUNDS[0]])
-    with pytest.raises(UsageError, match="is not a round of series"):
-        run_of(PLAN, series_of(), [(KIT.recipe(), ())])
+def test_the_command_prints_one_document() -> None:
+    answer = CliRunner().invoke(app, ["learning", "--devices", "5000", "--epsilon", "4", "--seeds", "1", "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["devices"] == 5000

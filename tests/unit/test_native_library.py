@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from tacit.multibuffer import build as multibuffer
 from tacit.native_build import IFMA
 from tacit.vdaf.native import LEVELS, batch, build, level, library, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
-from tacit.vdaf.prio3 import Prio3Count
+from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,6 +73,40 @@ def test_without_a_compiler_the_pure_path_runs_and_the_log_says_so_once(
         ]
     finally:
         library._load.cache_clear()
+
+
+def test_a_device_compiles_nothing_and_makes_the_same_report_in_pure_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vdaf, report = Prio3Histogram(2, 20, 3), ([7], [bytes(16)], [bytes(range(128))])
+    native = BatchProver(vdaf, b"ctx", alone=True)
+    assert native._kernels is not None
+    monkeypatch.setattr(library, "_folders", lambda: (tmp_path,))
+    library._load.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            pure = BatchProver(vdaf, b"ctx", alone=True)
+        assert (pure._kernels, list(tmp_path.iterdir()), caplog.records) == (None, [], [])
+        assert pure.shard(*report) == native.shard(*report)
+    finally:
+        library._load.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
+def test_no_branch_and_no_address_of_the_prover_depends_on_a_measurement_or_on_randomness(tmp_path: Path) -> None:
+    """Valgrind knows no AVX-512, so the levels below it."""
+    built = build.compile_library(tmp_path / "kernels.so")
+    program = tmp_path / "native_secret"
+    source = Path(__file__).with_name("native_secret.c")
+    command = [*build.compiler(), f"-I{build.SOURCES}", str(source), str(built), "-o", str(program)]
+    subprocess.run(command, check=True)
+    for name in set(usable_levels()) & {"baseline", "avx2"}:
+        checked = ["valgrind", "-q", "--error-exitcode=99", str(program), str(LEVELS.index(name))]
+        control = subprocess.run([*checked, "control"], capture_output=True, text=True, timeout=240, check=False)
+        assert (control.returncode, "depends on uninitialised" in control.stderr) == (99, True)
+        done = subprocess.run(checked, capture_output=True, text=True, timeout=240, check=False)
+        assert (done.stderr, done.returncode) == ("", 0)
 
 
 def test_a_failing_compiler_fails_with_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

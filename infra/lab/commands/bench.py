@@ -13,6 +13,7 @@ from rich.text import Text
 from infra.lab.bench import history
 from infra.lab.commands.bench_accuracy import accuracy
 from infra.lab.commands.bench_dap import bench_dap
+from infra.lab.commands.bench_learning import learning
 from infra.lab.commands.bench_soak import soak
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
@@ -30,6 +31,7 @@ app = typer.Typer(help="Measure what each stage costs, beside the floor of this 
 app.command("accuracy")(accuracy)
 app.command("soak")(soak)
 app.command("dap")(bench_dap)
+app.command("learning")(learning)
 
 Repetitions = Annotated[int, typer.Option("--repetitions", min=1, help="Repetitions of every measurement.")]
 Save = Annotated[bool, typer.Option("--save", help="Keep the document as benchmarks/DATE-COMMIT.json.")]

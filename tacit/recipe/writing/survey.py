@@ -31,16 +31,13 @@ from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.derive import shape_of
 from tacit.recipe.encoder_specs import (
+    AnyEncoder,
     Attributes,
     Boolean,
     Buckets,
     Categories,
     Cells,
-    Number,
     PrefixSearch,
-    Strings,
-    Update,
-    Vector,
     Watched,
 )
 from tacit.recipe.fields import filled, parse_file, wrong
@@ -152,18 +149,7 @@ class Survey(Part):
     text: Annotated[Text | None, Field(description="The question, as a person reads it.")] = None
     metric: Annotated[Label | None, Field(description="Field of the device's data.")] = None
     encoder: Annotated[
-        Buckets
-        | Categories
-        | Boolean
-        | Number
-        | Vector
-        | Update
-        | Attributes
-        | Watched
-        | Strings
-        | PrefixSearch
-        | Cells
-        | None,
+        AnyEncoder | None,
         Field(discriminator="kind"),
     ] = None
     statistic: Annotated[StatisticName | None, Field(description=f"One of {', '.join(STATISTICS)}.")] = None

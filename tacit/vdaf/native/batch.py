@@ -204,10 +204,11 @@ class BatchVerifier:
 class BatchProver:
     """The Client's ``shard`` for many measurements, each with its own nonce and randomness."""
 
-    def __init__(self, vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> None:
+    def __init__(self, vdaf: Prio3[Any], ctx: bytes, level: int | None = None, *, alone: bool = False) -> None:
+        """``level`` as for ``BatchVerifier``, ``alone`` as for ``kernels_for``."""
         self._vdaf = vdaf
         self._ctx = ctx
-        self._kernels = kernels_for(vdaf, ctx, level)
+        self._kernels = kernels_for(vdaf, ctx, level, alone=alone)
 
     def shard(
         self, measurements: Sequence[Any], nonces: Sequence[bytes], rands: Sequence[bytes]

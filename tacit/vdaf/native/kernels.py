@@ -26,6 +26,9 @@ MALFORMED = 2
 BAD_SHARE = 1
 BAD_PROOF = 2
 
+FEWEST_LANES = 0
+"""The level whose instructions hold the fewest reports."""
+
 _FIELD_BITS = {Field64: 64, Field128: 128}
 _NO_MEMORY = 2
 
@@ -121,10 +124,13 @@ class Kernels:
         return outputs
 
 
-def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None) -> Kernels | None:
+def kernels_for(vdaf: Prio3[Any], ctx: bytes, level: int | None = None, *, alone: bool = False) -> Kernels | None:
     """The kernels of this process for an instance; None where only pure Python can be used: it was chosen, there are no
-    kernels, or they do not support this circuit, these sizes or this number of shares."""
-    level = chosen_level() if level is None else level
+    kernels, or they do not support this circuit, these sizes or this number of shares. ``alone``: for one report at a
+    time, where more lanes cost only time and memory, and for which no library is compiled."""
+    if level is None:
+        level = chosen_level(build=not alone)
+        level = FEWEST_LANES if alone and level is not None else level
     if level is None or _shape(vdaf) is None:
         return None
     try:

@@ -55,10 +55,10 @@ def level() -> str:
     return OFF if chosen is None else LEVELS[chosen]
 
 
-def chosen_level() -> int | None:
-    """Index into ``LEVELS``, or None for pure Python. Raises as ``wanted_level``."""
+def chosen_level(*, build: bool = True) -> int | None:
+    """Index into ``LEVELS``, or None for pure Python. ``build`` as for ``load``. Raises as ``wanted_level``."""
     wanted = wanted_level()
-    library = None if wanted == OFF else load()
+    library = None if wanted == OFF else load(build=build)
     if library is None:
         return None
     best = int(library.tacit_best_level())
@@ -80,18 +80,20 @@ def exercise(chosen: int, field_bits: int, primitive: int, rounds: int) -> int:
     return 0 if library is None else int(library.tacit_exercise(chosen, field_bits, primitive, rounds))
 
 
-def load() -> ctypes.CDLL | None:
-    """The shared object, or None (reported once in the log) where it neither exists nor can be compiled."""
+def load(*, build: bool = True) -> ctypes.CDLL | None:
+    """The shared object, or None (reported once in the log) where it neither exists nor can be compiled. Without
+    ``build`` it is not compiled, and nothing is reported."""
     with _loading:
-        return _load()
+        return _load(build)
 
 
 @cache
-def _load() -> ctypes.CDLL | None:
+def _load(build: bool) -> ctypes.CDLL | None:
     try:
-        library = open_library(library_name(), _folders(), compile_library)
+        library = open_library(library_name(), _folders(), compile_library if build else _leave)
     except BuildError as error:
-        _log.warning("the Prio3 kernels are not available (%s); reports are verified in pure Python", error)
+        if build:
+            _log.warning("the Prio3 kernels are not available (%s); reports are verified in pure Python", error)
         return None
     library.tacit_best_level.argtypes = ()
     library.tacit_best_level.restype = c_int
@@ -110,6 +112,10 @@ def _load() -> ctypes.CDLL | None:
     library.tacit_exercise.argtypes = (c_int, c_uint32, c_int, c_uint64)
     library.tacit_exercise.restype = c_uint64
     return library
+
+
+def _leave(target: Path) -> Path:
+    raise BuildError(f"it is not at {target}")
 
 
 def _folders() -> tuple[Path, ...]:

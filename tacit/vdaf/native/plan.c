@@ -161,7 +161,7 @@ static void set_pairing(tacit_plan *plan, u128 root, u128 inv_n, u128 p)
 {
     size_t n = plan->wire_len;
     u128 w = mul_mod(root, root, p), power = 1, *before = plan->pairing, after = p - inv_n;
-    u128 inverse = pow_mod(w, p - 2, p);
+    u128 inverse = pow_mod(w, n - 1, p);
     before[1] = add_mod(inv_n, inv_n, p);
     for (size_t d = 1; d + 1 < n; d++) {
         power = mul_mod(power, w, p);
@@ -189,7 +189,8 @@ static int set_tables(tacit_plan *plan)
     u128 p = modulus_of(plan->shape.field_bits);
     size_t n = plan->wire_len;
     u128 r = pow_mod(2, plan->run->radix_bits, p);
-    u128 root = root_of_order(2 * n, p), inverse = pow_mod(root, p - 2, p), inv_n = pow_mod(n, p - 2, p);
+    u128 root = root_of_order(2 * n, p), inverse = pow_mod(root, 2 * n - 1, p);
+    u128 inv_n = pow_mod(p / 2 + 1, plan->log_wire, p);
     plan->one = r;
     plan->r2 = mul_mod(r, r, p);
     plan->plain_half = p / 2 + 1;

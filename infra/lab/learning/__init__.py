@@ -1,0 +1,1 @@
+"""Federated learning in memory: many devices at once, without the wire."""

@@ -1,0 +1,168 @@
+"""A training run in memory, with one of three sorts of noise.
+
+* ``Flips``: what devices do. Each participant's vector is made whole units by the recipe's encoder and has the noise of
+  coin flips added; their sum is the release. The flips of all participants together are drawn as one binomial.
+* ``Central``: a server that everybody trusts adds Gaussian noise to the sum of the clipped vectors (DP-SGD of M. Abadi
+  et al., Deep Learning with Differential Privacy, 2016, with a device in the place of an example).
+* None: no noise and no clip by units; the best that this training can do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infra.lab.learning.population import Population
+from tacit.dp.binomial_noise import NoiseShare
+from tacit.learning.architectures import Architecture, architecture_of
+from tacit.learning.local import sent_vectors
+from tacit.learning.optimisers import FedAvg
+from tacit.recipe.quantity import exact
+from tacit.recipe.training import Training
+
+_SLICE: Final = 256
+"""Devices that train together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all sorts of noise have in common: the training, its clip, how many units the norm has (entries are at most
+    ``largest`` units), the coin's rate, the rounds, and the server's learning rate and momentum."""
+
+    training: Training
+    clip: float
+    radius: int
+    largest: int
+    rate: float
+    rounds: int
+    server_rate: float
+    momentum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The noise share of every participant, in units."""
+
+    share: NoiseShare
+
+    def noisy(self, vectors: NDArray[np.float64], setting: Setting, random: np.random.Generator) -> NDArray[np.float64]:
+        """The sum of the encoded vectors with everybody's flips, as a release has it, in norms."""
+        total = encoded(vectors, setting).sum(axis=0) * self.share.scale
+        flips = len(vectors) * self.share.flips
+        noise = random.binomial(flips, 0.5, size=total.shape) - flips / 2
+        released: NDArray[np.float64] = (total + noise) / (self.share.scale * setting.radius)
+        return released
+
+    def size(self, setting: Setting, reports: float) -> float:
+        """The standard deviation in each entry of the sum of so many reports, in norms."""
+        return math.sqrt(reports * self.share.flips) / (2 * self.share.scale * setting.radius)
+
+
+@dataclass(frozen=True, slots=True)
+class Central:
+    """Gaussian noise of ``sigma`` norms on the sum."""
+
+    sigma: float
+
+    def noisy(self, vectors: NDArray[np.float64], setting: Setting, random: np.random.Generator) -> NDArray[np.float64]:
+        """The sum with its noise, in norms."""
+        released: NDArray[np.float64] = vectors.sum(axis=0) + self.sigma * random.standard_normal(vectors.shape[1])
+        return released
+
+    def size(self, _setting: Setting, _reports: float) -> float:
+        """The standard deviation in each entry of the sum, in norms."""
+        return self.sigma
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round gave: how many took part; loss (nats) and accuracy of its model on the test set."""
+
+    contributions: int
+    loss: float
+    accuracy: float
+
+
+def encoded(vectors: NDArray[np.float64], setting: Setting) -> NDArray[np.int64]:
+    """The whole units that ``VectorEncoder`` makes of each row (numbers of norm 1 at most), around 0."""
+    entries = np.rint(np.clip(vectors * setting.radius, -setting.largest, setting.largest)).astype(np.int64)
+    squares = (entries * entries).sum(axis=1, keepdims=True)
+    is_long = squares > setting.radius**2
+    scaled = entries * entries * setting.radius**2 // np.maximum(squares, 1)
+    sizes = np.sqrt(scaled.astype(np.float64)).astype(np.int64)
+    sizes -= sizes * sizes > scaled
+    sizes += (sizes + 1) * (sizes + 1) <= scaled
+    found: NDArray[np.int64] = np.where(is_long, np.sign(entries) * sizes, entries)
+    return found
+
+
+def trained(
+    people: Population,
+    setting: Setting,
+    noise: Flips | Central | None,
+    seed: int,
+    *,
+    poisoners: float = 0.0,
+) -> list[Round]:
+    """Train for all rounds; the same for the same seed. The share ``poisoners`` of those who take part work against the
+    others."""
+    random, model = np.random.default_rng(seed), architecture_of(setting.training.architecture)
+    parameters, optimiser = model.initial(seed), FedAvg(setting.server_rate, setting.momentum)
+    found = list[Round]()
+    for _ in range(setting.rounds):
+        takes_part = np.flatnonzero(random.random(len(people)) < setting.rate)
+        vectors = _vectors(people, takes_part, parameters, model, setting)
+        _poison(vectors, round(poisoners * len(takes_part)))
+        total = noise.noisy(vectors, setting, random) if noise is not None else vectors.sum(axis=0)
+        parameters = optimiser.step(parameters, setting.clip * total / (setting.rate * len(people)))
+        features, labels = people.test.features, people.test.labels
+        loss = float(model.loss(parameters, features, labels))
+        found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
+    return found
+
+
+def _vectors(
+    people: Population,
+    takes_part: NDArray[np.int64],
+    parameters: NDArray[np.float32],
+    model: Architecture,
+    setting: Setting,
+) -> NDArray[np.float64]:
+    """What each device that takes part encodes, a row each."""
+    slices = [takes_part[at : at + _SLICE] for at in range(0, len(takes_part), _SLICE)]
+    rows = [_updates(people, chosen, parameters, model, setting) for chosen in slices]
+    return np.concatenate(rows) if rows else np.zeros((0, len(parameters)))
+
+
+def _poison(vectors: NDArray[np.float64], count: int) -> None:
+    """Let the first ``count`` devices send the opposite of the others' mean, as long as the norm allows."""
+    if not count:
+        return
+    mean = vectors[count:].mean(axis=0)
+    vectors[:count] = -mean / max(float(np.linalg.norm(mean)), 1e-12)
+
+
+def _updates(
+    people: Population,
+    chosen: NDArray[np.int64],
+    parameters: NDArray[np.float32],
+    model: Architecture,
+    setting: Setting,
+) -> NDArray[np.float64]:
+    """What each chosen device would encode, of length 1 at most."""
+    features, labels = people.features[chosen], people.labels[chosen]
+    start = np.broadcast_to(parameters, (len(chosen), len(parameters)))
+    rate, at = float(exact(setting.training.learning_rate)), start
+    for _ in range(setting.training.steps):
+        at = at - np.float32(rate) * model.gradient(at, features, labels)
+    return sent_vectors(setting.training, at - start, setting.clip, room_for_units(len(parameters), setting.radius))
+
+
+def room_for_units(length: int, radius: int) -> float:
+    """The norm, so much shortened that rounding to whole units rarely makes a vector longer than it: its square grows
+    by 1/12 unit^2 for each entry, give or take 0.58 units."""
+    return math.sqrt(max(0.5, 1 - length / (12 * radius * radius) - 2 / radius))
