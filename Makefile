@@ -100,8 +100,9 @@ test: $(FOR_TESTS)
 durations: $(FOR_TESTS)
 	@$(IN_MEMORY) $(PYTEST) -m "$(or $(MARKED),not slow)" --record-durations
 
+# Some tests last many minutes where they share the cores with others.
 test-all: $(FOR_TESTS)
-	@$(ON_DISK) $(PYTEST) -m ""
+	@$(ON_DISK) $(PYTEST) -m "" --override-ini faulthandler_timeout=3600
 
 # One process, so that slow tests do not slow each other down. A test that hangs ends the run.
 test-rotating: $(FOR_TESTS)

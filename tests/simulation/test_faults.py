@@ -165,7 +165,7 @@ class Run:
         simulation.heal()
         end = self.recipes[0].interval.end
         await simulation.live(end - 1, pieces=5)
-        await simulation.live(end + 1500, pieces=2)
+        await simulation.live(max(end, simulation.clock.now()) + 1500, pieces=2)
         for recipe in self.recipes:
             for _ in range(DEVICES):
                 collection = await simulation.collect(recipe)
