@@ -108,7 +108,8 @@ def trained(
     *,
     poisoners: float = 0.0,
 ) -> list[Round]:
-    """Train for all rounds; the same for the same seed. The share ``poisoners`` of those who take part work against the
+    """Train for all rounds; the same for the same seed. Who trusts no server sees how many took part, and divides by
+    that; the others divide by how many are expected. The share ``poisoners`` of those who take part work against the
     others."""
     random, model = np.random.default_rng(seed), architecture_of(setting.training.architecture)
     parameters, optimiser = model.initial(seed), FedAvg(setting.server_rate, setting.momentum)
@@ -118,7 +119,8 @@ def trained(
         vectors = _vectors(people, takes_part, parameters, model, setting)
         _poison(vectors, round(poisoners * len(takes_part)))
         total = noise.noisy(vectors, setting, random) if noise is not None else vectors.sum(axis=0)
-        parameters = optimiser.step(parameters, setting.clip * total / (setting.rate * len(people)))
+        count = len(takes_part) if isinstance(noise, Flips) else setting.rate * len(people)
+        parameters = optimiser.step(parameters, setting.clip * total / max(count, 1))
         features, labels = people.test.features, people.test.labels
         loss = float(model.loss(parameters, features, labels))
         found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
