@@ -92,11 +92,16 @@ def planned_series(plan: Plan, parties: Parties, start: int, token: TokenSlot, p
     return series
 
 
+def unplaced_series(plan: Plan) -> Series:
+    """The series of the plan before it has parties and a time, for its numbers. Raises as ``planned_series``."""
+    return planned_series(plan, nobody(), 0, TokenSlot(issuer="nobody", epoch=0, slot=0))
+
+
 def forecast(plan: Plan, policy: Policy | None = None) -> Forecast:
     """What is known of the plan before it has parties and a time; ``policy``: that of a device (default: the usual
     one). Raises as ``planned_series``."""
-    series = planned_series(plan, nobody(), 0, TokenSlot(issuer="nobody", epoch=0, slot=0))
-    method = _flips_of(series)
+    series = unplaced_series(plan)
+    method = flips_of(series)
     reports, entries, clip = float(plan.expected_contributions), plan.training.parameters, float(exact(plan.clip))
     noise = clip * float(exact(plan.unit)) * math.sqrt(method.flips / reports) / (2 * method.scale)
     signal = clip / math.sqrt(entries)
@@ -161,7 +166,7 @@ def _require_small(series: Series) -> None:
     size = vdaf_of(probe).leader_share_size
     if size <= MAX_SHARE_SIZE:
         return
-    method, fits, fails = _flips_of(series), 0, probe.randomizer.categories
+    method, fits, fails = flips_of(series), 0, probe.randomizer.categories
     while fails - fits > 1:
         middle = (fits + fails) // 2
         is_small = _share_size(replace(method, cells=middle)) <= MAX_SHARE_SIZE
@@ -173,7 +178,8 @@ def _require_small(series: Series) -> None:
     )
 
 
-def _flips_of(series: Series) -> Flips:
+def flips_of(series: Series) -> Flips:
+    """The noise shares of the series' rounds. Raises ``UsageError`` where there are none."""
     method = randomizer_of(series.probe)
     if not isinstance(method, Flips):
         raise UsageError(f"series {series.name} has no noise shares")

@@ -20,8 +20,6 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
-from tacit.learning.clipping import next_clip, share_unclipped
-from tacit.recipe.quantity import exact
 from tacit.recipe.training import MAX_CLIP, MAX_ENTRIES, RoundModel, Training, read_round_model
 
 SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -160,22 +158,6 @@ def test_a_round_input_that_is_not_the_canonical_form_of_a_fitting_model_is_refu
     assert training().file_bytes == 44
     with pytest.raises(DecodeError):
         read_round_model(text, training())
-
-
-@given(st.floats(1e-9, 1e6), st.floats(0, 1), st.floats(0, 1), st.floats(0, 2))
-def test_the_next_clip_moves_towards_its_quantile_and_a_recipe_can_hold_it(
-    clip: float, unclipped: float, target: float, rate: float
-) -> None:
-    found = next_clip(clip, unclipped, target, rate)
-    RoundModel(bytes=44, clip=found, model=HASH)
-    expected = min(max(clip * math.exp(rate * (target - unclipped)), 1e-6), 1e6)
-    assert float(exact(found)) == pytest.approx(expected, rel=6e-4)
-
-
-def test_the_share_of_unclipped_updates_follows_from_their_entries_and_stays_a_share() -> None:
-    entries = [0.05] * 3 + [-0.05]
-    assert share_unclipped(sum(entries) / 4, 0.05) == pytest.approx(0.75)
-    assert (share_unclipped(1.0, 0.05), share_unclipped(-1.0, 0.05)) == (1.0, 0.0)
 
 
 def test_names_and_forms_of_models_are_checked_without_numpy() -> None:

@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.lab.commands.bench import app
-from infra.lab.learning.bench import CENTRAL, DELTA, NONE, OURS, SETTING, central_noise, document, measured, own_noise
+from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, document, measured, own_noise, planned
 from infra.lab.learning.population import EXAMPLES, TESTED, digits, population
 from infra.lab.learning.rounds import encoded, room_for_units, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
+from tacit.errors import FieldError
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Vector
 
@@ -25,9 +26,9 @@ def test_many_devices_encode_what_the_encoder_of_the_recipe_makes_of_each() -> N
     spec = Vector.model_validate(
         {"kind": "vector", "low": "-0.4", "high": "0.4", "unit": "0.01", "norm": 1, "length": 40}
     )
-    encoder, middle = VectorEncoder(spec), SETTING.largest
+    encoder, middle = VectorEncoder(spec), 40
     rows = random.standard_normal((60, 40)) * np.geomspace(0.01, 1, 60)[:, np.newaxis]
-    ours = encoded(rows, SETTING) + middle
+    ours = encoded(rows, spec) + middle
     theirs = [encoder.encode([float(entry) for entry in row]) for row in rows]
     assert [tuple(row) for row in ours.tolist()] == theirs
     assert any(not np.array_equal(np.rint(row * 100), made) for row, made in zip(rows, ours - middle, strict=True))
@@ -36,10 +37,11 @@ def test_many_devices_encode_what_the_encoder_of_the_recipe_makes_of_each() -> N
 def test_no_vector_is_longer_than_the_norm_and_few_are_shrunk_once_more() -> None:
     random = np.random.default_rng(4)
     rows = random.standard_normal((400, 650))
-    rows *= room_for_units(650, SETTING.radius) / np.linalg.norm(rows, axis=1, keepdims=True)
-    made = encoded(rows, SETTING)
-    assert ((made * made).sum(axis=1) <= SETTING.radius**2).all()
-    assert (made == np.rint(rows * SETTING.radius)).all(axis=1).mean() > 0.9
+    spec = PLAN.encoder
+    rows *= room_for_units(650, spec.radius) / np.linalg.norm(rows, axis=1, keepdims=True)
+    made = encoded(rows, spec)
+    assert ((made * made).sum(axis=1) <= spec.radius**2).all()
+    assert (made == np.rint(rows * spec.radius)).all(axis=1).mean() > 0.9
 
 
 def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> None:
@@ -56,33 +58,34 @@ def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> N
 
 
 def test_the_noise_keeps_the_claims_that_stand_beside_it() -> None:
-    own = own_noise(2.0, 10_000)
-    vector = VectorStep.replaced(650, 2 * SETTING.largest, SETTING.radius, one_signed=False)
+    plan = planned(10_000, 2.0)
+    own, spec = own_noise(plan), plan.encoder
+    vector = VectorStep.replaced(650, spec.maximum, spec.radius, one_signed=False)
     step = NoiseStep(own.share.scale, own.share.flips, vector=vector)
-    assert epsilon_share_rounds(step, 400, SETTING.rounds, DELTA, SETTING.rate) <= 2.0
-    central = central_noise(2.0)
-    assert own.size(SETTING, 500) == pytest.approx(math.sqrt(500 * own.share.flips) / (200 * own.share.scale))
-    assert 2 < own.size(SETTING, 500) / central.size(SETTING, 500) < 3
+    assert epsilon_share_rounds(step, 400, plan.rounds, 1e-5, 0.05) <= 2.0
+    central = central_noise(plan)
+    assert own.size(spec, 500) == pytest.approx(math.sqrt(500 * own.share.flips) / (200 * own.share.scale))
+    assert 2 < own.size(spec, 500) / central.size(spec, 500) < 3
 
 
 def test_the_central_noise_is_that_of_another_accountant() -> None:
     accountant = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    sigma = central_noise(2.0).sigma
+    sigma = central_noise(PLAN).sigma
 
     def epsilon(of: float) -> float:
         one = accountant.from_gaussian_mechanism(
-            of, sampling_prob=SETTING.rate, value_discretization_interval=1e-4, use_connect_dots=True
+            of, sampling_prob=0.05, value_discretization_interval=1e-3, use_connect_dots=True
         )
-        return float(one.self_compose(SETTING.rounds).get_epsilon_for_delta(DELTA))
+        return float(one.self_compose(PLAN.rounds).get_epsilon_for_delta(1e-5))
 
     assert epsilon(sigma) <= 2.0 < epsilon(sigma - 0.01)
 
 
 def test_a_run_has_the_same_rounds_for_the_same_seed_and_learns() -> None:
-    people, noise = population(2000, 6), own_noise(4.0, 10_000)
-    rounds = trained(people, SETTING, noise, 6)
-    assert rounds == trained(people, SETTING, noise, 6)
-    assert rounds != trained(people, SETTING, noise, 7)
+    people, noise = population(2000, 6), own_noise(planned(10_000, 4.0))
+    rounds = trained(people, PLAN, noise, 6)
+    assert rounds == trained(people, PLAN, noise, 6)
+    assert rounds != trained(people, PLAN, noise, 7)
     assert rounds[-1].loss < rounds[0].loss < math.log(10)
     assert all(50 < one.contributions < 160 for one in rounds)
 
@@ -95,10 +98,9 @@ def test_lines_say_what_is_private_and_their_document_holds_every_accuracy() -> 
     assert all(line["accuracies"] == [line["accuracy"]] for line in made["lines"])
 
 
-def test_too_few_devices_for_an_epsilon_are_refused_in_one_line() -> None:
-    answer = CliRunner().invoke(app, ["learning", "--devices", "1000", "--epsilon", "0.1", "--seeds", "1"])
-    assert answer.exit_code == 2
-    assert "more devices must contribute" in answer.output.replace("\n", " ").replace("│", "")
+def test_too_few_devices_for_an_epsilon_are_refused_with_what_would_do() -> None:
+    with pytest.raises(FieldError, match=r"no noise share keeps 0\.1 over 30 rounds"):
+        own_noise(planned(1000, 0.1))
 
 
 def test_the_command_prints_one_document() -> None:

@@ -35,15 +35,11 @@ def learning(
     Example: tacit bench learning --seeds 1 --epsilon 2
     """
     require_extra("this measurement", "bench", "numpy", *(("matplotlib",) if plot else ()))
+    from infra.lab.learning import drawing
     from infra.lab.learning.bench import EPSILONS, document, measured
 
-    try:
-        with progress("training") as tell:
-            lines = list(measured(devices, epsilons or EPSILONS, seeds, tell))
-    except ValueError as error:
-        raise typer.BadParameter(f"--devices {devices}: {error}") from error
-    from infra.lab.learning import drawing
-
+    with progress("training") as tell:
+        lines = list(measured(devices, epsilons or EPSILONS, seeds, tell))
     if as_json:
         print_json(document(lines, devices))
     else:

@@ -27,7 +27,7 @@ LEARNING: Final = Update(
 
 @dataclass(frozen=True)
 class Model:
-    """A model file."""
+    """The model of a round, as devices fetch it: ``file`` holds its parameters (``tacit.learning.model_file``)."""
 
     file: bytes
 

@@ -12,42 +12,22 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
-from infra.lab.learning.population import CLASSES, INPUTS, TESTED, population
-from infra.lab.learning.rounds import Central, Flips, Setting, trained
+from infra.lab.learning.population import TESTED, population
+from infra.lab.learning.rounds import Central, Flips, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
-from tacit.dp.repeated.shares import share_for_rounds
-from tacit.dp.reports import NoiseStep
-from tacit.dp.vector_noise import VectorStep
-from tacit.recipe.training import Training
+from tacit.learning.plan import EXAMPLE, Plan
+from tacit.operations.learning_plans import flips_of, unplaced_series
 
-DELTA: Final = 1e-5
-DEVICES: Final = 10_000
-LEAST_SHARE: Final = 0.8
-"""A batch's minimum size, as a share of the reports that are expected."""
+PLAN: Final = Plan.model_validate(EXAMPLE)
+"""The training of all lines: the example of ``tacit learn plan``."""
 EPSILONS: Final = (1.0, 2.0, 4.0)
 _HUNDREDTHS: Final = (30, 10_000)
 NONE, CENTRAL, OURS, POISONED = "no privacy", "central DP-SGD", "noise shares", "noise shares, 1 % poison"
 POISONERS: Final = 0.01
 """The share of devices that send the opposite of what the others do, as long as the norm allows."""
-
-SETTING: Final = Setting(
-    training=Training.model_validate(
-        {
-            "architecture": {"kind": "softmax", "inputs": INPUTS, "classes": CLASSES},
-            "steps": 1,
-            "learning_rate": 1,
-        }
-    ),
-    clip=1.0,
-    radius=100,
-    largest=40,
-    rate=0.05,
-    rounds=30,
-    server_rate=1.0,
-    momentum=0.7,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,66 +59,72 @@ class Line:
         }
 
 
-def central_noise(epsilon: float, setting: Setting = SETTING, delta: float = DELTA) -> Central:
-    """The least Gaussian noise, in hundredths of the norm, with which all rounds are (epsilon, delta)-private."""
+def planned(devices: int, epsilon: float) -> Plan:
+    """The example plan for so many devices and this epsilon, with a minimum batch size in proportion. Raises
+    ``FieldError``."""
+    least = PLAN.min_batch_size * devices // PLAN.devices
+    changed = {"devices": devices, "min_batch_size": least, "epsilon": Decimal(repr(epsilon))}
+    return Plan.model_validate({**EXAMPLE, **changed})
+
+
+def central_noise(plan: Plan) -> Central:
+    """The least Gaussian noise, in hundredths of the norm, with which the plan's rounds keep its epsilon and delta."""
+    rate, epsilon, delta = float(plan.rate), float(plan.epsilon), float(plan.delta)
 
     def holds(hundredths: int) -> bool:
-        return epsilon_sampled_gaussian(hundredths / 100, setting.rate, setting.rounds, delta) <= epsilon
+        return epsilon_sampled_gaussian(hundredths / 100, rate, plan.rounds, delta) <= epsilon
 
     tried = range(*_HUNDREDTHS)
     return Central(tried[bisect_left(tried, x=True, key=holds)] / 100)
 
 
-def own_noise(epsilon: float, devices: int, setting: Setting = SETTING, delta: float = DELTA) -> Flips:
-    """The noise share with which claim (a) of the series is epsilon at delta. ``ValueError`` where there is none."""
-    step = VectorStep.replaced(setting.training.length, 2 * setting.largest, setting.radius, one_signed=False)
-    least = int(LEAST_SHARE * setting.rate * devices)
-    share = share_for_rounds(NoiseStep(1, 1, vector=step), least, setting.rounds, epsilon, delta, setting.rate)
-    return Flips(share)
+def own_noise(plan: Plan) -> Flips:
+    """The noise share of the plan's series. Raises ``FieldError`` where there is none, with what would have one."""
+    return Flips(flips_of(unplaced_series(plan)).noise_share)
 
 
 def measured(
     devices: int, epsilons: Sequence[float], seeds: int, tell: Callable[[float], None] = lambda _: None
 ) -> Iterator[Line]:
     """Train with every sort of noise, ``seeds`` times each, with a population of its own each time. ``tell`` is given
-    the share done."""
-    people = [population(devices, seed) for seed in range(seeds)]
-    count = 1 + 3 * len(epsilons)
-    made = 0
+    the share done. Raises ``FieldError`` as ``own_noise``."""
+    plans = {epsilon: planned(devices, epsilon) for epsilon in epsilons}
+    own = {epsilon: own_noise(plan) for epsilon, plan in plans.items()}
+    runs, made = (1 + 3 * len(plans)) * seeds, 0
 
     def line(kind: str, epsilon: float | None, noise: Flips | Central | None, poisoners: float = 0.0) -> Line:
         nonlocal made
         ends = []
-        for seed, one in enumerate(people):
-            ends.append(trained(one, SETTING, noise, seed, poisoners=poisoners)[-1])
+        for seed in range(seeds):
+            ends.append(trained(population(devices, seed), PLAN, noise, seed, poisoners=poisoners)[-1])
             made += 1
-            tell(made / (count * seeds))
+            tell(made / runs)
         accuracies, losses = zip(*((end.accuracy, end.loss) for end in ends), strict=True)
         return Line(kind, epsilon, _size(noise, devices), accuracies, losses)
 
     yield line(NONE, None, None)
-    for epsilon in epsilons:
-        own = own_noise(epsilon, devices)
-        yield line(CENTRAL, epsilon, central_noise(epsilon))
-        yield line(OURS, epsilon, own)
-        yield line(POISONED, epsilon, own, POISONERS)
+    for epsilon, plan in plans.items():
+        yield line(CENTRAL, epsilon, central_noise(plan))
+        yield line(OURS, epsilon, own[epsilon])
+        yield line(POISONED, epsilon, own[epsilon], POISONERS)
 
 
 def _size(noise: Flips | Central | None, devices: int) -> float:
     """The standard deviation of a round's sum in each entry, in norms, where as many take part as expected."""
     if noise is None:
         return 0.0
-    return noise.size(SETTING, SETTING.rate * devices)
+    return noise.size(PLAN.encoder, float(PLAN.rate) * devices)
 
 
 def document(lines: Sequence[Line], devices: int) -> dict[str, Any]:
     """What was measured, as a JSON object."""
-    training = SETTING.training.canonical()
-    plan = {"rate": SETTING.rate, "rounds": SETTING.rounds, "clip": SETTING.clip, "training": training}
+    stated = PLAN.model_dump(
+        mode="json", exclude_none=True, include={"training", "clip", "unit", "server", "rate", "rounds"}
+    )
     return {
         "devices": devices,
-        "delta": DELTA,
-        "plan": plan,
+        "delta": float(PLAN.delta),
+        "plan": stated,
         "test_examples": TESTED,
         "lines": [line.members() for line in lines],
     }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.learning.local import Examples
 
 DIGITS: Final = Path(__file__).with_name("digits.csv")
-INPUTS, CLASSES = 64, 10
+CLASSES: Final = 10
 TESTED: Final = 397
 """Digits that are kept for testing."""
 EXAMPLES: Final = 8

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from infra.lab.learning.population import Population
 from tacit.dp.binomial_noise import NoiseShare
-from tacit.learning.architectures import Architecture, architecture_of
+from tacit.learning.architectures import Reals, architecture_of
 from tacit.learning.local import sent_vectors
-from tacit.learning.optimisers import FedAvg
+from tacit.learning.plan import Plan
+from tacit.operations.learning_rounds import optimiser_of
+from tacit.recipe.encoder_specs import Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
 
@@ -29,37 +31,22 @@ _SLICE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What all sorts of noise have in common: the training, its clip, how many units the norm has (entries are at most
-    ``largest`` units), the coin's rate, the rounds, and the server's learning rate and momentum."""
-
-    training: Training
-    clip: float
-    radius: int
-    largest: int
-    rate: float
-    rounds: int
-    server_rate: float
-    momentum: float
-
-
-@dataclass(frozen=True, slots=True)
 class Flips:
     """The noise share of every participant, in units."""
 
     share: NoiseShare
 
-    def noisy(self, vectors: NDArray[np.float64], setting: Setting, random: np.random.Generator) -> NDArray[np.float64]:
+    def noisy(self, vectors: NDArray[np.float64], spec: Vector, random: np.random.Generator) -> NDArray[np.float64]:
         """The sum of the encoded vectors with everybody's flips, as a release has it, in norms."""
-        total = encoded(vectors, setting).sum(axis=0) * self.share.scale
+        total = encoded(vectors, spec).sum(axis=0) * self.share.scale
         flips = len(vectors) * self.share.flips
         noise = random.binomial(flips, 0.5, size=total.shape) - flips / 2
-        released: NDArray[np.float64] = (total + noise) / (self.share.scale * setting.radius)
+        released: NDArray[np.float64] = (total + noise) / (self.share.scale * spec.radius)
         return released
 
-    def size(self, setting: Setting, reports: float) -> float:
+    def size(self, spec: Vector, reports: float) -> float:
         """The standard deviation in each entry of the sum of so many reports, in norms."""
-        return math.sqrt(reports * self.share.flips) / (2 * self.share.scale * setting.radius)
+        return math.sqrt(reports * self.share.flips) / (2 * self.share.scale * spec.radius)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +55,12 @@ class Central:
 
     sigma: float
 
-    def noisy(self, vectors: NDArray[np.float64], setting: Setting, random: np.random.Generator) -> NDArray[np.float64]:
+    def noisy(self, vectors: NDArray[np.float64], _spec: Vector, random: np.random.Generator) -> NDArray[np.float64]:
         """The sum with its noise, in norms."""
         released: NDArray[np.float64] = vectors.sum(axis=0) + self.sigma * random.standard_normal(vectors.shape[1])
         return released
 
-    def size(self, _setting: Setting, _reports: float) -> float:
+    def size(self, _spec: Vector, _reports: float) -> float:
         """The standard deviation in each entry of the sum, in norms."""
         return self.sigma
 
@@ -87,12 +74,13 @@ class Round:
     accuracy: float
 
 
-def encoded(vectors: NDArray[np.float64], setting: Setting) -> NDArray[np.int64]:
-    """The whole units that ``VectorEncoder`` makes of each row (numbers of norm 1 at most), around 0."""
-    entries = np.rint(np.clip(vectors * setting.radius, -setting.largest, setting.largest)).astype(np.int64)
+def encoded(vectors: NDArray[np.float64], spec: Vector) -> NDArray[np.int64]:
+    """The whole units that ``VectorEncoder`` makes of each row, around 0."""
+    largest = int(spec.most // spec.step)
+    entries = np.rint(np.clip(vectors / float(spec.step), -largest, largest)).astype(np.int64)
     squares = (entries * entries).sum(axis=1, keepdims=True)
-    is_long = squares > setting.radius**2
-    scaled = entries * entries * setting.radius**2 // np.maximum(squares, 1)
+    is_long = squares > spec.radius**2
+    scaled = entries * entries * spec.radius**2 // np.maximum(squares, 1)
     sizes = np.sqrt(scaled.astype(np.float64)).astype(np.int64)
     sizes -= sizes * sizes > scaled
     sizes += (sizes + 1) * (sizes + 1) <= scaled
@@ -101,26 +89,21 @@ def encoded(vectors: NDArray[np.float64], setting: Setting) -> NDArray[np.int64]
 
 
 def trained(
-    people: Population,
-    setting: Setting,
-    noise: Flips | Central | None,
-    seed: int,
-    *,
-    poisoners: float = 0.0,
+    people: Population, plan: Plan, noise: Flips | Central | None, seed: int, *, poisoners: float = 0.0
 ) -> list[Round]:
-    """Train for all rounds; the same for the same seed. Who trusts no server sees how many took part, and divides by
-    that; the others divide by how many are expected. The share ``poisoners`` of those who take part work against the
-    others."""
-    random, model = np.random.default_rng(seed), architecture_of(setting.training.architecture)
-    parameters, optimiser = model.initial(seed), FedAvg(setting.server_rate, setting.momentum)
+    """Train for all rounds of the plan, whose steps take all examples; the same for the same seed. Who trusts no server
+    sees how many took part, and divides by that; the others divide by how many are expected. The share ``poisoners`` of
+    those who take part work against the others."""
+    random, model = np.random.default_rng(seed), architecture_of(plan.training.architecture)
+    parameters, optimiser, rate = model.initial(seed), optimiser_of(plan), float(plan.rate)
     found = list[Round]()
-    for _ in range(setting.rounds):
-        takes_part = np.flatnonzero(random.random(len(people)) < setting.rate)
-        vectors = _vectors(people, takes_part, parameters, model, setting)
+    for _ in range(plan.rounds):
+        takes_part = np.flatnonzero(random.random(len(people)) < rate)
+        vectors = _vectors(people, takes_part, parameters, plan)
         _poison(vectors, round(poisoners * len(takes_part)))
-        total = noise.noisy(vectors, setting, random) if noise is not None else vectors.sum(axis=0)
-        count = len(takes_part) if isinstance(noise, Flips) else setting.rate * len(people)
-        parameters = optimiser.step(parameters, setting.clip * total / max(count, 1))
+        total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
+        count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
+        parameters = optimiser.step(parameters, float(exact(plan.clip)) * total / max(count, 1))
         features, labels = people.test.features, people.test.labels
         loss = float(model.loss(parameters, features, labels))
         found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
@@ -128,16 +111,28 @@ def trained(
 
 
 def _vectors(
-    people: Population,
-    takes_part: NDArray[np.int64],
-    parameters: NDArray[np.float32],
-    model: Architecture,
-    setting: Setting,
+    people: Population, takes_part: NDArray[np.int64], parameters: NDArray[np.float32], plan: Plan
 ) -> NDArray[np.float64]:
-    """What each device that takes part encodes, a row each."""
-    slices = [takes_part[at : at + _SLICE] for at in range(0, len(takes_part), _SLICE)]
-    rows = [_updates(people, chosen, parameters, model, setting) for chosen in slices]
-    return np.concatenate(rows) if rows else np.zeros((0, len(parameters)))
+    """What each device that takes part encodes, of length 1 at most, a row each."""
+    clip, room = float(exact(plan.clip)), room_for_units(len(parameters), plan.encoder.radius)
+    rows = [np.zeros((0, len(parameters)))]
+    for at in range(0, len(takes_part), _SLICE):
+        chosen = takes_part[at : at + _SLICE]
+        updates = _updates(people.features[chosen], people.labels[chosen], parameters, plan.training)
+        rows.append(sent_vectors(plan.training, updates, clip, room))
+    return np.concatenate(rows)
+
+
+def _updates(
+    features: NDArray[np.float32], labels: NDArray[np.int64], parameters: NDArray[np.float32], training: Training
+) -> Reals:
+    """What each device's examples change in the model, a row each."""
+    model, rate = architecture_of(training.architecture), np.float32(exact(training.learning_rate))
+    start: Reals = np.broadcast_to(parameters, (len(labels), len(parameters)))
+    at = start
+    for _ in range(training.steps):
+        at = at - rate * model.gradient(at, features, labels)
+    return at - start
 
 
 def _poison(vectors: NDArray[np.float64], count: int) -> None:
@@ -146,22 +141,6 @@ def _poison(vectors: NDArray[np.float64], count: int) -> None:
         return
     mean = vectors[count:].mean(axis=0)
     vectors[:count] = -mean / max(float(np.linalg.norm(mean)), 1e-12)
-
-
-def _updates(
-    people: Population,
-    chosen: NDArray[np.int64],
-    parameters: NDArray[np.float32],
-    model: Architecture,
-    setting: Setting,
-) -> NDArray[np.float64]:
-    """What each chosen device would encode, of length 1 at most."""
-    features, labels = people.features[chosen], people.labels[chosen]
-    start = np.broadcast_to(parameters, (len(chosen), len(parameters)))
-    rate, at = float(exact(setting.training.learning_rate)), start
-    for _ in range(setting.training.steps):
-        at = at - np.float32(rate) * model.gradient(at, features, labels)
-    return sent_vectors(setting.training, at - start, setting.clip, room_for_units(len(parameters), setting.radius))
 
 
 def room_for_units(length: int, radius: int) -> float:
