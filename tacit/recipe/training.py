@@ -31,6 +31,8 @@ FILE_HEADER: Final = 12
 """Bytes of a model file before its entries."""
 FILE_ENTRY: Final = 4
 """Bytes of an entry of a model file."""
+MODEL_PIECE: Final = 240 * 1024
+"""Most bytes of a piece in which the recipe server hands a model file out: one answer through the relay."""
 _WHAT = "round_input"
 
 
@@ -115,6 +117,16 @@ class RoundModel(Part):
         """Refuse a clip beyond all sense."""
         if exact(self.clip) > MAX_CLIP:
             raise wrong("clip", f"must be at most {MAX_CLIP}")
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces the file has."""
+        return -(-self.bytes // MODEL_PIECE)
+
+    @property
+    def path(self) -> str:
+        """The file's path at the recipe server, under which its pieces are numbered from 0."""
+        return f"/v1/models/{self.model}"
 
     def text(self) -> str:
         """The round input that states it."""
