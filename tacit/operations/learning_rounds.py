@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class NextRound:
-    """What is published next: the recipe first, then the file, which the recipe server takes because a recipe names it."""
+    """What is published next: the recipe first, then the file, which is taken because a recipe names it."""
 
     model: bytes
     recipe: Recipe
