@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DecodeError
 from tacit.learning.architectures import Reals, architecture_of
+from tacit.learning.projection import Projected
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Softmax, Training, TwoLayer
 
@@ -75,18 +76,26 @@ def room(norm: float, weight: float = 0.0) -> float:
     return math.sqrt(max(0.0, norm * norm - weight * weight))
 
 
-def sent_vector(training: Training, update: Reals, clip: float, norm: float) -> NDArray[np.float64]:
+def sent_vector(
+    training: Training, update: Reals, clip: float, norm: float, projected: Projected | None = None
+) -> NDArray[np.float64]:
     """What a device encodes, ``training.length`` numbers of Euclidean length at most ``norm``: the update divided by
-    ``clip`` and shrunk to its room; then, where the training has a quantile, its weight, negative where the update had
-    to be shrunk."""
-    found: NDArray[np.float64] = sent_vectors(training, update[np.newaxis], clip, norm)[0]
+    ``clip``, projected where the training says so, and shrunk to its room; then, where the training has a quantile, its
+    weight, negative where the update had to be shrunk. ``projected``: the round's (``projection_of``)."""
+    found: NDArray[np.float64] = sent_vectors(training, update[np.newaxis], clip, norm, projected)[0]
     return found
 
 
-def sent_vectors(training: Training, updates: Reals, clip: float, norm: float) -> NDArray[np.float64]:
-    """The same for many devices, a row each."""
+def sent_vectors(
+    training: Training, updates: Reals, clip: float, norm: float, projected: Projected | None = None
+) -> NDArray[np.float64]:
+    """The same for many devices, a row each. Raises ``ValueError`` for the projection of another training."""
     weight = 0.0 if training.quantile is None else float(exact(training.quantile.weight))
     scaled = updates.astype(np.float64) / clip
+    if projected is not None:
+        scaled = projected.project(scaled)
+    if scaled.shape[1] != training.sent:
+        raise ValueError("the training and the projection do not belong together")
     lengths, most = np.linalg.norm(scaled, axis=1, keepdims=True), room(norm, weight)
     is_long = lengths > most
     scaled *= np.divide(most, lengths, out=np.ones_like(lengths), where=is_long)

@@ -81,7 +81,10 @@ class Plan(Part):
         if self.training.quantile is not None:
             raise wrong("training.quantile", "does not belong to a plan, whose clip is the same in every round")
         if self.training.length > MAX_LABELS:
-            raise wrong("training.architecture", f"has {self.training.length:,} entries; at most {MAX_LABELS:,} fit")
+            raise wrong(
+                "training.architecture",
+                f"has {self.training.length:,} entries to send; at most {MAX_LABELS:,} fit, as by a `projection`",
+            )
         if exact(self.clip) > MAX_CLIP:
             raise wrong("clip", f"must be at most {MAX_CLIP}")
         if self.min_batch_size > self.expected_contributions:

@@ -24,6 +24,7 @@ from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
+from tacit.learning.projection import Projected, projection_of
 from tacit.methods.result import rows
 from tacit.moments import when
 from tacit.operations.prefix_rounds import Asked
@@ -86,8 +87,8 @@ def run_of(plan: Plan, series: Series, rounds: Sequence[Asked]) -> Run:
     found, stepped, last = list[Trained](), state, -1
     for recipe, documents in rounds:
         index = _index_of(series, recipe, last)
-        state = _begun(plan, recipe, (stepped, state))
-        update, contributions = _mean_update(plan, recipe, documents)
+        state, model = _begun(plan, recipe, (stepped, state))
+        update, contributions = _mean_update(plan, recipe, documents, projection_of(plan.training, model))
         stepped = state if update is None else state.after(update)
         found.append(Trained(index, model_file.encode(state.parameters), contributions))
         last = index
@@ -148,8 +149,8 @@ def _index_of(series: Series, recipe: Recipe, last: int) -> int:
     return recipe.series.index
 
 
-def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> _State:
-    """The first of ``states`` whose model the round trains."""
+def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> tuple[_State, str]:
+    """The first of ``states`` whose model the round trains, and that model's name."""
     try:
         stated = read_round_model(recipe.question.round_input or "", plan.training)
     except DecodeError as error:
@@ -158,14 +159,15 @@ def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> _State:
         raise UsageError(f"{recipe.name} clips at {stated.clip}, and the plan at {plan.clip}")
     for state in states:
         if model_file.is_named(model_file.encode(state.parameters), stated.model):
-            return state
+            return state, stated.model
     raise UsageError(f"{recipe.name} trains another model than follows from the plan and the releases before it")
 
 
 def _mean_update(
-    plan: Plan, recipe: Recipe, documents: Sequence[Mapping[str, Any]]
+    plan: Plan, recipe: Recipe, documents: Sequence[Mapping[str, Any]], projected: Projected | None
 ) -> tuple[NDArray[np.float64] | None, int | None]:
-    """The mean update of a round and how many took part; None where nothing is released."""
+    """The mean update of a round, as it is or as its projection estimates it, and how many took part; None where
+    nothing is released."""
     if not documents:
         return None, None
     if any(one.get("recipe_hash") != recipe.hash_text for one in documents):
@@ -176,7 +178,8 @@ def _mean_update(
     columns = [_totals(recipe, one, labels) for one in documents]
     reports = sum(int(one["report_count"]) for one in documents)
     totals = np.array([math.fsum(cell) for cell in zip(*columns, strict=True)])
-    return totals * (float(recipe.rate) * float(exact(plan.clip)) / reports), reports
+    mean = totals * (float(recipe.rate) * float(exact(plan.clip)) / reports)
+    return mean if projected is None else projected.estimate(mean), reports
 
 
 def _totals(recipe: Recipe, document: Mapping[str, Any], labels: Sequence[str]) -> list[float]:

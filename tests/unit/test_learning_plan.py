@@ -65,10 +65,10 @@ def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> No
 
 @pytest.mark.slow
 def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
-    with pytest.raises(FieldError, match="has 3,760 entries") as refused:
+    with pytest.raises(FieldError, match="sends 3,760 entries") as refused:
         forecast(plan_of(training={**TRAINING, "architecture": LARGE}))
     words = refused.value.reason.split()
-    entries = int(words[words.index("entries", 3) - 1].replace(",", ""))
+    entries = int(words[words.index("would") - 2].replace(",", ""))
     classes = 13
     fitting = {"kind": "softmax", "inputs": entries // classes - 1, "classes": classes}
     assert forecast(plan_of(training={**TRAINING, "architecture": fitting})).contribution_bytes > 0

@@ -100,6 +100,13 @@ def followed(plan: Plan) -> tuple[list[Asked], list[bytes]]:
 ROUNDS, MODELS = followed(PLAN)
 
 
+def test_a_run_that_sends_projections_is_taken_up_after_any_stage_too() -> None:
+    plan = Plan.model_validate({**TINY, "training": {**TINY["training"], "projection": {"entries": 6}}})
+    rounds, models = followed(plan)
+    assert len(set(models)) == plan.rounds + 1
+    assert encoder_of(rounds[0][0].question).labels == tuple(map(str, range(6)))
+
+
 def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:
     assert len(set(MODELS)) == PLAN.rounds + 1
     for count in range(PLAN.rounds + 1):

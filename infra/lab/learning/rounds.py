@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from infra.lab.learning.population import Population
 from tacit.dp.binomial_noise import NoiseShare
+from tacit.learning import model_file
 from tacit.learning.architectures import Reals, architecture_of
 from tacit.learning.local import sent_vectors
 from tacit.learning.plan import Plan
+from tacit.learning.projection import Projected, projection_of
 from tacit.operations.learning_rounds import optimiser_of
 from tacit.recipe.encoder_specs import Vector
 from tacit.recipe.quantity import exact
@@ -99,9 +101,11 @@ def trained(
     found = list[Round]()
     for _ in range(plan.rounds):
         takes_part = np.flatnonzero(random.random(len(people)) < rate)
-        vectors = _vectors(people, takes_part, parameters, plan)
+        projected = projection_of(plan.training, model_file.name_of(model_file.encode(parameters)))
+        vectors = _vectors(people, takes_part, parameters, plan, projected)
         _poison(vectors, round(poisoners * len(takes_part)))
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
+        total = total if projected is None else projected.estimate(total)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
         parameters = optimiser.step(parameters, float(exact(plan.clip)) * total / max(count, 1))
         features, labels = people.test.features, people.test.labels
@@ -111,15 +115,19 @@ def trained(
 
 
 def _vectors(
-    people: Population, takes_part: NDArray[np.int64], parameters: NDArray[np.float32], plan: Plan
+    people: Population,
+    takes_part: NDArray[np.int64],
+    parameters: NDArray[np.float32],
+    plan: Plan,
+    projected: Projected | None,
 ) -> NDArray[np.float64]:
     """What each device that takes part encodes, of length 1 at most, a row each."""
-    clip, room = float(exact(plan.clip)), room_for_units(len(parameters), plan.encoder.radius)
-    rows = [np.zeros((0, len(parameters)))]
+    clip, room = float(exact(plan.clip)), room_for_units(plan.training.length, plan.encoder.radius)
+    rows = [np.zeros((0, plan.training.length))]
     for at in range(0, len(takes_part), _SLICE):
         chosen = takes_part[at : at + _SLICE]
         updates = _updates(people.features[chosen], people.labels[chosen], parameters, plan.training)
-        rows.append(sent_vectors(plan.training, updates, clip, room))
+        rows.append(sent_vectors(plan.training, updates, clip, room, projected))
     return np.concatenate(rows)
 
 
