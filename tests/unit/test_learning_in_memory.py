@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.errors import FieldError
+from tacit.learning.plan import EXAMPLE, Plan
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Vector
+
+TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
 
 
 def test_many_devices_encode_what_the_encoder_of_the_recipe_makes_of_each() -> None:
@@ -101,6 +105,27 @@ def test_lines_say_what_is_private_and_their_document_holds_every_accuracy() -> 
 def test_too_few_devices_for_an_epsilon_are_refused_with_what_would_do() -> None:
     with pytest.raises(FieldError, match=r"no noise share keeps 0\.1 over 30 rounds"):
         own_noise(planned(1000, 0.1))
+
+
+def test_a_plan_that_sends_less_than_half_of_each_update_learns_too() -> None:
+    sparing = Plan.model_validate({**EXAMPLE, "training": {**TRAINING, "projection": {"entries": 256}}})
+    plan = planned(2000, 4.0, sparing)
+    assert (plan.min_batch_size, plan.training.sent) == (80, 256)
+    rounds = trained(population(2000, 6), plan, None, 6)
+    assert rounds[-1].accuracy > 0.85 > rounds[0].accuracy
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"architecture": {"kind": "softmax", "inputs": 64, "classes": 9}}, "must have 64 inputs and 10 classes"),
+        ({"batch_size": 4}, "must be at least 8"),
+    ],
+)
+def test_a_plan_that_does_not_train_on_the_digits_is_refused(changes: dict[str, Any], said: str) -> None:
+    other = Plan.model_validate({**EXAMPLE, "training": {**TRAINING, **changes}})
+    with pytest.raises(FieldError, match=said):
+        planned(10_000, 2.0, other)
 
 
 def test_the_command_prints_one_document() -> None:
