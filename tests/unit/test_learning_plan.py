@@ -21,6 +21,7 @@ from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 
 TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
 LARGE = {"kind": "two-layer", "inputs": 64, "hidden": 50, "classes": 10}
+ADAPTIVE = {**TRAINING, "quantile": {"weight": "0.1"}}
 TOKEN = TokenSlot(issuer="nobody", epoch=0, slot=0)
 
 
@@ -37,7 +38,9 @@ def plan_of(**changes: Any) -> Plan:
         ({"rate": 1}, "rate: must be above 0 and below 1"),
         ({"server": {"kind": "sgd"}}, "server.kind: must be one of 'fedavg', 'fedadam'"),
         ({"clip": 2_000_000}, "clip: must be at most 1000000"),
-        ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "training.quantile: does not belong"),
+        ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "adaptive: and training.quantile belong together"),
+        ({"adaptive": {}}, "adaptive: and training.quantile belong together"),
+        ({"training": ADAPTIVE, "adaptive": {"rate": 11}}, "adaptive.rate: must be at most 10"),
         ({"training": {**TRAINING, "architecture": {**LARGE, "hidden": 64}}}, "at most 4,096 fit"),
         ({"device": 1}, "device: is not known"),
     ],

@@ -107,6 +107,16 @@ def test_a_run_that_sends_projections_is_taken_up_after_any_stage_too() -> None:
     assert encoder_of(rounds[0][0].question).labels == tuple(map(str, range(6)))
 
 
+def test_a_run_whose_clip_follows_the_updates_is_taken_up_after_any_stage_too() -> None:
+    changed = {"training": {**TINY["training"], "quantile": {"weight": "0.2"}}, "adaptive": {"target": "0.9"}}
+    plan = Plan.model_validate({**TINY, **changed})
+    rounds, _ = followed(plan)
+    clips = [read_round_model(one.question.round_input or "", plan.training).clip for one, _ in rounds]
+    assert clips[0] == "0.5"
+    assert len(set(clips)) == plan.rounds
+    assert [one.clip for one in run_of(plan, series_of(plan), rounds).rounds] == clips
+
+
 def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:
     assert len(set(MODELS)) == PLAN.rounds + 1
     for count in range(PLAN.rounds + 1):
