@@ -1,0 +1,145 @@
+"""Training runs on the whole stack, taken from round to round, interrupted and taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infra.authoring.learning import Files
+from infra.stacks.api import whole_log
+from infra.stacks.layout import signing_key_of
+from infra.views.learn_run_view import run_document
+from tacit.errors import UsageError
+from tacit.learning import model_file
+from tacit.learning.plan import Plan
+from tacit.operations.learning_placing import Epochs, placed_run, refusals_of
+from tacit.operations.learning_run import LearningRun, Place, Standing, published_series, read_standing
+from tacit.operations.pace import Pace
+from tacit.operations.results import CollectorAccess
+from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.recipe.training import read_round_model
+from tests.kit.simulation import EPOCH_SECONDS, HIGH_CAPS, OPTIONS, Simulation, Template, relax
+
+DEVICES = 14
+LOOK_SECONDS = 290.0
+PLAN = Plan.model_validate(
+    {
+        "name": "strokes",
+        "metric": "strokes",
+        "text": "What do your strokes teach?",
+        "training": {
+            "architecture": {"kind": "softmax", "inputs": 2, "classes": 2},
+            "steps": 2,
+            "learning_rate": 1,
+        },
+        "clip": 1,
+        "unit": "0.1",
+        "server": {"kind": "fedavg", "learning_rate": 1, "momentum": "0.5"},
+        "devices": DEVICES,
+        "rate": "0.9",
+        "min_batch_size": 6,
+        "rounds": 2,
+        "round_seconds": 2400,
+        "release_seconds": 1200,
+        "epsilon": 8,
+        "delta": "0.000001",
+    }
+)
+EXAMPLES = "1,0,0\n0,1,1\n0.9,0.1,0\n"
+
+
+@dataclass
+class Living:
+    """The simulation's clock, on which devices and services do what is due while somebody sleeps; at the time ``ends``
+    whoever sleeps is interrupted."""
+
+    simulation: Simulation
+    ends: float = float("inf")
+
+    def now(self) -> float:
+        return self.simulation.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.now() + seconds
+        while self.now() < until:
+            if self.now() >= self.ends:
+                raise KeyboardInterrupt
+            self.simulation.clock.jump(min(LOOK_SECONDS, until - self.now()))
+            await self.simulation.step_agents()
+            await self.simulation.settle()
+
+
+@dataclass
+class Noting:
+    """A way to the services that notes the model files that it carries; the first one is lost on the way."""
+
+    transport: Transport
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        if method == "PUT":
+            self.files.append((url.rsplit("/", 1)[-1], body))
+            if len(self.files) == 1:
+                raise TransportError("lost")
+        return await self.transport.request(method, url, headers=headers, body=body)
+
+
+@contextlib.contextmanager
+def untold(_words: str) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture(scope="module")
+def permissive(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """A stack whose parties accept recipes without a local guarantee, and little noise."""
+    folder = tmp_path_factory.mktemp("learning") / "stack"
+    found = asyncio.run(Template.make(folder, options=replace(OPTIONS, unbounded_local=True)))
+    relax(folder, **HIGH_CAPS)
+    return found
+
+
+def place(simulation: Simulation, transport: Transport, ends: float = float("inf")) -> Place:
+    urls, token = simulation.layout.urls, simulation.layout.operator_token("collector")
+    at = CollectorAccess(urls["collector"], urls["recipe_server"], lambda: token)
+    log = partial(whole_log, simulation.network, simulation.layout, simulation.policy)
+    return Place(transport, log, at, Living(simulation, ends))
+
+
+def taken_up(simulation: Simulation, at: Place, plan: Plan = PLAN) -> AsyncIterator[Standing]:
+    """The run, by somebody who knows nothing but its plan."""
+    return LearningRun(plan, plan.name, at, signing_key_of(simulation.layout), 600.0, untold).standings()
+
+
+async def begin(simulation: Simulation, at: Place) -> None:
+    epochs = Epochs(EPOCH_SECONDS, simulation.layout.options.slots_per_epoch)
+    series = placed_run(PLAN, simulation.layout.parties, await at.log(), epochs, at.clock.now(), Pace(300.0))
+    assert refusals_of(PLAN, series, simulation.policy, at.clock.now()) == []
+    logged = await published_series(at, series, signing_key_of(simulation.layout))
+    assert logged.series == series
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(1e-5, "fewer than 6 of 14 devices whose coins say yes with probability 0.9, in two rounds")
+async def test_a_run_that_is_interrupted_anywhere_goes_on_with_the_same_models(
+    permissive: Template, tmp_path: Path
+) -> None:
+    simulation = Simulation(permissive.copy(tmp_path / "stack"), seed=5)
+    async with simulation.running():
+        simulation.provision([{"strokes": EXAMPLES}] * DEVICES)
+        noting = Noting(simulation.network)
+        at = place(simulation, noting)
+        await begin(simulation, at)
+        with pytest.raises(TransportError):
+            await anext(aiter([one async for one in taken_up(simulation, at)]))
