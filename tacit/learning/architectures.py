@@ -26,6 +26,8 @@ class Architecture(abc.ABC):
 
     def __init__(self, spec: Softmax | TwoLayer) -> None:
         self.inputs, self.classes, self.parameters = spec.inputs, spec.classes, spec.parameters
+        self.width = self.classes
+        """Numbers that are computed for one example on the way."""
 
     @abc.abstractmethod
     def initial(self, seed: int) -> NDArray[np.float32]:
@@ -90,6 +92,7 @@ class TwoLayerNetwork(Architecture):
     def __init__(self, spec: TwoLayer) -> None:
         super().__init__(spec)
         self.hidden = spec.hidden
+        self.width = self.hidden + self.classes
         self._second = (spec.inputs + 1) * spec.hidden
 
     def initial(self, seed: int) -> NDArray[np.float32]:
