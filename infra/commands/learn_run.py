@@ -77,8 +77,8 @@ def run(
     from infra.authoring.learning import Files
     from tacit.service.base.keys import read_signing_key
 
-    layout, own = layout_of(state_dir), _plan_in(plan)
-    shown = _Shown(Files.of(own, test, out, plot), as_json=as_json)
+    own = _plan_in(plan)
+    shown, layout = _Shown(Files.of(own, test, out, plot), as_json=as_json), layout_of(state_dir)
     signer = read_signing_key(key or layout.analyst_key)
     asyncio.run(_train(own, layout, signer, (start, wait), shown))
     if as_json:
@@ -98,11 +98,11 @@ def show(
 
     Example: tacit learn show digits
     """
-    layout, path = layout_of(state_dir), Path(checked_name(name))
+    path = Path(checked_name(name))
     if not path.is_file():
         if test or model or plot:
             raise UsageError("models follow from the plan; give its file in place of the run's name")
-        series, rows = asyncio.run(_logged(layout, name))
+        series, rows = asyncio.run(_logged(layout_of(state_dir), name))
         _print(series, rows, as_json=as_json)
         return
     _require_packages(plot)
@@ -110,7 +110,7 @@ def show(
 
     own = _plan_in(path)
     shown = _Shown(Files.of(own, test, model, plot), as_json=as_json)
-    asyncio.run(_standing(own, layout, shown))
+    asyncio.run(_standing(own, layout_of(state_dir), shown))
     if as_json:
         print_json(shown.document())
 

@@ -106,6 +106,8 @@ class LearningRun:
                 return
             if found.run.waits_for is None or found.passed_over:
                 found = await self._begin(found)
+            else:
+                await self._hand_out_again(found)
             found = await self._finish(found)
 
     async def standing(self) -> Standing:
@@ -131,10 +133,7 @@ class LearningRun:
         """Await the release of the newest round; where there is none in time, it is passed over."""
         if found.run.waits_for is None:
             return found
-        live, trained = found.rounds[-1], found.run.rounds[-1]
-        if self.at.clock.now() < asked_until(live.recipe.interval):
-            await self._hand_out(NextRound(trained.model, live.recipe))
-        why = await self._missing(live)
+        why = await self._missing(found.rounds[-1])
         now = await self.standing()
         if now.run.waits_for is None:
             return now
@@ -160,6 +159,13 @@ class LearningRun:
         """Put the model of a published round where devices fetch it; the same again changes nothing."""
         stated = read_round_model(following.recipe.question.round_input or "", self.plan.training)
         await send_model(self.at.transport, self.at.server, stated, following.model)
+
+    async def _hand_out_again(self, found: Standing) -> None:
+        """Put the model of the newest round where devices fetch it, while they may need it: who published the round may
+        have ended before."""
+        recipe = found.rounds[-1].recipe
+        if self.at.clock.now() < asked_until(recipe.interval):
+            await self._hand_out(NextRound(found.run.rounds[-1].model, recipe))
 
     async def _await_keys(self, recipe: Recipe) -> None:
         """Wait until the log shows the token keys of a round, without which nobody accepts it."""
