@@ -66,8 +66,8 @@ class Standing:
     @property
     def ended(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
         """The rounds that are over, each with the file of the model after it."""
-        after = [*(one.model for one in self.run.rounds[1:]), self.run.model]
-        found = list(zip(self.rounds, self.run.rounds, after, strict=True))
+        models = [*(one.model for one in self.run.rounds), self.run.model]
+        found = list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
         return found[:-1] if self.run.waits_for is not None and not self.passed_over else found
 
 
