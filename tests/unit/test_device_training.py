@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -33,7 +34,7 @@ from tacit.tlog.leaves import SignedLeaf
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
-CONFIG = cast(AgentConfig, AgentConfig.model_construct(learning=True, relay_url=URLS["relay"], recipe_server_url="x"))
+CONFIG = cast(AgentConfig, SimpleNamespace(learning=True, relay_url=URLS["relay"], recipe_server_url="x"))
 EXAMPLES: list[str | int | float | bool] = [0.5, -1, 0, 2.0, 0.25, 1, 1, 1, 1]
 MODEL = model_of(LEARNING, seed=1)
 
