@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -190,6 +190,11 @@ async def _run_loops(
             (send, decided),
         )
     ]
+    await _until_stopped(loops, stop)
+
+
+async def _until_stopped(loops: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> None:
+    """Wait until ``stop`` is set or a loop ends, then end all of them. Raises what ended a loop."""
     try:
         waiting = asyncio.ensure_future(stop.wait())
         await asyncio.wait([*loops, waiting], return_when=asyncio.FIRST_COMPLETED)

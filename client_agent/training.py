@@ -4,7 +4,7 @@ Every device that is asked trains, before its coin is tossed, as every datum is 
 part nor when it sends depends on how long that takes, and a device that stops meanwhile has decided nothing. An update
 that cannot be made is no value, like a datum that cannot be read (P27).
 
-NumPy is imported by the first training and not before: it takes 25 MiB.
+NumPy is imported by the first training and not before: it takes 13 MiB.
 """
 
 from __future__ import annotations
