@@ -268,7 +268,7 @@ def late_words(recipe: Recipe) -> str:
     """The journal's text for a recipe that was seen after ``first_start``."""
     share, left = f"{DECIDING_SHARE:.0%}", first_start(recipe) - recipe.interval.start
     return (
-        f"met, or its token fetched, after the first {share} of its interval ({left:g} seconds), when no "
+        f"met, or its token or model fetched, after the first {share} of its interval ({left:g} seconds), when no "
         "device is asked any more; nothing was charged"
     )
 

@@ -25,7 +25,7 @@ from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series
-from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table
@@ -86,6 +86,7 @@ def planned_series(plan: Plan, parties: Parties, start: int, token: TokenSlot, p
             "statistic": "vector-sum", "randomizer": Flips.NAME, "proof": plan.proof, "population": plan.devices,
             "rate": plan.rate, "min_batch_size": plan.min_batch_size, "epsilon": ONE_ROUND, "delta": plan.delta,
             "start": start, "duration": plan.round_seconds, "epoch": token.epoch, "slot": token.slot,
+            "time_precision": math.gcd(PRECISION_SECONDS, start, plan.round_seconds, plan.period),
         }
     )  # fmt: skip
     shape = Shape(plan.rounds, None, start, plan.period, per_epoch)

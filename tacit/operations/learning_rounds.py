@@ -15,7 +15,8 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +29,18 @@ from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
 from tacit.methods.result import rows
+from tacit.models.forms import form_of
 from tacit.moments import when
-from tacit.operations.prefix_rounds import Asked
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series
 from tacit.recipe.training import RoundModel, read_round_model
+
+_ROUNDED_UP: Final = Decimal("0.000001")
+"""By so much a claim may be above what was planned: its last place is rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,8 @@ def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_ov
             stated = RoundModel(bytes=len(run.model), clip=run.clip, model=model_file.name_of(run.model))
             return NextRound(run.model, series.round(index, interval, stated.text()))
     until = when(asked_until(plan.interval(series.interval.start, series.rounds - 1)))
-    raise UsageError(f"the last round of {series.name} was to be published before {until}; begin a new series")
+    raise UsageError(f"the last round of {series.name} was to be published before {until}; to begin a new series, "
+                     "give the plan another name")  # fmt: skip
 
 
 def optimiser_of(plan: Plan) -> Optimiser:
@@ -141,10 +147,13 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
         "rate": (plan.rate, probe.rate),
         "min_batch_size": (plan.min_batch_size, probe.batch.min_batch_size),
         "round_seconds": (plan.period, series.round_seconds),
+        "delta": (plan.delta, Decimal(series.claim.delta)),
+        "epsilon": (True, Decimal(series.claim.epsilon[form_of(probe.model).charged]) <= plan.epsilon + _ROUNDED_UP),
     }
     differing = [name for name, (own, other) in stated.items() if own != other]
     if differing or series.donation is not None:
-        raise UsageError(f"series {series.name} is not of this plan: {', '.join(differing) or 'donation'} differ")
+        what = ", ".join(differing) or "donation"
+        raise UsageError(f"series {series.name} is not of this plan: {what} differ; give a changed plan another name")
 
 
 def _index_of(series: Series, recipe: Recipe, last: int) -> int:

@@ -69,13 +69,13 @@ async def _live(folder: Path, ready: threading.Event, ended: threading.Event) ->
     async with local.running(), contextlib.AsyncExitStack() as devices:
         await local.settle("issuer", "gateway", rounds=5)
         for path in provision_agents(layout, AGENTS, entropy, clock.now()):
-            await devices.enter_async_context(_device(load_config(path, AgentConfig), clock))
+            await devices.enter_async_context(device(load_config(path, AgentConfig), clock))
         ready.set()
         await step_until(ended, local)
 
 
 @contextlib.asynccontextmanager
-async def _device(config: AgentConfig, clock: SystemClock) -> AsyncIterator[None]:
+async def device(config: AgentConfig, clock: SystemClock) -> AsyncIterator[None]:
     stop = asyncio.Event()
     async with opened_agent(config, clock) as (agent, store):
         watch = Watch(store, lambda _event, _told: None)

@@ -16,7 +16,7 @@ from tacit.learning.plan import Plan
 from tacit.methods.flips import Flips
 from tacit.operations.learning_plans import planned_series
 from tacit.operations.learning_rounds import NextRound, next_round, run_of
-from tacit.operations.prefix_rounds import Asked
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of, randomizer_of

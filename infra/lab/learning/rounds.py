@@ -21,7 +21,7 @@ from tacit.dp.binomial_noise import NoiseShare
 from tacit.learning import model_file
 from tacit.learning.architectures import Reals, architecture_of
 from tacit.learning.clipping import Clip
-from tacit.learning.local import sent_vectors
+from tacit.learning.local import room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.learning.projection import Projected, projection_of
 from tacit.operations.learning_rounds import learned, optimiser_of
@@ -155,9 +155,3 @@ def _poison(vectors: NDArray[np.float64], count: int) -> None:
         return
     mean = vectors[count:].mean(axis=0)
     vectors[:count] = -mean / max(float(np.linalg.norm(mean)), 1e-12)
-
-
-def room_for_units(length: int, radius: int) -> float:
-    """The norm, so much shortened that rounding to whole units rarely makes a vector longer than it: its square grows
-    by 1/12 unit^2 for each entry, give or take 0.58 units."""
-    return math.sqrt(max(0.5, 1 - length / (12 * radius * radius) - 2 / radius))
