@@ -60,12 +60,14 @@ class Files:
         return cls(plan, None if test is None else examples_in(spec, read_file(test), str(test)), model, picture)
 
     def rows(self, found: Standing) -> list[Row]:
-        """The rounds of the run that are over, each with loss and accuracy of the model after it."""
+        """The published rounds of the run, each that is over with loss and accuracy of the model after it."""
         rows = []
-        for live, trained, after in found.ended:
-            loss, accuracy = self._on_examples(after)
-            why = found.passed_over if trained is found.run.rounds[-1] else ""
-            rows.append(Row(trained.index, live.recipe, live.index, trained.contributions, loss, accuracy, why))
+        for live, trained, after in found.trained:
+            is_newest = trained is found.run.rounds[-1]
+            waits = is_newest and found.is_waiting
+            loss, accuracy = (None, None) if waits else self._on_examples(after)
+            why = found.passed_over if is_newest else ""
+            rows.append(Row(trained.index, live.recipe, live.index, trained.contributions, loss, accuracy, why, waits))
         return rows
 
     def write(self, found: Standing, rows: Sequence[Row]) -> None:

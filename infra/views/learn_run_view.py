@@ -29,7 +29,8 @@ PICTURES: Final = ("png", "svg")
 @dataclass(frozen=True, slots=True)
 class Row:
     """A round of a run. ``contributions``: how many took part, None where nothing is released; ``loss`` (nats) and
-    ``accuracy`` of the model after it, None without examples to try it on; ``passed_over``: why there is no release."""
+    ``accuracy`` of the model after it, None without examples to try it on; ``passed_over``: why there is no release;
+    ``waits``: whether it may still come."""
 
     index: int
     recipe: Recipe
@@ -38,6 +39,7 @@ class Row:
     loss: float | None = None
     accuracy: float | None = None
     passed_over: str = ""
+    waits: bool = False
 
     def document(self) -> dict[str, Any]:
         """The row as JSON."""
@@ -53,7 +55,8 @@ class Row:
     def line(self) -> Text:
         """The row for a person."""
         interval = self.recipe.interval
-        number = "none" if self.contributions is None else f"{self.contributions:,}"
+        missing = "not yet" if self.waits else "none"
+        number = missing if self.contributions is None else f"{self.contributions:,}"
         loss = "-" if self.loss is None else f"{self.loss:.3f}"
         accuracy = "-" if self.accuracy is None else f"{self.accuracy:.1%}"
         words = f"{self.index:>5}  {number:>13}  {loss:>7}  {accuracy:>8}  {span(interval.start, interval.end)}"
@@ -100,6 +103,7 @@ def drawn(rows: Sequence[Row], form: str) -> bytes:
     rounds = [index for index, *_ in tried]
     place.plot(rounds, [accuracy or 0.0 for *_, accuracy in tried], color="#2b8a3e", marker="o", label="accuracy")
     beside.plot(rounds, [loss for _, loss, _ in tried], color="#1c7ed6", marker="s", label="loss")
+    place.xaxis.get_major_locator().set_params(integer=True)
     place.set(xlabel="rounds", ylabel="accuracy")
     beside.set(ylabel="loss (nats)")
     place.grid(visible=True, linewidth=0.4, alpha=0.5)

@@ -63,16 +63,20 @@ class Standing:
     passed_over: str = ""
 
     @property
-    def is_over(self) -> bool:
-        """Whether no round follows and none is waited for."""
-        return self.run.following is None and (self.run.waits_for is None or bool(self.passed_over))
+    def is_waiting(self) -> bool:
+        """Whether the newest round is published and its release may still come."""
+        return self.run.waits_for is not None and not self.passed_over
 
     @property
-    def ended(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
-        """The rounds that are over, each with the file of the model after it."""
+    def is_over(self) -> bool:
+        """Whether no round follows and none is waited for."""
+        return self.run.following is None and not self.is_waiting
+
+    @property
+    def trained(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
+        """The published rounds, each with the file of the model after it."""
         models = [*(one.model for one in self.run.rounds), self.run.model]
-        found = list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
-        return found[:-1] if self.run.waits_for is not None and not self.passed_over else found
+        return list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
 
 
 async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries:
@@ -108,10 +112,8 @@ class LearningRun:
             yield found
             if found.is_over:
                 return
-            if found.run.waits_for is None or found.passed_over:
-                found = await self._patiently(self._begin, found)
-            else:
-                await self._patiently(self._hand_out_again, found)
+            begin_or_resume = self._hand_out_again if found.is_waiting else self._begin
+            found = await self._patiently(begin_or_resume, found)
             found = await self._patiently(self._finish, found)
 
     async def standing(self) -> Standing:
