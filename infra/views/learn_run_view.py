@@ -95,6 +95,7 @@ def drawn(rows: Sequence[Row], form: str) -> bytes:
     """The picture of loss and accuracy by round, of the rows that have both; ``form``: one of ``PICTURES``."""
     require_extra("the picture", "figures", "matplotlib")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     tried = [(row.index + 1, row.loss, row.accuracy) for row in rows if row.loss is not None]
     canvas, written = Figure(figsize=(6.4, 4.4), layout="constrained"), io.BytesIO()
@@ -103,7 +104,7 @@ def drawn(rows: Sequence[Row], form: str) -> bytes:
     rounds = [index for index, *_ in tried]
     place.plot(rounds, [accuracy or 0.0 for *_, accuracy in tried], color="#2b8a3e", marker="o", label="accuracy")
     beside.plot(rounds, [loss for _, loss, _ in tried], color="#1c7ed6", marker="s", label="loss")
-    place.xaxis.get_major_locator().set_params(integer=True)
+    place.xaxis.set_major_locator(MaxNLocator(integer=True))
     place.set(xlabel="rounds", ylabel="accuracy")
     beside.set(ylabel="loss (nats)")
     place.grid(visible=True, linewidth=0.4, alpha=0.5)
