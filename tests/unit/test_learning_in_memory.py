@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from infra.lab.commands.bench import app
 from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, document, measured, own_noise, planned
 from infra.lab.learning.population import EXAMPLES, TESTED, digits, population
-from infra.lab.learning.rounds import encoded, room_for_units, trained
+from infra.lab.learning.rounds import encoded, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.errors import FieldError
+from tacit.learning.local import room_for_units
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Vector
