@@ -31,14 +31,9 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-<<<<<<< HEAD
 from tacit.recipe.training import Projection, Quantile
-from tacit.tlog.leaves import SignedLeaf
-=======
-from tacit.recipe.training import Quantile
 from tacit.rules import table as rules
 from tacit.tlog.leaves import LeafType, SignedLeaf
->>>>>>> learnrun
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
