@@ -120,7 +120,7 @@ class Walk:
         program.chmod(0o755)
         self._staying: list[tuple[str, subprocess.Popen[bytes], Path]] = []
 
-    def give(self, command: str, status: int = 0) -> None:
+    def require(self, command: str, status: int = 0) -> None:
         """Give a command. Raises ``AssertionError`` where it does not end with ``status``, or what stays is over before
         it is ready."""
         stays = STAYS.match(command)

@@ -75,7 +75,7 @@ async def sent(stage: Stage, recipe: Recipe, faults: str = "") -> tuple[Oracle, 
     return oracle, await stage.run(plan)
 
 
-async def judged(stage: Stage, recipe: Recipe, oracle: Oracle, result: FleetResult) -> Verdict:
+async def assert_judged(stage: Stage, recipe: Recipe, oracle: Oracle, result: FleetResult) -> Verdict:
     verdict = await stage.verdict(oracle, result)
     assert verdict.remarks == []
     assert verdict.holds, [one for one in verdict.findings if not one.holds]
@@ -94,7 +94,7 @@ async def test_counts_of_one_server_are_what_was_sent_and_a_wrong_sum_is_found(s
     assert result.injected[Fault.TRUNCATED] > 0
     assert result.contributions == result.sampled == DEVICES
     stage.clock.jump(recipe.interval.end - stage.clock.now() + 2)
-    verdict = await judged(stage, recipe, oracle, result)
+    verdict = await assert_judged(stage, recipe, oracle, result)
     (answer,) = verdict.answers
     assert answer.truth == result.known[0]
     assert {"analyzer: accepted", "analyzer: stored", "analyzer: rejected"} <= {one.what for one in verdict.findings}
@@ -112,7 +112,7 @@ async def test_every_statistic_of_both_models_is_what_was_sent(stage: Stage) -> 
     runs = [(recipe, *await sent(stage, recipe)) for recipe in recipes]
     stage.clock.jump(max(recipe.interval.end for recipe in recipes) - stage.clock.now() + 2)
     for recipe, oracle, result in runs:
-        await judged(stage, recipe, oracle, result)
+        await assert_judged(stage, recipe, oracle, result)
 
 
 async def test_what_a_fleet_of_watching_devices_cannot_do_is_said_at_once(

@@ -81,7 +81,7 @@ def schema(url: str) -> Any:
     return schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
-def conforms(url: str, schema: Any, name: str, examples: int) -> None:
+def assert_conforms(url: str, schema: Any, name: str, examples: int) -> None:
     operation = next(one.ok() for one in schema.get_all_operations() if one.ok().definition.raw["operationId"] == name)
     wanted: Any = [CHECKS.get_one(one) for one in NAMES]
     for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
@@ -105,10 +105,10 @@ def conforms(url: str, schema: Any, name: str, examples: int) -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in ROUTES])
 def test_every_answer_is_one_of_the_document(url: str, schema: Any, name: str) -> None:
-    conforms(url, schema, name, FEW)
+    assert_conforms(url, schema, name, FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [one.name for one in ROUTES])
 def test_every_answer_to_many_requests_is_one_of_the_document(url: str, schema: Any, name: str) -> None:
-    conforms(url, schema, name, MANY)
+    assert_conforms(url, schema, name, MANY)
