@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.tools.documents.states import MACHINES, states_page
+from infra.tools.documents.writing import MACHINES, states_page
 from tacit.errors import Fatal
 from tacit.recipe.logged import RECIPE_STATES, recipe_state
 from tacit.states import Move, States
