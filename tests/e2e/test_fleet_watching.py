@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-import infra.lab.fleet.oracle as oracle_module
-from infra.lab.devices import faulty_transports, sender
 from infra.lab.devices.faults import Fault, parse_faults
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import population_of, slot_private_key, state_keys
@@ -20,7 +18,7 @@ from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import Survey
-from tests.e2e.test_fleet import EPOCH_SECONDS, Stage
+from tests.e2e.test_fleet import EPOCH_SECONDS, Stage, quick_stage
 
 DEVICES = 120
 STEPS = 5
@@ -29,10 +27,7 @@ ONE, TWO = "pan-private-single", "pan-private"
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    async with Stage(tmp_path / "stack").running() as running:
+    async with quick_stage(tmp_path, monkeypatch) as running:
         yield running
 
 

@@ -69,6 +69,8 @@ def issuer_keys() -> list[IssuerKey]:
 
 @dataclass
 class Seen:
+    """An observer that remembers."""
+
     notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
 
     def saw(self, party: str, what: object) -> None:

@@ -22,19 +22,9 @@ from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROUTES, TOKENS
 from tacit.service.run import started
+from tests.http.test_admin_schema import FEW, MANY, NAMES
 from tests.kit.tokens import GivenTokens
 
-NAMES = [
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_headers_conformance",
-    "response_schema_conformance",
-    "negative_data_rejection",
-    "unsupported_method",
-    "ignored_auth",
-]
-FEW, MANY = 4, 100
 START_SECONDS, STOP_SECONDS = 60, 30
 TOKEN = "tacit-of-this-operator"
 

@@ -20,6 +20,7 @@ from tacit.errors import UsageError
 from tacit.messages.chunk import MessageChunk
 from tacit.pauses import LONGEST_PAUSE
 from tacit.recipe.model import Recipe
+from tests.http.power_cut import PowerCutError
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
 
@@ -29,10 +30,6 @@ CHUNKS = -(-4 * B // 7)
 SECOND = "http://127.0.0.1:8098"
 PAUSE = 1.5 * LONGEST_PAUSE
 """No pause after a request that was not taken is longer, in seconds."""
-
-
-class PowerCutError(Exception):
-    """The process dies."""
 
 
 class Watched:
