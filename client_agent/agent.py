@@ -18,9 +18,11 @@ from client_agent.data.sources import DataSource
 from client_agent.deciding import Decider, Decision, Deps, may_pass
 from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
+from client_agent.model_files import ModelFiles
 from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
 from client_agent.supervision import unusable, words_of
+from client_agent.training import Trainer
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
@@ -37,8 +39,8 @@ confirmed: by witnesses, if the policy demands their times, and by the issuer's 
 
 
 class Agent:
-    """A device's agent. ``step`` does everything that is due; ``poll``, ``prefetch`` and ``work`` are its parts, for a
-    runner that schedules them separately."""
+    """A device's agent. ``step`` does everything that is due; ``poll``, ``fetch_models``, ``prefetch`` and ``work`` are
+    its parts, for a runner that schedules them separately."""
 
     def __init__(
         self,
@@ -68,7 +70,9 @@ class Agent:
         )
         in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work)
         self._watches = in_memory if watches is None else watches
-        origins = Origins(Data(source, config.attributes, store, deps.clock), KeptStates(self._watches))
+        self._models = ModelFiles(config, self._policy, self._client)
+        data = Data(source, config.attributes, store, deps.clock, Trainer(self._models, deps.entropy))
+        origins = Origins(data, KeptStates(self._watches))
         self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
         self._log = DeviceLog(config, self._policy, store, self._client, deps.transport, deps.clock)
         self._live = LiveLog()
@@ -97,7 +101,8 @@ class Agent:
     async def step(self) -> float:
         """Poll, prefetch, decide and send what is due; returns when to call again (POSIX seconds)."""
         self.tick()
-        return min(await self.poll(), await self.prefetch(), await self.work())
+        due = min(await self.poll(), await self.prefetch(), await self.work())
+        return min(due, await self.work()) if await self.fetch_models() else due
 
     def record(self, event: str, times: int = 1) -> bool:
         """The event happened ``times`` times (0 to 256); returns whether a recipe watches it. It is folded into
@@ -109,7 +114,7 @@ class Agent:
         self._watches.tick()
 
     async def poll(self) -> float:
-        """Run ``sync`` if it is time, and record what went wrong; returns when it is time again (POSIX seconds)."""
+        """Read the log if it is time, and record what went wrong; returns when it is time again (POSIX seconds)."""
         now = self._deps.clock.now()
         if not await self._log.trusted():
             return NEVER
@@ -118,7 +123,7 @@ class Agent:
         spread = uniform(self._deps.entropy, 0.75, LONGEST_SPREAD) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
-            left_out = await self.sync()
+            left_out = await self._log.sync(self._follow)
         except self._store.errors:
             raise
         except Exception as error:  # of whatever the log answered
@@ -137,15 +142,28 @@ class Agent:
             self._next_poll, self._calm_until = planned, begin + within
 
     async def sync(self) -> str:
-        """Read the log now, and act on it; see ``DeviceLog.sync`` for what this returns and raises."""
-        return await self._log.sync(self._follow)
+        """Read the log now, act on it, and fetch the models of its rounds; see ``DeviceLog.sync`` for what this returns
+        and raises."""
+        left_out = await self._log.sync(self._follow)
+        await self.fetch_models()
+        return left_out
+
+    async def fetch_models(self) -> bool:
+        """Ask, once after each reading of the log, for the models of rounds that are not here; returns whether one
+        came, so that there is more to decide about. What does not come is recorded."""
+        if not self._models.due or not await self._log.trusted():
+            return False
+        came = await self._models.fetch()
+        await note(self._store, Fact.MODEL_TROUBLE, self._models.trouble, self._deps.clock.now())
+        return came
 
     async def _follow(self, live: LiveLog) -> None:
-        """Act on a verified log: its recipes and the issuer's directories."""
+        """Act on a verified log: its recipes, their models and the issuer's directories."""
         self._read_at = self._deps.clock.now()
         issuer = self._config.issuer
         ours = (d for d in live.directories if (d.issuer, d.epoch_seconds) == (issuer.name, issuer.epoch_seconds))
         self._live = replace(live, directories=tuple(ours))
+        self._models.follow(self._live, self._read_at)
         await self._wallet.plan(self._live.directories)
         await self._store.forget(int(self._deps.clock.now() // issuer.epoch_seconds) - 1)
 

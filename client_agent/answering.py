@@ -7,7 +7,7 @@ Both implement ``Origin``. ``check`` raises everything that may refuse a recipe,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, 
 from client_agent.journal import AgentStore, Fact, note
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watches import Watches
-from tacit.errors import Refusal
+from client_agent.training import Ask, Trainer
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
@@ -25,7 +25,7 @@ from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.encoder_specs import Update
-from tacit.recipe.model import Question, Recipe
+from tacit.recipe.model import Recipe
 
 READ_TOGETHER = 4
 """How many data are read concurrently."""
@@ -61,20 +61,29 @@ class Origin(Protocol):
 
 
 class Data:
-    """The device's own data, which a source reads when it is asked."""
+    """The device's own data, which a source reads when it is asked, and of which ``trainer`` makes the updates that
+    rounds of a training ask for (None: there is no answer to them)."""
 
-    def __init__(self, source: DataSource, attributes: Mapping[str, str], store: AgentStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        source: DataSource,
+        attributes: Mapping[str, str],
+        store: AgentStore,
+        clock: Clock,
+        trainer: Trainer | None = None,
+    ) -> None:
         self._source, self._attributes, self._store, self._clock = source, attributes, store, clock
+        self._trainer = trainer
 
     def check(self, recipe: Recipe) -> None:
-        """Raise ``Refusal`` for an invalid randomizer, and for a model to train, which this agent does not."""
-        if isinstance(recipe.question.encoder, Update):
-            raise Refusal("learning-unsupported", "this agent trains no models")
+        """Raise ``Refusal`` for an invalid randomizer."""
         derive.randomizer_of(recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
-        """Always true: data need no preparation."""
-        return True
+        """Whether a model that is to be trained is here; data need no preparation."""
+        if not isinstance(recipe.question.encoder, Update):
+            return True
+        return self._trainer is not None and self._trainer.ready(recipe)
 
     def expect(self, recipe: Recipe) -> None:
         """Does nothing: data need no preparation."""
@@ -85,14 +94,25 @@ class Data:
         turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
         end = clock() + min(READ_SECONDS, seconds)
 
-        async def reading(question: Question) -> Reading:
+        async def reading(recipe: Recipe) -> Reading:
             async with turns:
-                return await read(lambda: audience.datum(question, self._attributes, self._source), end - clock())
+                return await read(self._ask(recipe, lambda: clock() >= end), end - clock())
 
-        found = await asyncio.gather(*(reading(recipe.question) for recipe in recipes))
+        found = await asyncio.gather(*(reading(recipe) for recipe in recipes))
         trouble = next((one.trouble for one in found if one.trouble), "")
         await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._clock.now())
         return [DatumReply(recipe, one.value) for recipe, one in zip(recipes, found, strict=True)]
+
+    def _ask(self, recipe: Recipe, is_over: Callable[[], bool]) -> Ask:
+        """A function that returns the datum of ``recipe``."""
+        question = recipe.question
+
+        def datum() -> Value | None:
+            return audience.datum(question, self._attributes, self._source)
+
+        if self._trainer is None or not isinstance(question.encoder, Update):
+            return datum
+        return self._trainer.trains(recipe, datum, is_over)
 
 
 class KeptStates:

@@ -168,6 +168,9 @@ class AgentConfig(Frozen):
     device."""
     timing: Timing = Timing()
     """How the agent spreads its traffic. Seconds."""
+    learning: bool = True
+    """Whether to train models: rounds that do are refused where this is false, or where NumPy (extra ``learn``) is not
+    installed."""
     budget: Budget = Budget()
     """What recipes may cost the device in privacy."""
     announcements: Announcements | None = None

@@ -7,6 +7,7 @@ recipe for it.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -14,11 +15,13 @@ from client_agent.config import AgentConfig, Budget
 from client_agent.journal import Entry, State
 from tacit.codec import unb64url
 from tacit.errors import Refusal
+from tacit.extras import install_command
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
+from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.rules.budget import WITH_RELAY, over_budget
 from tacit.rules.design import outside_epoch
@@ -27,12 +30,27 @@ from tacit.rules.design import outside_epoch
 def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry]) -> list[Refusal]:
     """Every refusal of these rules; ``entries`` is the journal so far."""
     found = (
-        _relay(recipe, config),
+        *pins(recipe, config),
         _epoch(recipe, config, context),
         _slot(recipe, entries),
         _budget(recipe, config.budget, context, entries),
     )
     return [refusal for refusal in found if refusal is not None]
+
+
+def pins(recipe: Recipe, config: AgentConfig) -> list[Refusal]:
+    """The refusals among them that follow from the configuration alone."""
+    found = _relay(recipe, config), _learning(recipe, config)
+    return [refusal for refusal in found if refusal is not None]
+
+
+def training_trouble(config: AgentConfig) -> str:
+    """Why this device trains no models; empty if it does."""
+    if not config.learning:
+        return "this device trains no models: its configuration says learning = false"
+    if importlib.util.find_spec("numpy") is None:
+        return f"this device trains no models without NumPy; install it with: {install_command('learn')}"
+    return ""
 
 
 def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False) -> tuple[Cost, ...]:
@@ -63,6 +81,12 @@ def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
     theirs, ours = recipe.parties.relay.url, config.relay_url
     detail = f"the recipe assumes the relay {theirs}; it must name the one that this device uses: {ours}"
     return Refusal("relay-mismatch", detail)
+
+
+def _learning(recipe: Recipe, config: AgentConfig) -> Refusal | None:
+    """Check, for a round that trains a model, that this device does: it is configured to, and NumPy is installed."""
+    trouble = training_trouble(config) if isinstance(recipe.question.encoder, Update) else ""
+    return Refusal("learning-unsupported", trouble) if trouble else None
 
 
 def _epoch(recipe: Recipe, config: AgentConfig, context: Context) -> Refusal | None:
@@ -103,7 +127,13 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
     return None if refused is None else Refusal("budget-spent", refused)
 
 
-RULES = {"relay-mismatch": _relay, "interval-outside-epoch": _epoch, "slot-taken": _slot, "budget-spent": _budget}
+RULES = {
+    "relay-mismatch": _relay,
+    "learning-unsupported": _learning,
+    "interval-outside-epoch": _epoch,
+    "slot-taken": _slot,
+    "budget-spent": _budget,
+}
 """The device's own rules, by name."""
 
 

@@ -62,17 +62,18 @@ class Fact(enum.StrEnum):
     LOG_TROUBLE = "log-trouble"
     """``Trouble``: why the log's last answer did not arrive or was refused; empty while the log is accepted."""
     SOURCE_TROUBLE = "source-trouble"
-    """``Trouble``: why the data source could not be read; empty while it can."""
+    """``Trouble``: why the data source gave no value; empty while it does."""
     TOKEN_TROUBLE = "token-trouble"  # noqa: S105 - a name
     """``Trouble``: the slot whose token could last not be fetched, for an unexpected reason."""
-
+    MODEL_TROUBLE = "model-trouble"
+    """``Trouble``: why the model of a round could not be fetched; empty while none is missing."""
     STATE_TROUBLE = "state-trouble"
     """``Trouble``: what is wrong with the encrypted state of a watched event; empty if nothing is."""
 
     @classmethod
     def troubles(cls) -> tuple[Fact, ...]:
         """The facts that are a ``Trouble``."""
-        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE, cls.STATE_TROUBLE)
+        return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE, cls.MODEL_TROUBLE, cls.STATE_TROUBLE)
 
 
 @dataclass(frozen=True)

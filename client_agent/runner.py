@@ -1,8 +1,9 @@
 """Runs one agent: opens what its configuration names, and keeps it running until it is told to stop.
 
 Tokens are fetched in a loop of their own, so that a slow upload never delays a request that the attester sees: what
-the attester can observe does not depend on the coin. The log is followed, and reports are sent, in loops of their own
-too, so that a slow data source delays neither: when anything leaves the device does not depend on the datum.
+the attester can observe does not depend on the coin. The log is followed, the models of rounds are fetched, and reports
+are sent, in loops of their own too, so that neither a slow data source nor a missing model delays anything else: when
+anything leaves the device does not depend on the datum.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,13 +155,20 @@ async def keep_running(
 async def _run_loops(
     agent: Agent, clock: Clock, limit: float, stop: asyncio.Event, seen: Watch, wake: asyncio.Event
 ) -> None:
-    polled, decided = asyncio.Event(), asyncio.Event()
+    polled, read, decided = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def follow() -> float:
         wake.clear()
         due = await agent.poll()
         polled.set()
+        read.set()
         return due
+
+    async def fetch() -> float:
+        read.clear()
+        if await agent.fetch_models():
+            polled.set()
+        return NEVER
 
     async def decide() -> float:
         polled.clear()
@@ -174,8 +182,19 @@ async def _run_loops(
 
     loops = [
         asyncio.ensure_future(_loop(action, clock, limit, stop, seen, early))
-        for action, early in ((follow, wake), (decide, polled), (agent.prefetch, asyncio.Event()), (send, decided))
+        for action, early in (
+            (follow, wake),
+            (fetch, read),
+            (decide, polled),
+            (agent.prefetch, asyncio.Event()),
+            (send, decided),
+        )
     ]
+    await _until_stopped(loops, stop)
+
+
+async def _until_stopped(loops: Sequence[asyncio.Task[None]], stop: asyncio.Event) -> None:
+    """Wait until ``stop`` is set or a loop ends, then end all of them. Raises what ended a loop."""
     try:
         waiting = asyncio.ensure_future(stop.wait())
         await asyncio.wait([*loops, waiting], return_when=asyncio.FIRST_COMPLETED)

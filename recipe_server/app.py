@@ -8,8 +8,9 @@ from aiohttp import web
 
 from recipe_server import handlers
 from recipe_server.config import RecipeServerConfig
-from recipe_server.handlers import MAX_AGE, RECIPES
+from recipe_server.handlers import MAX_AGE, MODELS, RECIPES
 from recipe_server.metrics import LedgerGauge, add_log_metrics
+from recipe_server.model_files import FORGET_SECONDS, ModelFiles
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
@@ -44,6 +45,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
         raise UsageError(FORGOTTEN)
     store = RecipeStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
+    app[MODELS] = ModelFiles(config, deps, store)
     app[MAX_AGE] = config.max_age
     app[OPERATED].held = lambda: [HeldKey("log", app[RECIPES].note_key.encode())]
     router = app.router
@@ -56,11 +58,14 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=refuse_expect)
     router.add_get("/v1/recipes", handlers.get_recipes)
     router.add_get("/v1/recipes/{hash}", handlers.get_recipe)
+    router.add_put("/v1/models/{hash}", handlers.put_model, expect_handler=refuse_expect)
+    router.add_get("/v1/models/{hash}/{number}", handlers.get_piece)
     router.add_post("/v1/results", handlers.post_result, expect_handler=refuse_expect)
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: app[RECIPES].durable)
+    add_driver(app, app[MODELS], FORGET_SECONDS, "deleting the model files of rounds that are over")
     _show_log(app, config, store, _have_cosigned(app, config))
     return app
 
@@ -78,7 +83,7 @@ def _show_log(
         await ledger.close()
 
     app.cleanup_ctx.append(closing)
-    add_log_metrics(app, app[RECIPES], ledger, witnesses)
+    add_log_metrics(app, app[RECIPES], app[MODELS], ledger, witnesses)
 
 
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:

@@ -1,12 +1,14 @@
-"""The public HTTP resources of the recipe server: log, bundle, recipes, results."""
+"""The public HTTP resources of the recipe server: log, bundle, recipes, model files, results."""
 
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
+from recipe_server.model_files import ModelFiles
 from recipe_server.records import PublishedResult
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import LIST_LIMIT, RecipeService
@@ -15,9 +17,11 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
 from tacit.service.http.callers import CALLERS
+from tacit.service.http.problems import status_abort
 from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
 
 RECIPES = web.AppKey("recipe_service", RecipeService)
+MODELS = web.AppKey("models", ModelFiles)
 MAX_AGE = web.AppKey("max_age", int)
 
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -37,9 +41,7 @@ async def get_tile(request: web.Request) -> web.Response:
     except DecodeError as error:
         raise web.HTTPNotFound from error
     content = await request.app[RECIPES].tile(tile)
-    if content is None:
-        raise web.HTTPNotFound
-    return web.Response(body=content, headers={"Content-Type": media_types.OCTET_STREAM, "Cache-Control": FOR_EVER})
+    return _immutable(content, media_types.OCTET_STREAM)
 
 
 async def get_bundle(request: web.Request) -> web.Response:
@@ -53,7 +55,7 @@ async def get_page(request: web.Request) -> web.Response:
         digest = unb64url(request.match_info["digest"], length=32, what="digest")
     except DecodeError as error:
         raise web.HTTPNotFound from error
-    return _immutable(request.app[RECIPES].page(digest))
+    return _immutable(request.app[RECIPES].page(digest), media_types.JSON)
 
 
 async def get_key_sets(request: web.Request) -> web.Response:
@@ -65,13 +67,13 @@ async def get_hashes(request: web.Request) -> web.Response:
     """GET /v1/hashes/{size}/{block}: the hashes in that block for a consistency proof from a tree of that size;
     immutable."""
     size, block = (_whole(request.match_info[name]) for name in ("size", "block"))
-    return _immutable(await request.app[RECIPES].hashes(size, block))
+    return _immutable(await request.app[RECIPES].hashes(size, block), media_types.JSON)
 
 
-def _immutable(content: bytes | None) -> web.Response:
+def _immutable(content: bytes | None, content_type: str) -> web.Response:
     if content is None:
         raise web.HTTPNotFound
-    return web.Response(body=content, headers={"Content-Type": media_types.JSON, "Cache-Control": FOR_EVER})
+    return web.Response(body=content, headers={"Content-Type": content_type, "Cache-Control": FOR_EVER})
 
 
 async def post_leaf(request: web.Request) -> web.Response:
@@ -94,6 +96,23 @@ async def get_recipe(request: web.Request) -> web.Response:
     if found is None:
         raise web.HTTPNotFound
     return _json(request, found)
+
+
+async def put_model(request: web.Request) -> web.Response:
+    """PUT /v1/models/{hash}: the whole file; 201, or 200 if it is stored already. It is read only if a live round names
+    its hash and length."""
+    files, model, length = request.app[MODELS], _hash(request, "hash of a model"), request.content_length
+    if length is None:
+        raise status_abort(HTTPStatus.LENGTH_REQUIRED, "send the file's length in Content-Length")
+    await files.require(model, length)
+    added = await files.put(model, await read_body(request, length, media_types.OCTET_STREAM))
+    return web.json_response({"stored": True}, status=201 if added else 200)
+
+
+async def get_piece(request: web.Request) -> web.Response:
+    """GET /v1/models/{hash}/{number}: a piece of a model file; immutable."""
+    model, number = _hash(request, "hash of a model"), _whole(request.match_info["number"])
+    return _immutable(await request.app[MODELS].piece(model, number), media_types.OCTET_STREAM)
 
 
 async def post_result(request: web.Request) -> web.Response:
@@ -144,9 +163,9 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_NUMBER
 
 
-def _hash(request: web.Request) -> bytes:
+def _hash(request: web.Request, what: str = "recipe hash") -> bytes:
     try:
-        return unb64url(request.match_info["hash"], length=32, what="recipe hash")
+        return unb64url(request.match_info["hash"], length=32, what=what)
     except DecodeError as error:
         raise web.HTTPNotFound from error
 

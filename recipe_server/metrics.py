@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from recipe_server.model_files import ModelFiles
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from recipe_server.witnessing import WitnessDriver
@@ -62,7 +63,11 @@ class LedgerGauge:
 
 
 def add_log_metrics(
-    app: web.Application, service: RecipeService, ledger: LedgerGauge, witnesses: Sequence[WitnessDriver]
+    app: web.Application,
+    service: RecipeService,
+    models: ModelFiles,
+    ledger: LedgerGauge,
+    witnesses: Sequence[WitnessDriver],
 ) -> None:
     """Add the metrics of the log to ``app``."""
 
@@ -72,7 +77,11 @@ def add_log_metrics(
     async def spent() -> Reading:
         return await ledger.read(service.size)
 
+    async def stored() -> Reading:
+        return {(): await models.taken()}
+
     metrics = app[METRICS]
     metrics.add("tacit_log_entries", number_of(lambda: service.size))
+    metrics.add("tacit_log_model_bytes", stored)
     metrics.add("tacit_log_cosigned_timestamp_seconds", cosigned)
     metrics.add("tacit_ledger_spent_ratio", spent)

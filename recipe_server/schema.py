@@ -192,6 +192,29 @@ KEY_SETS = sa.Table(
         "kept": "always",
     },
 )
+ROUND_MODELS = sa.Table(
+    "round_models",
+    METADATA,
+    sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
+    sa.Column("model", sa.LargeBinary(32), nullable=False),
+    _number("bytes"),
+    sa.Index("round_models_by_model", "model"),
+    info={
+        "holds": "SHA-256 and length of the model file that a round names",
+        "kept": "always",
+    },
+)
+MODEL_PIECES = sa.Table(
+    "model_pieces",
+    METADATA,
+    sa.Column("model", sa.LargeBinary(32), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    info={
+        "holds": "the pieces of an uploaded model file, by its SHA-256",
+        "kept": "until every round that names it has been over for `ended_seconds`",
+    },
+)
 RESULTS = sa.Table(
     "results",
     METADATA,

@@ -11,6 +11,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from recipe_server.models import ModelRows
 from recipe_server.records import LoggedCensus, LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.room import Room
 from recipe_server.schema import (
@@ -57,6 +58,7 @@ class RecipeTx:
         releases."""
         self.series = SeriesRows(connection)
         self.room = Room(connection)
+        self.models = ModelRows(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:
         """(size, note) of the newest checkpoint; None before the first."""
@@ -124,8 +126,8 @@ class RecipeTx:
         return list((await self._connection.execute(statement)).scalars())
 
     async def add_recipe(self, recipe: Recipe, index: int) -> None:
-        """Record a recipe that is in the log; from now on its slot is taken. A round of a series is charged nothing in
-        addition."""
+        """Record a recipe that is in the log, with the model that it names; from now on its slot is taken. A round of a
+        series is charged nothing in addition."""
         token = recipe.token
         await self._connection.execute(
             sa.insert(RECIPES).values(
@@ -139,6 +141,7 @@ class RecipeTx:
                 refundable=is_refundable(recipe),
             )
         )
+        await self.models.add(recipe)
         if recipe.series is not None:
             await self.series.add_round(unb64url(recipe.series.hash), recipe.series.index, recipe)
             return

@@ -35,6 +35,9 @@ NOT_GIVEN = {
     "same, for as many devices",
     "python3 examples/embedding/diary.py --config .tacit/agents/0/agent.json --seconds 300": "in the environment that "
     "runs the test: tests/e2e/test_embedding.py",
+    "tacit learn run digits.json --test digits.csv --out digits.npz": "takes 40 hours: tests/scripts/"
+    "test_cli_learn.py, with a shorter plan",
+    "tacit learn show digits": "beside such a run: tests/scripts/test_cli_learn.py",
     "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
     "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging agents --join 20 --leave 10 --restart 5": "beside such a deployment: tests/e2e/test_staging.py",

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from infra.stacks.command_options import AsJson, StateDir, layout_of, policy_of, read_file
+from infra.commands.learn_run import run, show
+from infra.stacks.command_options import HASH_ARGUMENT, AsJson, StateDir, layout_of, policy_of, read_file
 from infra.views.terminal import answers, json_text, print_json
 from tacit.errors import UsageError
 
@@ -18,10 +19,8 @@ PlanFile = Annotated[
 ]
 TERMINAL_WIDTH = 100
 
-
-@app.callback()
-def _group() -> None:
-    pass
+app.command("run")(run)
+app.command("show", context_settings=HASH_ARGUMENT)(show)
 
 
 @app.command("plan")

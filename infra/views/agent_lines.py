@@ -26,6 +26,7 @@ TROUBLES = {
     Fact.LOG_TROUBLE.value: ("the log is", "not read"),
     Fact.SOURCE_TROUBLE.value: ("the data source is", "not read"),
     Fact.TOKEN_TROUBLE.value: ("fetching tokens is", "in trouble"),
+    Fact.MODEL_TROUBLE.value: ("the models of rounds are", "not all here"),
     Fact.STATE_TROUBLE.value: ("keeping the state of watched events is", "in trouble"),
 }
 

@@ -45,11 +45,20 @@ def _numbers(plan: Plan, found: Forecast) -> Table:
         "noise of the mean update": f"{found.noise_entry:.2g} an entry, {found.noise_length:.2g} in length",
         "update, clipped": f"{found.signal_entry:.2g} an entry ({found.signal_units:.1f} steps), {found.clip:g} in "
         "length, if all devices agree",
+        "projection": _projection_words(found),
         "signal to noise": f"{found.signal_to_noise:.1f} in a round, {whole:.0f} over all of them, at most",
         "a contribution": f"{found.contribution_bytes:,} bytes",
         "the model file": f"{found.model_bytes:,} bytes, fetched by every device in every round",
         "the run": f"{timedelta(seconds=found.seconds)}, a round every {timedelta(seconds=plan.period)}",
     }
     for name, words in rows.items():
-        table.add_row(Text(name, style="dim"), Text(words))
+        if words:
+            table.add_row(Text(name, style="dim"), Text(words))
     return table
+
+
+def _projection_words(found: Forecast) -> str:
+    """What a device sends of its update, and what that costs; empty where it sends all."""
+    if found.sent == found.parameters:
+        return ""
+    return f"{found.sent:,} numbers sent; an error as long as {found.projection_error:.1f} mean updates in each round"

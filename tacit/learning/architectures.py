@@ -26,6 +26,8 @@ class Architecture(abc.ABC):
 
     def __init__(self, spec: Softmax | TwoLayer) -> None:
         self.inputs, self.classes, self.parameters = spec.inputs, spec.classes, spec.parameters
+        self.width = self.classes
+        """Numbers that are computed for one example on the way."""
 
     @abc.abstractmethod
     def initial(self, seed: int) -> NDArray[np.float32]:
@@ -38,6 +40,10 @@ class Architecture(abc.ABC):
     @abc.abstractmethod
     def gradient(self, parameters: Reals, features: Reals, labels: Labels, weights: Reals | None = None) -> Reals:
         """The gradient of ``loss``, of the shape of the parameters."""
+
+    @abc.abstractmethod
+    def layers(self, parameters: Reals) -> dict[str, Reals]:
+        """Weights ``(inputs, outputs)`` and biases of each layer of one model, by name."""
 
     def loss(self, parameters: Reals, features: Reals, labels: Labels, weights: Reals | None = None) -> Reals:
         """The mean cross-entropy, one number for each device."""
@@ -67,6 +73,10 @@ class SoftmaxRegression(Architecture):
     def initial(self, seed: int) -> NDArray[np.float32]:
         return np.zeros(self.parameters, dtype=np.float32)
 
+    def layers(self, parameters: Reals) -> dict[str, Reals]:
+        weights, biases = _layer(parameters, 0, self.inputs, self.classes)
+        return {"weights": weights, "biases": biases}
+
     def logits(self, parameters: Reals, features: Reals) -> Reals:
         return _affine(features, *_layer(parameters, 0, self.inputs, self.classes))
 
@@ -82,6 +92,7 @@ class TwoLayerNetwork(Architecture):
     def __init__(self, spec: TwoLayer) -> None:
         super().__init__(spec)
         self.hidden = spec.hidden
+        self.width = self.hidden + self.classes
         self._second = (spec.inputs + 1) * spec.hidden
 
     def initial(self, seed: int) -> NDArray[np.float32]:
@@ -91,6 +102,11 @@ class TwoLayerNetwork(Architecture):
         biases = np.zeros(self.hidden), np.zeros(self.classes)
         whole = np.concatenate([first.ravel(), biases[0], second.ravel(), biases[1]])
         return whole.astype(np.float32)
+
+    def layers(self, parameters: Reals) -> dict[str, Reals]:
+        hidden, hidden_biases = _layer(parameters, 0, self.inputs, self.hidden)
+        weights, biases = _layer(parameters, self._second, self.hidden, self.classes)
+        return {"hidden_weights": hidden, "hidden_biases": hidden_biases, "weights": weights, "biases": biases}
 
     def logits(self, parameters: Reals, features: Reals) -> Reals:
         return self._outputs(parameters, self._hidden(parameters, features))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
+import struct
 from typing import TYPE_CHECKING, Final
 
 from tacit.codec import b64url
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"tacit-m1"
 MAX_BYTES: Final = FILE_HEADER + FILE_ENTRY * MAX_ENTRIES
 """Length of the longest file."""
+_NOT_FINITE: Final = "model: an entry is not a finite number"
 _COUNT = slice(len(MAGIC), FILE_HEADER)
 
 
@@ -45,7 +48,7 @@ def decode(data: bytes) -> NDArray[np.float32]:
 
     entries = np.frombuffer(data, "<f4", count=entries_of(data), offset=FILE_HEADER)
     if not np.isfinite(entries).all():
-        raise DecodeError("model: an entry is not a finite number")
+        raise DecodeError(_NOT_FINITE)
     return entries.astype(np.float32)
 
 
@@ -59,6 +62,13 @@ def entries_of(data: bytes) -> int:
     if len(data) != FILE_HEADER + FILE_ENTRY * count:
         raise DecodeError(f"model: the file has {len(data)} bytes, and {count} entries take another number")
     return count
+
+
+def require_numbers(data: bytes) -> None:
+    """Raise ``DecodeError`` for anything that ``decode`` refuses, without NumPy."""
+    entries_of(data)
+    if not all(math.isfinite(entry) for (entry,) in struct.iter_unpack("<f", memoryview(data)[FILE_HEADER:])):
+        raise DecodeError(_NOT_FINITE)
 
 
 def name_of(data: bytes) -> str:

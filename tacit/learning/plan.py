@@ -27,6 +27,8 @@ from tacit.recipe.writing.survey import Amount, Fraction, Proven
 MAX_PLAN_BYTES: Final = 1 << 16
 """Length of the longest file."""
 MAX_SEED: Final = (1 << 32) - 1
+MAX_RATE: Final = 10
+"""Of an adaptive clip."""
 
 
 class FedAvgPlan(Part):
@@ -47,22 +49,31 @@ class FedAdamPlan(Part):
     tau: PositiveQuantity = "0.001"
 
 
+class Adaptive(Part):
+    """The clip follows the updates: after each round it is changed so that about the share ``target`` of devices need
+    not shorten theirs (``tacit.learning.clipping``); ``rate``: how fast."""
+
+    target: Fraction = Decimal("0.5")
+    rate: PositiveQuantity = "0.2"
+
+
 ServerOptimiser = Annotated[FedAvgPlan | FedAdamPlan, Field(discriminator="kind")]
 
 
 class Plan(Part):
     """A run of ``rounds`` rounds. In each, every one of the ``devices`` expected takes part with the probability
     ``rate``; a round with fewer than ``min_batch_size`` (B) contributions is not released. ``clip``: the Euclidean
-    length to which a device shrinks its update; ``unit``: the step, in clips, to which it rounds entries. ``epsilon``
-    at ``delta``: the total of all rounds against one aggregator or the analyst (claim (a)). Reports are made for
-    ``round_seconds``; ``release_seconds`` later the next round begins, whose model needs this one's release. ``seed``:
-    that of the first model."""
+    length to which a device shrinks its update (with ``adaptive``: in the first round); ``unit``: the step, in
+    clips, to which it rounds entries. ``epsilon`` at ``delta``: the total of all rounds against one aggregator or
+    the analyst (claim (a)). Reports are made for ``round_seconds``; ``release_seconds`` later the next round
+    begins, whose model needs this one's release. ``seed``: that of the first model."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,55}$")]
     metric: Label
     text: Text
     training: Training
     clip: PositiveQuantity
+    adaptive: Adaptive | None = None
     unit: PositiveQuantity
     server: ServerOptimiser
     seed: Annotated[Natural, Field(le=MAX_SEED)] = 0
@@ -78,10 +89,15 @@ class Plan(Part):
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse members that do not fit together, each with what would."""
-        if self.training.quantile is not None:
-            raise wrong("training.quantile", "does not belong to a plan, whose clip is the same in every round")
+        if (self.training.quantile is None) != (self.adaptive is None):
+            raise wrong("adaptive", "and training.quantile belong together: its entry tells the share of short updates")
+        if self.adaptive is not None and exact(self.adaptive.rate) > MAX_RATE:
+            raise wrong("adaptive.rate", f"must be at most {MAX_RATE}")
         if self.training.length > MAX_LABELS:
-            raise wrong("training.architecture", f"has {self.training.length:,} entries; at most {MAX_LABELS:,} fit")
+            raise wrong(
+                "training.architecture",
+                f"has {self.training.length:,} entries to send; at most {MAX_LABELS:,} fit, as by a `projection`",
+            )
         if exact(self.clip) > MAX_CLIP:
             raise wrong("clip", f"must be at most {MAX_CLIP}")
         if self.min_batch_size > self.expected_contributions:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError
-from tacit.media_types import JSON, PROBLEM_JSON
+from tacit.media_types import JSON, OCTET_STREAM, PROBLEM_JSON
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.problem import Problem, read_problem
 
@@ -49,6 +49,13 @@ async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None
     if answer.status != 200:
         raise problem_of(answer)
     return answer.body
+
+
+async def put_bytes(transport: Transport, url: str, body: bytes) -> None:
+    """Put ``body`` at ``url``. Raises as ``call`` does."""
+    answer = await _answer(transport, "PUT", url, {"Content-Type": OCTET_STREAM}, body)
+    if answer.status >= 400:
+        raise problem_of(answer)
 
 
 async def _answer(

@@ -16,6 +16,7 @@ from tacit.dp.repeated.shares import share_for_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.errors import FieldError, UsageError
 from tacit.learning.plan import Plan
+from tacit.learning.projection import relative_error
 from tacit.methods.flips import Flips
 from tacit.models.parties import Parties
 from tacit.operations.design_rounds import OF_NUMBERS, nobody
@@ -24,7 +25,7 @@ from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series
-from tacit.recipe.writing.builder import propose
+from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table
@@ -44,8 +45,9 @@ class Forecast:
     """What is known before a run. ``epsilon``: the claim of all rounds at ``delta``, by adversary. Of each round:
     ``contributions`` expected; ``noise_entry`` and ``noise_length``: the standard deviation of the noise of each entry
     of the mean update, and the Euclidean length of that noise, in units of the model; ``signal_entry``: the size of an
-    entry of an update as long as the clip, all entries being alike, and ``signal_units`` the same in steps of ``unit``;
-    ``signal_to_noise``: clip over ``noise_length``. ``contribution_bytes``: the leader's share of a contribution;
+    entry, as it is sent, of an update as long as the clip, all entries being alike, and ``signal_units`` the same in
+    steps of ``unit``; ``signal_to_noise``: clip over ``noise_length``; ``projection_error``: the expected length of the
+    error that a projection adds, beside that of the mean update. ``contribution_bytes``: the leader's share;
     ``model_bytes``: the model file that every device fetches in every round; ``seconds``: length of the run;
     ``refusals``: (rule, reason) of a device with the given policy."""
 
@@ -56,12 +58,14 @@ class Forecast:
     contributions: float
     min_batch_size: int
     parameters: int
+    sent: int
     clip: float
     noise_entry: float
     noise_length: float
     signal_entry: float
     signal_units: float
     signal_to_noise: float
+    projection_error: float
     contribution_bytes: int
     model_bytes: int
     refusals: tuple[tuple[str, str], ...]
@@ -82,6 +86,7 @@ def planned_series(plan: Plan, parties: Parties, start: int, token: TokenSlot, p
             "statistic": "vector-sum", "randomizer": Flips.NAME, "proof": plan.proof, "population": plan.devices,
             "rate": plan.rate, "min_batch_size": plan.min_batch_size, "epsilon": ONE_ROUND, "delta": plan.delta,
             "start": start, "duration": plan.round_seconds, "epoch": token.epoch, "slot": token.slot,
+            "time_precision": math.gcd(PRECISION_SECONDS, start, plan.round_seconds, plan.period),
         }
     )  # fmt: skip
     shape = Shape(plan.rounds, None, start, plan.period, per_epoch)
@@ -102,15 +107,16 @@ def forecast(plan: Plan, policy: Policy | None = None) -> Forecast:
     one). Raises as ``planned_series``."""
     series = unplaced_series(plan)
     method = flips_of(series)
-    reports, entries, clip = float(plan.expected_contributions), plan.training.parameters, float(exact(plan.clip))
+    training, reports, clip = plan.training, float(plan.expected_contributions), float(exact(plan.clip))
     noise = clip * float(exact(plan.unit)) * math.sqrt(method.flips / reports) / (2 * method.scale)
-    signal = clip / math.sqrt(entries)
+    signal, length = clip / math.sqrt(training.sent), noise * math.sqrt(training.parameters)
     found = series_table.check(series, policy or Policy(), 0.0)
     return Forecast(
         dict(series.claim.epsilon.root), series.claim.delta, series.rounds, plan.seconds, reports,
-        plan.min_batch_size, entries, clip, noise, noise * math.sqrt(entries), signal,
-        signal / clip / float(exact(plan.unit)), signal / noise, vdaf_of(series.probe).leader_share_size,
-        plan.training.file_bytes, tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS),
+        plan.min_batch_size, training.parameters, training.sent, clip, noise, length, signal,
+        signal / clip / float(exact(plan.unit)), clip / length, relative_error(training),
+        vdaf_of(series.probe).leader_share_size, training.file_bytes,
+        tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS),
     )  # fmt: skip
 
 
@@ -173,8 +179,8 @@ def _require_small(series: Series) -> None:
         fits, fails = (middle, fails) if is_small else (fits, middle)
     raise FieldError(
         "training.architecture",
-        f"has {probe.randomizer.categories:,} entries, and its contributions {size:,} bytes; {fits:,} entries would "
-        f"fit into the {MAX_SHARE_SIZE:,} of the largest",
+        f"sends {probe.randomizer.categories:,} entries, and its contributions have {size:,} bytes; {fits:,} entries "
+        f"would fit into the {MAX_SHARE_SIZE:,} of the largest, as by a `projection` to them",
     )
 
 

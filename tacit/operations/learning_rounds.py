@@ -2,7 +2,8 @@
 
 All of it follows from the plan, the log and the releases, bit for bit, so a run can be taken up by anybody who has the
 three. A release states totals over all devices, made of the sum over those who took part divided by the rate q of their
-coin (``tacit.methods.flips``); the mean update is the sum over their number n, ``q total / n``, times the clip.
+coin (``tacit.methods.flips``); the mean update is the sum over their number n, ``q total / n``, times the
+clip of that round.
 
 A round without a release in time may be passed over: the next one then trains the same model again. Which of the two
 happened is read from the model that the next round's recipe names.
@@ -14,7 +15,8 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +24,14 @@ from numpy.typing import NDArray
 from tacit.errors import DecodeError, UsageError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
+from tacit.learning.clipping import Clip, next_clip, share_unshortened
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
+from tacit.learning.projection import projection_of
 from tacit.methods.result import rows
+from tacit.models.forms import form_of
 from tacit.moments import when
-from tacit.operations.prefix_rounds import Asked
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
@@ -34,24 +39,31 @@ from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series
 from tacit.recipe.training import RoundModel, read_round_model
 
+_ROUNDED_UP: Final = Decimal("0.000001")
+"""By so much a claim may be above what was planned: its last place is rounded up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A published round: its index, the file of its model, and how many took part (None: no release yet)."""
+    """A published round: its index, the file of its model, the length to which updates are clipped, and how many took
+    part (None: no release yet)."""
 
     index: int
     model: bytes
+    clip: Clip
     contributions: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """Where a run is. ``rounds``: the published ones in their order; ``model``: the file of the model that follows from
-    all releases, the next round's, or the result after the last; ``following``: the index of the next round, None after
-    the last; ``waits_for``: the published round whose release is missing, or None."""
+    all releases, the next round's, or the result after the last; ``clip``: that of the next round; ``following``: the
+    index of the next round, None after the last; ``waits_for``: the published round whose release is missing, or
+    None."""
 
     rounds: tuple[Trained, ...]
     model: bytes
+    clip: Clip
     following: int | None
     waits_for: int | None
 
@@ -66,15 +78,16 @@ class NextRound:
 
 @dataclass(slots=True)
 class _State:
-    """The model and what the server optimiser remembers."""
+    """The model, what the server optimiser remembers, and the clip."""
 
     parameters: NDArray[np.float32]
     optimiser: Optimiser
+    clip: Clip
 
-    def after(self, update: NDArray[np.float64]) -> _State:
-        """The state after a release; this one stays as it is."""
-        optimiser = copy.deepcopy(self.optimiser)
-        return _State(optimiser.step(self.parameters, update), optimiser)
+    def after(self, plan: Plan, mean: NDArray[np.float64], model: str) -> _State:
+        """The state after a release whose ``mean`` vector was found with the file named ``model``; this one stays."""
+        optimiser, (update, clip) = copy.deepcopy(self.optimiser), learned(plan, mean, self.clip, model)
+        return _State(optimiser.step(self.parameters, update), optimiser, clip)
 
 
 def run_of(plan: Plan, series: Series, rounds: Sequence[Asked]) -> Run:
@@ -82,18 +95,18 @@ def run_of(plan: Plan, series: Series, rounds: Sequence[Asked]) -> Run:
     may be missing. Raises ``UsageError`` for a series of another plan, for a round that trains another model than
     follows from the releases before it, and for releases that are not of their round."""
     _require_of_plan(plan, series)
-    state = _State(architecture_of(plan.training.architecture).initial(plan.seed), optimiser_of(plan))
+    state = _State(architecture_of(plan.training.architecture).initial(plan.seed), optimiser_of(plan), plan.clip)
     found, stepped, last = list[Trained](), state, -1
     for recipe, documents in rounds:
         index = _index_of(series, recipe, last)
-        state = _begun(plan, recipe, (stepped, state))
-        update, contributions = _mean_update(plan, recipe, documents)
-        stepped = state if update is None else state.after(update)
-        found.append(Trained(index, model_file.encode(state.parameters), contributions))
+        state, model = _begun(plan, recipe, (stepped, state))
+        mean, contributions = _mean_vector(recipe, documents)
+        stepped = state if mean is None else state.after(plan, mean, model)
+        found.append(Trained(index, model_file.encode(state.parameters), state.clip, contributions))
         last = index
     waits = last if found and found[-1].contributions is None else None
     following = last + 1 if last + 1 < series.rounds else None
-    return Run(tuple(found), model_file.encode(stepped.parameters), following, waits)
+    return Run(tuple(found), model_file.encode(stepped.parameters), stepped.clip, following, waits)
 
 
 def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_over: bool = False) -> NextRound | None:
@@ -105,10 +118,11 @@ def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_ov
     for index in range(run.following, series.rounds):
         interval = plan.interval(series.interval.start, index)
         if now < asked_until(interval):
-            stated = RoundModel(bytes=len(run.model), clip=plan.clip, model=model_file.name_of(run.model))
+            stated = RoundModel(bytes=len(run.model), clip=run.clip, model=model_file.name_of(run.model))
             return NextRound(run.model, series.round(index, interval, stated.text()))
     until = when(asked_until(plan.interval(series.interval.start, series.rounds - 1)))
-    raise UsageError(f"the last round of {series.name} was to be published before {until}; begin a new series")
+    raise UsageError(f"the last round of {series.name} was to be published before {until}; to begin a new series, "
+                     "give the plan another name")  # fmt: skip
 
 
 def optimiser_of(plan: Plan) -> Optimiser:
@@ -133,10 +147,13 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
         "rate": (plan.rate, probe.rate),
         "min_batch_size": (plan.min_batch_size, probe.batch.min_batch_size),
         "round_seconds": (plan.period, series.round_seconds),
+        "delta": (plan.delta, Decimal(series.claim.delta)),
+        "epsilon": (True, Decimal(series.claim.epsilon[form_of(probe.model).charged]) <= plan.epsilon + _ROUNDED_UP),
     }
     differing = [name for name, (own, other) in stated.items() if own != other]
     if differing or series.donation is not None:
-        raise UsageError(f"series {series.name} is not of this plan: {', '.join(differing) or 'donation'} differ")
+        what = ", ".join(differing) or "donation"
+        raise UsageError(f"series {series.name} is not of this plan: {what} differ; give a changed plan another name")
 
 
 def _index_of(series: Series, recipe: Recipe, last: int) -> int:
@@ -148,24 +165,35 @@ def _index_of(series: Series, recipe: Recipe, last: int) -> int:
     return recipe.series.index
 
 
-def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> _State:
-    """The first of ``states`` whose model the round trains."""
+def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> tuple[_State, str]:
+    """The first of ``states`` whose model the round trains, and that model's name."""
     try:
         stated = read_round_model(recipe.question.round_input or "", plan.training)
     except DecodeError as error:
         raise UsageError(f"{recipe.name}: {error}") from error
-    if stated.clip != plan.clip:
-        raise UsageError(f"{recipe.name} clips at {stated.clip}, and the plan at {plan.clip}")
     for state in states:
         if model_file.is_named(model_file.encode(state.parameters), stated.model):
-            return state
+            if stated.clip != state.clip:
+                raise UsageError(f"{recipe.name} clips at {stated.clip}; from the plan follows {state.clip}")
+            return state, stated.model
     raise UsageError(f"{recipe.name} trains another model than follows from the plan and the releases before it")
 
 
-def _mean_update(
-    plan: Plan, recipe: Recipe, documents: Sequence[Mapping[str, Any]]
+def learned(plan: Plan, mean: NDArray[np.float64], clip: Clip, model: str) -> tuple[NDArray[np.float64], Clip]:
+    """The mean update, and the next round's clip, from the ``mean`` of the vectors that devices sent in the round with
+    this clip and the model file of this name."""
+    training = plan.training
+    sent, projected = mean[: training.sent], projection_of(training, model)
+    update = (sent if projected is None else projected.estimate(sent)) * float(exact(clip))
+    if plan.adaptive is None or training.quantile is None:
+        return update, clip
+    return update, next_clip(plan.adaptive, clip, share_unshortened(training.quantile, float(mean[-1])))
+
+
+def _mean_vector(
+    recipe: Recipe, documents: Sequence[Mapping[str, Any]]
 ) -> tuple[NDArray[np.float64] | None, int | None]:
-    """The mean update of a round and how many took part; None where nothing is released."""
+    """The mean of what was sent in a round, and how many took part; None where nothing is released."""
     if not documents:
         return None, None
     if any(one.get("recipe_hash") != recipe.hash_text for one in documents):
@@ -176,7 +204,7 @@ def _mean_update(
     columns = [_totals(recipe, one, labels) for one in documents]
     reports = sum(int(one["report_count"]) for one in documents)
     totals = np.array([math.fsum(cell) for cell in zip(*columns, strict=True)])
-    return totals * (float(recipe.rate) * float(exact(plan.clip)) / reports), reports
+    return totals * (float(recipe.rate) / reports), reports
 
 
 def _totals(recipe: Recipe, document: Mapping[str, Any], labels: Sequence[str]) -> list[float]:

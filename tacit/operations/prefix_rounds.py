@@ -27,6 +27,7 @@ from tacit.methods.base.method import Method
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
 from tacit.moments import when
+from tacit.operations.series_rounds import Asked, index_of, published_rounds, series_called
 from tacit.recipe.asking import asked_until
 from tacit.recipe.candidates import Candidates, candidates_of, extensions, label_of, most_candidates
 from tacit.recipe.derive import design_of, randomizer_of
@@ -35,9 +36,6 @@ from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_share
-
-Asked = tuple[Recipe, Sequence[Mapping[str, Any]]]
-"""A round in the log, and the documents of its releases (none yet: empty)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +108,12 @@ def searched(series: Series) -> Prefixes:
 def rounds_of(log: LiveLog, name: str) -> tuple[Series, list[Recipe]]:
     """The newest series of ``log`` that is called ``name`` or whose hash begins with it, and its rounds from 0 on, up
     to the first that is not published. Raises ``UsageError`` if there is none."""
-    named = [one.series for one in log.series if one.series.name == name or one.series.hash_text.startswith(name)]
-    if not named:
+    found = series_called(log, name)
+    if found is None:
         raise UsageError(f"the log shows no series called {name}; publish it first: tacit series publish")
-    series = named[-1]
-    own = (one.recipe for one in log.recipes if log.round_of(one.recipe) is series)
-    held = {recipe.series.index: recipe for recipe in own if recipe.series is not None}
-    return series, [held[index] for index in itertools.takewhile(held.__contains__, range(series.rounds))]
+    rounds = enumerate(one.recipe for one in published_rounds(log, found.series))
+    unbroken = itertools.takewhile(lambda place: place[0] == index_of(place[1]), rounds)
+    return found.series, [recipe for _, recipe in unbroken]
 
 
 def progress(series: Series, rounds: Sequence[Asked], false_positives: float = FALSE_POSITIVE_RATE) -> Progress:

@@ -6,16 +6,24 @@ change a byte of it.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from typing import Final
+
 from tacit.codec import b64url, unb64url
-from tacit.errors import CryptoError, DecodeError, Refusal, UsageError
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.models.parties import Parties
-from tacit.operations.calls import call
+from tacit.operations.calls import call, put_bytes
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
+from tacit.recipe.training import RoundModel
 from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
+
+_MODEL_UNKNOWN: Final = "urn:tacit:problem:model-unknown"
+"""The recipe server's problem: no live round in the log names the file."""
+_NO_PLACE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
@@ -70,6 +78,30 @@ async def send_leaf(transport: Transport, server: str, leaf: SignedLeaf) -> int:
     if not isinstance(index, int):
         raise DecodeError(f"{server}: the log's answer has no index")
     return index
+
+
+async def send_model(transport: Transport, server: str, stated: RoundModel, file: bytes) -> None:
+    """Put the model of a published round where devices fetch it; the same file may be sent again. Raises ``UsageError``
+    where the recipe server has no such place, and as ``tacit.operations.calls.call``."""
+    try:
+        await put_bytes(transport, f"{server}{stated.path}", file)
+    except Abort as problem:
+        _require_place(server, problem)
+        raise
+
+
+async def require_model_place(transport: Transport, server: str, stated: RoundModel) -> None:
+    """Raise ``UsageError`` where the recipe server takes no model files, before anything is published for them; and
+    ``NoAnswerError``."""
+    try:
+        await put_bytes(transport, f"{server}{stated.path}", b"")
+    except Abort as problem:
+        _require_place(server, problem)
+
+
+def _require_place(server: str, problem: Abort) -> None:
+    if problem.status in _NO_PLACE and problem.type != _MODEL_UNKNOWN:
+        raise UsageError(f"{server} takes no model files: start a recipe server of this version") from problem
 
 
 def _parties_of(document: Recipe | Series) -> Parties:

@@ -78,14 +78,21 @@ def _rhythm(recipe: Recipe, live: LiveLog, rounds: int, epoch_seconds: int) -> t
 def on_free_slots(recipe: Recipe, shape: Shape, live: LiveLog, slots: int) -> Recipe:
     """``recipe`` with a slot from which on every round of ``shape`` has a free one of the ``slots`` of its epoch: its
     own if it is one, otherwise the first. Raises ``UsageError`` if there is none."""
-    token, last = recipe.token, slots - shape.per_epoch
-    for slot in (token.slot, *range(last + 1)):
-        if slot <= last and _are_free(token.model_copy(update={"slot": slot}), shape.per_epoch, shape.rounds, live):
-            return recipe if slot == token.slot else at_place(recipe, recipe.interval.start, token.epoch, slot)
+    token = free_token(recipe.token, shape.per_epoch, shape.rounds, live, slots)
+    if token is not None:
+        return recipe if token == recipe.token else at_place(recipe, recipe.interval.start, token.epoch, token.slot)
     raise UsageError(
         f"the issuer has {slots} slots in an epoch, and no {shape.per_epoch} in a row are free in every epoch of the "
         "series; take a smaller --slots-per-epoch, or a recipe of a later epoch"
     )
+
+
+def free_token(token: TokenSlot, per_epoch: int, rounds: int, live: LiveLog, slots: int) -> TokenSlot | None:
+    """``token``, or else the first slot of its epoch, from which on ``per_epoch`` of the ``slots`` of every epoch are
+    free for so many ``rounds``; None if there is none."""
+    last = slots - per_epoch
+    choices = (token.model_copy(update={"slot": slot}) for slot in (token.slot, *range(last + 1)) if slot <= last)
+    return next((one for one in choices if _are_free(one, per_epoch, rounds, live)), None)
 
 
 def _are_free(first: TokenSlot, per_epoch: int, rounds: int, live: LiveLog) -> bool:

@@ -17,9 +17,8 @@ import abc
 import bisect
 import itertools
 import math
-import re
-from collections.abc import Iterator, Sequence
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_05UP, Context, Decimal
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final, Generic, Protocol, TypeVar, overload
 
 from tacit.methods.base.method import Answer
@@ -34,38 +33,20 @@ from tacit.recipe.encoder_specs import (
     Number,
     Occurrences,
     Prefixes,
-    Range,
     Strings,
     Vector,
 )
 from tacit.recipe.model import Question
-from tacit.recipe.quantity import PLACES, as_decimal, exact, in_words
-
-Scalar = str | int | float | bool | Decimal | None
-Value = Scalar | Sequence[Scalar]
-"""A value from a data source: a column's text, a number or truth value, or a row of numbers; None: no value."""
+from tacit.recipe.quantity import as_decimal, exact, in_words
+from tacit.recipe.values import Steps, Value, number_of, plain, text_of
 
 _A = TypeVar("_A")
 
 MISSING: Final = None
 """The encoded answer of a device without one."""
 
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?")
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
-_WIDEST = 1024
-"""Bits of the largest whole number that is parsed from text."""
-_BEYOND = 1 << _WIDEST
-"""Stands for every whole number from here on, as its negative does for the other sign: outside every range, and not
-convertible to text."""
-_LONGEST = 1 << 20
-"""Longest text (in characters) and longest row (in entries) that is read."""
-_PLACES = 2 * PLACES
-_FINEST = Decimal(1).scaleb(-_PLACES)
-_CLIPPED = Context(prec=64, rounding=ROUND_05UP, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Shortens a number within a range to more digits than any end or any middle of two steps has, rounding away from 0 and
-5 as the last digit, so that it stays on the same side of all of them; the time does not grow with the number's
-exponent."""
 
 
 class Encoder(Protocol):
@@ -89,7 +70,7 @@ class _Total(abc.ABC, Generic[_A]):
     def encode(self, value: Value) -> _A | None:
         """The answer of a device with this value."""
         try:
-            return self._answer(_plain(value))
+            return self._answer(plain(value))
         except Exception:  # the value may be of any class of an application
             return self._answer(None)
 
@@ -108,7 +89,7 @@ class BucketEncoder(_Total[int]):
 
     def _answer(self, value: Value) -> int | None:
         """Bucket of a number, plus and minus infinity included."""
-        number = _number(value)
+        number = number_of(value)
         if number is None:
             return self._missing
         if number >= self._edges[0]:
@@ -125,7 +106,7 @@ class CategoryEncoder(_Total[int]):
 
     def _answer(self, value: Value) -> int | None:
         """Position of the value's text among the categories."""
-        text = _text(value)
+        text = text_of(value)
         position = self._missing if text is None else self._positions.get(text, self._other)
         return self._missing if position is None else position
 
@@ -141,7 +122,7 @@ class BooleanEncoder(_Total[int]):
 
     def _answer(self, value: Value) -> int | None:
         """Encode true as 1 and false as 0; ``None`` for any other value."""
-        word = (_text(value) or "").strip().lower()
+        word = (text_of(value) or "").strip().lower()
         if word in _TRUE:
             return 1
         return 0 if word in _FALSE else self._missing
@@ -151,12 +132,12 @@ class NumberEncoder(_Total[int]):
     """Numbers to units above the low end of the range, clipped to it."""
 
     def __init__(self, spec: Number, labels: Sequence[str]) -> None:
-        self._steps = _Steps(spec)
+        self._steps = Steps(spec)
         self.labels = labels
 
     def _answer(self, value: Value) -> int | None:
         """Units above ``low``, rounded to the nearest (half to even)."""
-        number = _number(value)
+        number = number_of(value)
         return MISSING if number is None else self._steps.above_low(number)
 
 
@@ -186,7 +167,7 @@ class VectorEncoder(_Total[tuple[int, ...]]):
 
     def __init__(self, spec: Vector) -> None:
         self._spec = spec
-        self._steps = _Steps(spec)
+        self._steps = Steps(spec)
         self._zero = int(-spec.least // spec.step)
         self.labels = tuple(str(position) for position in range(spec.length))
 
@@ -199,25 +180,11 @@ class VectorEncoder(_Total[tuple[int, ...]]):
             value = value.split(",") if value.count(",") == spec.length - 1 else ()
         if not isinstance(value, list | tuple) or len(value) != spec.length:
             return MISSING
-        numbers = [number for number in map(_number, value) if number is not None]
-        if len(numbers) != spec.length:
+        steps = [found for found in map(self._steps.of, value) if found is not None]
+        if len(steps) != spec.length:
             return MISSING
-        entries = [self._steps.above_low(number) - self._zero for number in numbers]
+        entries = [found - self._zero for found in steps]
         return tuple(entry + self._zero for entry in shrunk(entries, spec.radius))
-
-
-class _Steps:
-    """The multiples of ``unit`` above ``low``, up to ``high``."""
-
-    def __init__(self, spec: Range) -> None:
-        self._low, self._high = as_decimal(spec.least), as_decimal(spec.most)
-        self._least, self._step = int(spec.least * 10**_PLACES), int(spec.step * 10**_PLACES)
-
-    def above_low(self, number: Decimal) -> int:
-        """How many steps above ``low`` the nearest multiple lies, after clipping; ties go to the even one."""
-        inside = min(max(number, self._low), self._high).quantize(_FINEST, context=_CLIPPED)
-        steps, rest = divmod(int(inside.scaleb(_PLACES, _CLIPPED)) - self._least, self._step)
-        return steps + (2 * rest > self._step or (2 * rest == self._step and steps % 2))
 
 
 class OccurrenceEncoder(_Total[int]):
@@ -228,7 +195,7 @@ class OccurrenceEncoder(_Total[int]):
 
     def _answer(self, value: Value) -> int | None:
         """The number truncated to a whole one and clipped. A device without a number has watched nothing: 0."""
-        number = _number(value)
+        number = number_of(value)
         return 0 if number is None else int(min(max(number, Decimal(0)), Decimal(self._most)))
 
 
@@ -243,7 +210,7 @@ class StringEncoder(_Total[int]):
 
     def _answer(self, value: Value) -> int | None:
         """The symbols of a text, the first one highest; a text that the domain does not hold counts as no value."""
-        text = _text(value)
+        text = text_of(value)
         if not text or len(text) > self._spec.length:
             return MISSING
         if self._symbols is None:
@@ -353,47 +320,3 @@ def _span(low: int, high: int) -> str:
     if low == high:
         return str(low)
     return f"{low}-{high}" if low >= 0 else f"{low}..{high}"
-
-
-def _plain(value: object) -> Value:
-    """A copy of ``value`` of a built-in class, so that no method of a subclass is called later, and of bounded size;
-    None for anything that a source should not return."""
-    if isinstance(value, list | tuple):
-        entries: Iterator[object] = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
-        row = tuple(itertools.islice(entries, _LONGEST + 1))
-        return None if len(row) > _LONGEST else tuple(map(_plain_scalar, row))
-    return _plain_scalar(value)
-
-
-def _plain_scalar(value: object) -> Scalar:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return None if str.__len__(value) > _LONGEST else str.__str__(value)
-    if isinstance(value, int):
-        return max(-_BEYOND, min(int.__index__(value), _BEYOND))
-    if isinstance(value, float):
-        return float.__float__(value)
-    return Decimal(value) if isinstance(value, Decimal) else None
-
-
-def _number(value: Value) -> Decimal | None:
-    """The number that a value stands for, including plus and minus infinity; None where it is not a number. A binary
-    float is read as its shortest decimal representation, so that 0.3 is not below 0.3."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        return None
-    if isinstance(value, str):
-        value = value.strip()
-        if not _DECIMAL.fullmatch(value):
-            return None
-    number = Decimal(float.__repr__(value) if isinstance(value, float) else value)
-    return None if number.is_nan() else number
-
-
-def _text(value: Value) -> str | None:
-    """A single value as text; None where it is not one, or is a whole number too large for text."""
-    if isinstance(value, int) and value.bit_length() > _WIDEST:
-        return None
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, bool | int | float | Decimal) else None

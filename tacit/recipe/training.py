@@ -73,6 +73,13 @@ class Quantile(Part):
     weight: PositiveQuantity
 
 
+class Projection(Part):
+    """A device sends ``entries`` numbers of which the update is estimated without bias, fewer than it has: a seeded
+    random projection, another one for each model (``tacit.learning.projection``)."""
+
+    entries: Size
+
+
 class Training(Part):
     """``steps`` steps of stochastic gradient descent on a device's own examples, ``batch_size`` of them in each step
     (absent: all of them), from the round's model."""
@@ -81,12 +88,16 @@ class Training(Part):
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)]
     batch_size: Annotated[int, Field(ge=1, le=MAX_BATCH)] | None = None
     learning_rate: PositiveQuantity
+    projection: Projection | None = None
     quantile: Quantile | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a model that no recipe can hold, and a learning rate beyond all sense."""
-        if self.length > MAX_ENTRIES:
-            raise wrong("architecture", f"has {self.length} entries, and a recipe can hold {MAX_ENTRIES}")
+        """Refuse a model that no recipe can hold, a projection to more than it has, and a learning rate beyond all
+        sense."""
+        if max(self.parameters, self.length) > MAX_ENTRIES:
+            raise wrong("architecture", f"has {self.parameters} entries, and a recipe can hold {MAX_ENTRIES}")
+        if self.projection is not None and self.projection.entries >= self.parameters:
+            raise wrong("projection.entries", f"must be below {self.parameters}, the entries of the update")
         if exact(self.learning_rate) > MAX_LEARNING_RATE:
             raise wrong("learning_rate", f"must be at most {MAX_LEARNING_RATE}")
 
@@ -96,9 +107,14 @@ class Training(Part):
         return self.architecture.parameters
 
     @property
+    def sent(self) -> int:
+        """Entries of the update as it is sent."""
+        return self.parameters if self.projection is None else self.projection.entries
+
+    @property
     def length(self) -> int:
         """Entries of what a device sends: the update, then the quantile's entry where there is one."""
-        return self.parameters + (self.quantile is not None)
+        return self.sent + (self.quantile is not None)
 
     @property
     def file_bytes(self) -> int:

@@ -143,6 +143,7 @@ METRICS: dict[str, Shown] = {
         Shown(
             "tacit_log_entries", "gauge", (), _EXACT, "entries of the log that readers are shown", by=("recipe_server",)
         ),
+        Shown("tacit_log_model_bytes", "gauge", (), _EXACT, "bytes of all stored model files", by=("recipe_server",)),
         Shown(
             "tacit_log_cosigned_timestamp_seconds",
             "gauge",

@@ -20,6 +20,7 @@ from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Pref
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.learning import Model
 from infra.lab.kit.network import FaultyTransport, InProcessTransport
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, URLS, RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
@@ -31,6 +32,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, WitnessLimit
+from tacit.recipe.training import MODEL_PIECE
 from tacit.service.app import DRIVERS, Deps
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey
@@ -77,11 +79,25 @@ class Log:
     hidden: set[int] = field(default_factory=set)
     signer: str = "log"
     spoil_inclusion: bool = False
+    models: dict[str, bytes] = field(default_factory=dict)
+    """The models that are handed out, by path; ``asked``: the paths of all requests for models."""
+    asked: list[str] = field(default_factory=list)
     witnesses: dict[str, float] = field(default_factory=dict)
     """When each witness last cosigned what is shown; ``WITNESSES`` are their keys."""
 
     def add(self, *leaves: SignedLeaf) -> None:
         self.leaves += [leaf.encode() for leaf in leaves]
+
+    def hold(self, model: Model) -> None:
+        """Hand this model out from now on."""
+        self.models[model.stated().path] = model.file
+
+    async def model(self, request: web.Request) -> web.Response:
+        """A piece of a model."""
+        self.asked.append(request.path)
+        path, _, number = request.path.rpartition("/")
+        piece = self.models.get(path, b"")[int(number) * MODEL_PIECE :][:MODEL_PIECE]
+        return web.Response(body=piece) if piece else web.Response(status=404)
 
     async def answer(self, request: web.Request) -> web.Response:
         if self.status != 200:

@@ -71,6 +71,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         leader, analyzer, server = web.Application(), web.Application(), web.Application()
         leader.router.add_post("/tasks/{task}/reports", upload)
         analyzer.router.add_post("/recipes/{recipe}/reports", upload)
+        server.router.add_get("/v1/models/{path:.+}", log.model)
         server.router.add_get("/v1/{path:.+}", log.answer)
         for url, app in (
             (GATEWAY_URL, gateway),

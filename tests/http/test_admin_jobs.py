@@ -13,7 +13,8 @@ import pytest
 
 from services.admin.questions.followed_log import BESIDE_SECONDS, FollowedLog
 from tacit.logview.live import LiveLog
-from tacit.operations.prefix_rounds import Asked, progress
+from tacit.operations.prefix_rounds import progress
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.census import Census
 from tacit.recipe.derive import labels

@@ -24,7 +24,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key, token_source
 from tacit.dp.donation import slot_share, yield_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Recipe, TokenSlot
 from tacit.recipe.series import Series
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
@@ -38,11 +38,15 @@ TOKEN = token_source(issuer_key(), ENTROPY)(Slot("issuer.example", 0, 0))
 async def hold_tokens(store: AgentStore, series: Series) -> None:
     """Prefetched tokens of every round, under the keys of the log's directory."""
     for index in range(series.rounds):
-        token = series.token(index)
-        key_id = hashlib.sha256(KIT.directory().spki(token.slot) or b"").digest()
-        secrets = TOKEN.preimages.r_leader + TOKEN.preimages.r_helper
-        slot = Slot(token.issuer, token.epoch, token.slot)
-        await store.put_prefetch(Prefetch(slot, float(NOW), key_id, preimages=secrets, token=TOKEN.token))
+        await hold_token(store, series.token(index))
+
+
+async def hold_token(store: AgentStore, token: TokenSlot) -> None:
+    """A prefetched token of a slot."""
+    key_id = hashlib.sha256(KIT.directory().spki(token.slot) or b"").digest()
+    secrets = TOKEN.preimages.r_leader + TOKEN.preimages.r_helper
+    slot = Slot(token.issuer, token.epoch, token.slot)
+    await store.put_prefetch(Prefetch(slot, float(NOW), key_id, preimages=secrets, token=TOKEN.token))
 
 
 async def device(world: World, series: Series, **options: Any) -> tuple[Agent, MemoryAgentStore]:

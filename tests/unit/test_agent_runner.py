@@ -35,6 +35,7 @@ class Recorded:
         self.error: Exception | None = None
         self.hanging = False
         self.hastened: list[float] = []
+        self.coming: asyncio.Future[bool] | None = None
 
     def hasten(self, within: float) -> None:
         self.hastened.append(within)
@@ -42,6 +43,11 @@ class Recorded:
     async def poll(self) -> float:
         self.calls["poll"] += 1
         return self.clock.now() + self.due["poll"]
+
+    async def fetch_models(self) -> bool:
+        self.calls["fetch_models"] += 1
+        coming, self.coming = self.coming, None
+        return coming is not None and await coming
 
     async def prefetch(self) -> float:
         self.calls["prefetch"] += 1
@@ -72,7 +78,7 @@ async def test_each_loop_sleeps_to_its_own_due_time_and_never_beyond_the_limit()
     agent = Recorded(clock)
     task, stop = await start(agent, clock, 60.0)
     await clock.advance(210)
-    assert agent.calls == {"poll": 4, "consider": 4, "send_due": 4, "prefetch": 31}
+    assert agent.calls == {"poll": 4, "fetch_models": 4, "consider": 4, "send_due": 4, "prefetch": 31}
     stop.set()
     await task
     assert task.exception() is None
@@ -90,7 +96,7 @@ async def test_an_announcement_wakes_the_loop_that_polls_and_no_other() -> None:
     await settle()
     assert agent.hastened == [30.0]
     await settle()
-    assert agent.calls == {"poll": 2, "consider": 2, "send_due": 2, "prefetch": 1}
+    assert agent.calls == {"poll": 2, "fetch_models": 2, "consider": 2, "send_due": 2, "prefetch": 1}
     await announcer.close()
     await clock.advance(60)
     assert agent.calls["poll"] == 3
@@ -128,6 +134,22 @@ async def test_a_data_source_that_hangs_delays_nothing_that_leaves_the_device() 
     for task, stop in made:
         stop.set()
         await task
+
+
+async def test_a_model_that_is_long_in_coming_delays_nothing_and_is_decided_about_when_it_is_here() -> None:
+    clock = SimClock()
+    agent = Recorded(clock)
+    agent.due |= {"poll": 10.0}
+    agent.coming = coming = asyncio.get_running_loop().create_future()
+    task, stop = await start(agent, clock, 60.0)
+    await clock.advance(35)
+    before = agent.calls["consider"]
+    assert (agent.calls["poll"], before, agent.calls["fetch_models"]) == (4, 4, 1)
+    coming.set_result(True)
+    await settle()
+    assert agent.calls["consider"] == before + 1
+    stop.set()
+    await task
 
 
 async def test_a_broken_store_ends_the_run_with_its_error() -> None:

@@ -69,5 +69,5 @@ def test_what_is_beyond_every_bound_takes_no_time(encoder: EncoderSpec) -> None:
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda one: one.kind)
 def test_what_fails_in_an_encoder_is_no_value(encoder: EncoderSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = encode(encoder, None)
-    monkeypatch.setattr("tacit.recipe.encoder._plain_scalar", lambda value: fails() if value is not None else None)
+    monkeypatch.setattr("tacit.recipe.values._scalar", lambda value: fails() if value is not None else None)
     assert encode(encoder, 5) == nothing

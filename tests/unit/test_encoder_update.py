@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from client_agent.answering import Data
-from client_agent.data.sources import CallableSource
-from client_agent.journal import MemoryAgentStore
-from infra.lab.kit.clock import SimClock
 from infra.lab.kit.learning import LEARNING, model_of, training_series
 from infra.lab.kit.recipes import NOW, RecipeKit
-from tacit.errors import FieldError, Refusal
+from tacit.errors import FieldError
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.encoder import VectorEncoder, encoder_of
 from tacit.recipe.encoder_specs import Update, Vector
 from tacit.recipe.fields import filled
 from tacit.recipe.rounding import rounding_words
@@ -106,9 +105,23 @@ def test_a_recipe_says_how_an_update_is_rounded() -> None:
     assert words.startswith("the update is divided by the round's clip and shrunk to length 1; entries are rounded")
 
 
-def test_an_agent_that_trains_nothing_refuses_before_its_data_are_read() -> None:
-    asked: list[str] = []
-    origin = Data(CallableSource(asked.append), {}, MemoryAgentStore(), SimClock(NOW))
-    with pytest.raises(Refusal, match="learning-unsupported"):
-        origin.check(SERIES.probe)
-    assert asked == []
+@given(
+    st.lists(st.floats(-3, 3) | st.sampled_from([1e-320, -0.0, math.inf, -math.inf]), max_size=6),
+    st.sampled_from(["0.01", "0.001", "0.125", "0.000000001"]),
+)
+def test_binary_numbers_are_rounded_as_their_decimal_texts_are(numbers: list[float], unit: str) -> None:
+    assert_rounded_as_text([*numbers, *[0.0] * (6 - len(numbers))], unit)
+
+
+@pytest.mark.parametrize("unit", ["0.01", "0.1", "0.125", "0.003"])
+def test_binary_numbers_in_the_middle_of_two_steps_are_too(unit: str) -> None:
+    """Where binary arithmetic alone would err: 1.015 / 0.01 is 101.49999999999999."""
+    middles = [float(Decimal(unit) * (2 * step + 1) / 2) for step in range(-40, 500)]
+    assert_rounded_as_text(middles, unit)
+
+
+def assert_rounded_as_text(row: list[float], unit: str) -> None:
+    """The encoder takes a short cut for most binary numbers, never to another step."""
+    spec = Vector(kind="vector", length=len(row), low=-3, high=3, unit=unit, norm=300)
+    encoder = VectorEncoder(spec)
+    assert encoder.encode(row) == encoder.encode([Decimal(repr(number)) for number in row])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DecodeError
+from tacit.learning import local
 from tacit.learning.architectures import Architecture, architecture_of
 from tacit.learning.local import Examples, examples_of, local_update, room, sent_vector, sent_vectors
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
@@ -214,3 +215,31 @@ def test_server_optimisers_follow_their_written_out_rules_to_the_last_bit(update
 def test_an_optimiser_refuses_rates_out_of_range_and_updates_of_another_shape(make: Any) -> None:
     with pytest.raises(ValueError, match=r"must be|does not fit"):
         make()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec["kind"])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_a_gradient_in_slices_is_that_of_the_whole_batch(
+    spec: dict[str, Any], batch_size: int | None, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, few = training(spec, steps=3, batch_size=batch_size), drawn(random, 11)
+    at = random.standard_normal(own.parameters)
+    whole = local_update(own, at, few, np.random.default_rng(7))
+    monkeypatch.setattr(local, "_CELLS", 3 * architecture_of(own.architecture).width)
+    assert local_update(own, at, few, np.random.default_rng(7)) == pytest.approx(whole)
+
+
+def test_a_training_gives_up_within_a_step_when_its_time_is_over(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def is_over() -> bool:
+        asked.append(len(asked) == 4)
+        return asked[-1]
+
+    own, few = training(steps=1), drawn(random, 30)
+    monkeypatch.setattr(local, "_CELLS", 3)
+    with pytest.raises(TimeoutError):
+        local_update(own, np.zeros(own.parameters), few, random, is_over)
+    assert len(asked) == 5

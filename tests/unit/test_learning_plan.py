@@ -21,6 +21,7 @@ from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 
 TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
 LARGE = {"kind": "two-layer", "inputs": 64, "hidden": 50, "classes": 10}
+ADAPTIVE = {**TRAINING, "quantile": {"weight": "0.1"}}
 TOKEN = TokenSlot(issuer="nobody", epoch=0, slot=0)
 
 
@@ -37,7 +38,9 @@ def plan_of(**changes: Any) -> Plan:
         ({"rate": 1}, "rate: must be above 0 and below 1"),
         ({"server": {"kind": "sgd"}}, "server.kind: must be one of 'fedavg', 'fedadam'"),
         ({"clip": 2_000_000}, "clip: must be at most 1000000"),
-        ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "training.quantile: does not belong"),
+        ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "adaptive: and training.quantile belong together"),
+        ({"adaptive": {}}, "adaptive: and training.quantile belong together"),
+        ({"training": ADAPTIVE, "adaptive": {"rate": 11}}, "adaptive.rate: must be at most 10"),
         ({"training": {**TRAINING, "architecture": {**LARGE, "hidden": 64}}}, "at most 4,096 fit"),
         ({"device": 1}, "device: is not known"),
     ],
@@ -65,10 +68,10 @@ def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> No
 
 @pytest.mark.slow
 def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
-    with pytest.raises(FieldError, match="has 3,760 entries") as refused:
+    with pytest.raises(FieldError, match="sends 3,760 entries") as refused:
         forecast(plan_of(training={**TRAINING, "architecture": LARGE}))
     words = refused.value.reason.split()
-    entries = int(words[words.index("entries", 3) - 1].replace(",", ""))
+    entries = int(words[words.index("would") - 2].replace(",", ""))
     classes = 13
     fitting = {"kind": "softmax", "inputs": entries // classes - 1, "classes": classes}
     assert forecast(plan_of(training={**TRAINING, "architecture": fitting})).contribution_bytes > 0

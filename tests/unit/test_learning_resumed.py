@@ -16,7 +16,7 @@ from tacit.learning.plan import Plan
 from tacit.methods.flips import Flips
 from tacit.operations.learning_plans import planned_series
 from tacit.operations.learning_rounds import NextRound, next_round, run_of
-from tacit.operations.prefix_rounds import Asked
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import design_of, randomizer_of
@@ -98,6 +98,23 @@ def followed(plan: Plan) -> tuple[list[Asked], list[bytes]]:
 
 
 ROUNDS, MODELS = followed(PLAN)
+
+
+def test_a_run_that_sends_projections_is_taken_up_after_any_stage_too() -> None:
+    plan = Plan.model_validate({**TINY, "training": {**TINY["training"], "projection": {"entries": 6}}})
+    rounds, models = followed(plan)
+    assert len(set(models)) == plan.rounds + 1
+    assert encoder_of(rounds[0][0].question).labels == tuple(map(str, range(6)))
+
+
+def test_a_run_whose_clip_follows_the_updates_is_taken_up_after_any_stage_too() -> None:
+    changed = {"training": {**TINY["training"], "quantile": {"weight": "0.2"}}, "adaptive": {"target": "0.9"}}
+    plan = Plan.model_validate({**TINY, **changed})
+    rounds, _ = followed(plan)
+    clips = [read_round_model(one.question.round_input or "", plan.training).clip for one, _ in rounds]
+    assert clips[0] == "0.5"
+    assert len(set(clips)) == plan.rounds
+    assert [one.clip for one in run_of(plan, series_of(plan), rounds).rounds] == clips
 
 
 def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:

@@ -19,7 +19,8 @@ from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.methods.krr import Krr
 from tacit.methods.registry import METHODS
-from tacit.operations.prefix_rounds import Asked, Progress, progress, rounds_of, searched
+from tacit.operations.prefix_rounds import Progress, progress, rounds_of, searched
+from tacit.operations.series_rounds import Asked
 from tacit.recipe.candidates import asked_prefixes, candidates_of, extensions, read_candidates
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of

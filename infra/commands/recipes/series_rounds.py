@@ -17,7 +17,8 @@ from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.stacks.layout import Layout
-    from tacit.operations.prefix_rounds import Asked, Progress
+    from tacit.operations.prefix_rounds import Progress
+    from tacit.operations.series_rounds import Asked
     from tacit.ports import Transport
     from tacit.recipe.model import Recipe
     from tacit.recipe.series import Series
@@ -104,19 +105,19 @@ class _Search:
         from infra.commands.results import collector_access
         from infra.stacks.api import whole_log
         from tacit.operations.prefix_rounds import rounds_of
-        from tacit.operations.results import collected, released
+        from tacit.operations.results import released
+        from tacit.operations.series_rounds import awaited
 
         log = await whole_log(transport, self._layout, policy_of(self._layout.policy_path))
         series, recipes = rounds_of(log, self._name)
-        access, clock = collector_access(self._layout), SystemClock()
+        access = collector_access(self._layout)
         rounds: list[Asked] = []
         for recipe in recipes:
-            found = await released(transport, access, recipe.hash_text)
-            if not found and recipe is recipes[-1]:
-                left = max(0.0, recipe.interval.end - clock.now())
+            if recipe is recipes[-1]:
                 with notes().status(f"waiting for the release of {recipe.name}"):
-                    wait = left + self._wait
-                    _, found = await collected(transport, access, recipe.hash_text, clock, wait=wait, asked=None)
+                    found = await awaited(transport, access, recipe, SystemClock(), self._wait)
+            else:
+                found = await released(transport, access, recipe.hash_text)
             if not found:
                 raise UsageError(f"{recipe.name} is not released; collect it first: tacit collect {recipe.name}")
             rounds.append((recipe, found))
@@ -124,9 +125,9 @@ class _Search:
 
     async def _publish(self, transport: Transport, recipe: Recipe, index: int) -> dict[str, Any]:
         """Sign the round and put it into the log."""
-        from tacit.operations.publishing import send_leaf, signed_leaf
+        from tacit.operations.series_rounds import publish_round
         from tacit.service.base.keys import read_signing_key
 
-        leaf = signed_leaf(recipe, read_signing_key(self._key))
-        entry = await send_leaf(transport, self._layout.urls["recipe_server"], leaf)
+        server = self._layout.urls["recipe_server"]
+        entry = await publish_round(transport, server, recipe, read_signing_key(self._key))
         return {"name": recipe.name, "hash": recipe.hash_text, "index": entry, "round": index}

@@ -31,7 +31,8 @@ from infra.lab.demo.texts_run import TextsRun
 from infra.lab.demo.words import Texts
 from infra.lab.kit.patience import PatientTransport
 from tacit.errors import Refusal, UsageError
-from tacit.operations.prefix_rounds import Asked, Progress, progress, searched
+from tacit.operations.prefix_rounds import Progress, progress, searched
+from tacit.operations.series_rounds import Asked
 from tacit.ports import Transport
 from tacit.recipe.candidates import asked_prefixes, candidates_of
 from tacit.recipe.cautions import cautions

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from infra.lab.learning.population import TESTED, population
+from infra.lab.learning.population import EXAMPLES, DataSet, digits, population
 from infra.lab.learning.rounds import Central, Flips, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
+from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.learning_plans import flips_of, unplaced_series
+from tacit.recipe.fields import filled
 
 PLAN: Final = Plan.model_validate(EXAMPLE)
-"""The training of all lines: the example of ``tacit learn plan``."""
+"""What is trained unless another plan is given: the example of ``tacit learn plan``."""
 EPSILONS: Final = (1.0, 2.0, 4.0)
 _HUNDREDTHS: Final = (30, 10_000)
 NONE, CENTRAL, OURS, POISONED = "no privacy", "central DP-SGD", "noise shares", "noise shares, 1 % poison"
@@ -59,12 +61,14 @@ class Line:
         }
 
 
-def planned(devices: int, epsilon: float) -> Plan:
-    """The example plan for so many devices and this epsilon, with a minimum batch size in proportion. Raises
-    ``FieldError``."""
-    least = PLAN.min_batch_size * devices // PLAN.devices
+def planned(devices: int, epsilon: float, plan: Plan = PLAN) -> Plan:
+    """The plan for so many devices and this epsilon, with a minimum batch size in proportion. Raises ``FieldError``,
+    also for steps that do not take all examples of a device."""
+    if (plan.training.batch_size or EXAMPLES) < EXAMPLES:
+        raise FieldError("training.batch_size", f"must be at least {EXAMPLES}, all examples of a device, or absent")
+    least = plan.min_batch_size * devices // plan.devices
     changed = {"devices": devices, "min_batch_size": least, "epsilon": Decimal(repr(epsilon))}
-    return Plan.model_validate({**EXAMPLE, **changed})
+    return filled(Plan, {**plan.model_dump(mode="json", exclude_none=True), **changed})
 
 
 def central_noise(plan: Plan) -> Central:
@@ -84,11 +88,18 @@ def own_noise(plan: Plan) -> Flips:
 
 
 def measured(
-    devices: int, epsilons: Sequence[float], seeds: int, tell: Callable[[float], None] = lambda _: None
+    devices: int,
+    epsilons: Sequence[float],
+    seeds: int,
+    tell: Callable[[float], None] = lambda _: None,
+    base: Plan = PLAN,
+    data: DataSet | None = None,
 ) -> Iterator[Line]:
     """Train with every sort of noise, ``seeds`` times each, with a population of its own each time. ``tell`` is given
-    the share done. Raises ``FieldError`` as ``own_noise``."""
-    plans = {epsilon: planned(devices, epsilon) for epsilon in epsilons}
+    the share done; ``data``: what devices have (default: the digits). Raises ``FieldError`` as ``planned`` and
+    ``own_noise``, and for a plan that does not train on them."""
+    require_fitting(base, data or digits())
+    plans = {epsilon: planned(devices, epsilon, base) for epsilon in epsilons}
     own = {epsilon: own_noise(plan) for epsilon, plan in plans.items()}
     runs, made = (1 + 3 * len(plans)) * seeds, 0
 
@@ -96,11 +107,11 @@ def measured(
         nonlocal made
         ends = []
         for seed in range(seeds):
-            ends.append(trained(population(devices, seed), PLAN, noise, seed, poisoners=poisoners)[-1])
+            ends.append(trained(population(devices, seed, data), base, noise, seed, poisoners=poisoners)[-1])
             made += 1
             tell(made / runs)
         accuracies, losses = zip(*((end.accuracy, end.loss) for end in ends), strict=True)
-        return Line(kind, epsilon, _size(noise, devices), accuracies, losses)
+        return Line(kind, epsilon, _size(noise, base, devices), accuracies, losses)
 
     yield line(NONE, None, None)
     for epsilon, plan in plans.items():
@@ -109,22 +120,29 @@ def measured(
         yield line(POISONED, epsilon, own[epsilon], POISONERS)
 
 
-def _size(noise: Flips | Central | None, devices: int) -> float:
+def require_fitting(plan: Plan, data: DataSet) -> None:
+    """Raise ``FieldError`` for a plan whose model does not take the examples of ``data``."""
+    spec, inputs, classes = plan.training.architecture, data.train.features.shape[1], int(data.train.labels.max()) + 1
+    if spec.inputs != inputs or spec.classes < classes:
+        raise FieldError("training.architecture", f"must have {inputs} inputs and {classes} classes")
+
+
+def _size(noise: Flips | Central | None, plan: Plan, devices: int) -> float:
     """The standard deviation of a round's sum in each entry, in norms, where as many take part as expected."""
     if noise is None:
         return 0.0
-    return noise.size(PLAN.encoder, float(PLAN.rate) * devices)
+    return noise.size(plan.encoder, float(plan.rate) * devices)
 
 
-def document(lines: Sequence[Line], devices: int) -> dict[str, Any]:
+def document(lines: Sequence[Line], devices: int, plan: Plan = PLAN, data: DataSet | None = None) -> dict[str, Any]:
     """What was measured, as a JSON object."""
-    stated = PLAN.model_dump(
+    stated = plan.model_dump(
         mode="json", exclude_none=True, include={"training", "clip", "unit", "server", "rate", "rounds"}
     )
     return {
         "devices": devices,
-        "delta": float(PLAN.delta),
+        "delta": float(plan.delta),
         "plan": stated,
-        "test_examples": TESTED,
+        "test_examples": len((data or digits()).test),
         "lines": [line.members() for line in lines],
     }

@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 
 from infra.lab.learning.population import Population
 from tacit.dp.binomial_noise import NoiseShare
+from tacit.learning import model_file
 from tacit.learning.architectures import Reals, architecture_of
-from tacit.learning.local import sent_vectors
+from tacit.learning.clipping import Clip
+from tacit.learning.local import room_for_units, sent_vectors
 from tacit.learning.plan import Plan
-from tacit.operations.learning_rounds import optimiser_of
+from tacit.learning.projection import Projected, projection_of
+from tacit.operations.learning_rounds import learned, optimiser_of
 from tacit.recipe.encoder_specs import Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
@@ -95,15 +98,17 @@ def trained(
     sees how many took part, and divides by that; the others divide by how many are expected. The share ``poisoners`` of
     those who take part work against the others."""
     random, model = np.random.default_rng(seed), architecture_of(plan.training.architecture)
-    parameters, optimiser, rate = model.initial(seed), optimiser_of(plan), float(plan.rate)
+    parameters, optimiser, rate, clip = model.initial(seed), optimiser_of(plan), float(plan.rate), plan.clip
     found = list[Round]()
     for _ in range(plan.rounds):
         takes_part = np.flatnonzero(random.random(len(people)) < rate)
-        vectors = _vectors(people, takes_part, parameters, plan)
+        name = model_file.name_of(model_file.encode(parameters))
+        vectors = _vectors(people, takes_part, parameters, plan, (clip, projection_of(plan.training, name)))
         _poison(vectors, round(poisoners * len(takes_part)))
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
-        parameters = optimiser.step(parameters, float(exact(plan.clip)) * total / max(count, 1))
+        update, clip = learned(plan, total / max(count, 1), clip, name)
+        parameters = optimiser.step(parameters, update)
         features, labels = people.test.features, people.test.labels
         loss = float(model.loss(parameters, features, labels))
         found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
@@ -111,15 +116,24 @@ def trained(
 
 
 def _vectors(
-    people: Population, takes_part: NDArray[np.int64], parameters: NDArray[np.float32], plan: Plan
+    people: Population,
+    takes_part: NDArray[np.int64],
+    parameters: NDArray[np.float32],
+    plan: Plan,
+    stated: tuple[Clip, Projected | None],
 ) -> NDArray[np.float64]:
-    """What each device that takes part encodes, of length 1 at most, a row each."""
-    clip, room = float(exact(plan.clip)), room_for_units(len(parameters), plan.encoder.radius)
-    rows = [np.zeros((0, len(parameters)))]
+    """What each device that takes part encodes, of length 1 at most, a row each; ``stated``: the round's clip and
+    projection."""
+    clip, projected, room = (
+        float(exact(stated[0])),
+        stated[1],
+        room_for_units(plan.training.length, plan.encoder.radius),
+    )
+    rows = [np.zeros((0, plan.training.length))]
     for at in range(0, len(takes_part), _SLICE):
         chosen = takes_part[at : at + _SLICE]
         updates = _updates(people.features[chosen], people.labels[chosen], parameters, plan.training)
-        rows.append(sent_vectors(plan.training, updates, clip, room))
+        rows.append(sent_vectors(plan.training, updates, clip, room, projected))
     return np.concatenate(rows)
 
 
@@ -141,9 +155,3 @@ def _poison(vectors: NDArray[np.float64], count: int) -> None:
         return
     mean = vectors[count:].mean(axis=0)
     vectors[:count] = -mean / max(float(np.linalg.norm(mean)), 1e-12)
-
-
-def room_for_units(length: int, radius: int) -> float:
-    """The norm, so much shortened that rounding to whole units rarely makes a vector longer than it: its square grows
-    by 1/12 unit^2 for each entry, give or take 0.58 units."""
-    return math.sqrt(max(0.5, 1 - length / (12 * radius * radius) - 2 / radius))

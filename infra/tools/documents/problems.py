@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attester.service import ATTESTATION_PROBLEM, ISSUER_PROBLEM, QUOTA_PROBLEM, TOKEN_REQUEST_PROBLEM
 from infra.tools.documents.words import MADE, page, table
+from recipe_server.model_files import MODEL_UNKNOWN, MODELS_FULL
 from relay.service import GATEWAY_UNREACHABLE
 from services.admin.base.problems import Problem
 from services.gateway.service import KEY_PROBLEM, REPLAYED, TARGET_UNREACHABLE, WINDOW_AWAY, WINDOW_RESTORED
@@ -21,8 +22,11 @@ OF_SERVICES = (
         f"{REFUSAL_PREFIX}<rule>",
         "422",
         "recipe server",
-        "a named rule refused a leaf ([rules](rules.md), and the log's)",
+        "a named rule refused a leaf ([rules](rules.md), and the log's), or a model file (`model-length`, "
+        "`model-hash`)",
     ),
+    (MODEL_UNKNOWN, "404", "recipe server", "no live round in the log names this model file"),
+    (MODELS_FULL, "507", "recipe server", "the stored model files take all of `model_bytes`"),
     (
         f"{REFUSAL_PREFIX}<rule>",
         "422",

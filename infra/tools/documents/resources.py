@@ -78,6 +78,21 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
     ),
     ("recipe_server", "GET /v1/recipes", ("anyone", "admin"), "", f"{_JSON}recipes with state, slot and end"),
     ("recipe_server", "GET /v1/recipes/{hash}", ("anyone", "admin"), "", f"{_JSON}a recipe, its signature, its state"),
+    (
+        "recipe_server",
+        "PUT /v1/models/{hash}",
+        ("anyone",),
+        "`application/octet-stream`: the model file with this SHA-256 that a live round names, with `Content-Length`",
+        "201, or 200 if it is stored already",
+    ),
+    (
+        "recipe_server",
+        "GET /v1/models/{hash}/{number}",
+        ("gateway",),
+        "",
+        "`application/octet-stream`: piece `number` of the file, from 0: 240 KiB, the last one what is left; "
+        "immutable, until the rounds that name the file have been over for `ended_seconds`",
+    ),
     ("recipe_server", "GET /v1/results", ("anyone",), "", f"{_JSON}every released result"),
     ("recipe_server", "GET /v1/results/{hash}", ("anyone",), "", f"{_JSON}the results of a recipe"),
     ("recipe_server", "POST /v1/results", ("collector",), "a result", "201, or 200 for the same bytes"),

@@ -18,7 +18,8 @@ from services.admin.storage.records import Question
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.moments import when
-from tacit.operations.prefix_rounds import Asked, Progress, next_round, progress, rounds_of
+from tacit.operations.prefix_rounds import Progress, next_round, progress, rounds_of
+from tacit.operations.series_rounds import Asked
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series

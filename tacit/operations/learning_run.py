@@ -1,0 +1,217 @@
+"""Takes a training run from round to round: publishes the next one, hands out its model, and awaits its release.
+
+Where a run is follows from the plan, the log and the releases alone (``tacit.operations.learning_rounds``), so one that
+was ended goes on at any time, on any machine that has the three. Whatever is sent again is the same as before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tacit.errors import Abort, Refusal, UsageError
+from tacit.learning.plan import Plan
+from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
+from tacit.moments import when
+from tacit.operations.learning_rounds import NextRound, Run, Trained, next_round, run_of
+from tacit.operations.publishing import send_leaf, send_model, signed_leaf
+from tacit.operations.results import PASSING, CollectorAccess, released
+from tacit.operations.series_rounds import awaited, publish_round, published_rounds, series_called
+from tacit.ports import Clock, Transport, TransportError
+from tacit.recipe.asking import asked_until
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.recipe.training import read_round_model
+from tacit.signing import Signer
+
+LOOK_SECONDS: Final = 1.0
+"""The shortest pause between two reads of the log."""
+LOOKS: Final = 50
+"""About how many reads of the log a wait takes."""
+TRIES: Final = 7
+"""How often a step is taken while a service does not answer, which may be starting."""
+TRY_SECONDS: Final = 10.0
+"""The pause between two tries."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run takes place: ``log`` reads the whole log, the collector releases, and ``clock`` tells the time."""
+
+    transport: Transport
+    log: Callable[[], Awaitable[LiveLog]]
+    collector: CollectorAccess
+    clock: Clock
+
+    @property
+    def server(self) -> str:
+        """The address of the recipe server."""
+        return self.collector.recipe_server
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run is: its ``series`` in the log, and its published ``rounds`` there, one for each of ``run.rounds``.
+    ``passed_over``: why the newest round is not waited for any more; empty while it is."""
+
+    series: LiveSeries
+    rounds: tuple[LiveRecipe, ...]
+    run: Run
+    passed_over: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the newest round is published and its release may still come."""
+        return self.run.waits_for is not None and not self.passed_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no round follows and none is waited for."""
+        return self.run.following is None and not self.is_waiting
+
+    @property
+    def trained(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
+        """The published rounds, each with the file of the model after it."""
+        models = [*(one.model for one in self.run.rounds), self.run.model]
+        return list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
+
+
+async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries:
+    """Sign a series as its analyst, put it into the log, and wait until the log shows it. Raises as
+    ``tacit.operations.publishing``."""
+    await send_leaf(at.transport, at.server, signed_leaf(series, key))
+    found = None
+    while found is None:
+        found = series_called(await at.log(), series.hash_text)
+        await at.clock.sleep(0 if found is not None else LOOK_SECONDS)
+    return found
+
+
+@dataclass
+class LearningRun:
+    """The run of ``plan`` whose series has this ``name`` or hash. ``key``: the analyst's; ``wait``: so many seconds
+    after the end of its reports, a round is passed over; ``telling``: shows what is waited for, while it is."""
+
+    plan: Plan
+    name: str
+    at: Place
+    key: Signer
+    wait: float
+    telling: Callable[[str], AbstractContextManager[object]]
+    _released: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
+
+    async def standings(self) -> AsyncIterator[Standing]:
+        """Where the run is, first as it is found and then after every round, until it is over. Raises ``UsageError``
+        for a series of another plan and where it is too late for all rounds that are left, ``Refusal``, and as
+        ``tacit.operations.calls.call``."""
+        found = await self.standing()
+        while True:
+            yield found
+            if found.is_over:
+                return
+            begin_or_resume = self._hand_out_again if found.is_waiting else self._begin
+            found = await self._patiently(begin_or_resume, found)
+            found = await self._patiently(self._finish, found)
+
+    async def standing(self) -> Standing:
+        """Where the run is, read from the log and the releases. Raises as ``standings``."""
+        return await read_standing(self.plan, self.name, self.at, self._released)
+
+    async def _patiently(self, step: Callable[[Standing], Awaitable[Standing]], found: Standing) -> Standing:
+        """Take a step, again where a service does not answer: every step may be taken again. Raises
+        ``TransportError`` after ``TRIES``."""
+        for _ in range(TRIES - 1):
+            try:
+                return await step(found)
+            except TransportError as error:
+                with self.telling(f"{error}; again in {TRY_SECONDS:g} s"):
+                    await self.at.clock.sleep(TRY_SECONDS)
+        return await step(found)
+
+    async def _begin(self, found: Standing) -> Standing:
+        """Publish the round that follows, and wait until the log shows it."""
+        series, clock = found.series.series, self.at.clock
+        following = next_round(self.plan, series, found.run, clock.now(), is_passed_over=True)
+        if following is None:
+            return found
+        await self._await_keys(following.recipe)
+        await publish_round(self.at.transport, self.at.server, following.recipe, self.key)
+        await self._hand_out(following)
+        while True:
+            now = await self.standing()
+            if now.rounds and now.rounds[-1].recipe.hash == following.recipe.hash:
+                return now
+            await clock.sleep(LOOK_SECONDS)
+
+    async def _finish(self, found: Standing) -> Standing:
+        """Await the release of the newest round; where there is none in time, it is passed over."""
+        if found.run.waits_for is None:
+            return found
+        why = await self._missing(found.rounds[-1])
+        now = await self.standing()
+        if now.run.waits_for is None:
+            return now
+        return Standing(now.series, now.rounds, now.run, why or "not released in time")
+
+    async def _missing(self, live: LiveRecipe) -> str:
+        """Await the release of a round; returns why there is none, or an empty text."""
+        recipe, at = live.recipe, self.at
+        if live.is_void:
+            return "void"
+        words = f"{recipe.name}: reports come until {when(recipe.interval.end)}, then its release"
+        try:
+            with self.telling(words):
+                return "" if await awaited(at.transport, at.collector, recipe, at.clock, self.wait) else "not released"
+        except Refusal as refusal:
+            return f"{refusal.rule}: {refusal.detail}"
+        except Abort as problem:
+            if problem.status != 404 and problem.type.rsplit(":", 1)[-1] not in PASSING:
+                raise
+            return problem.detail or problem.title
+
+    async def _hand_out(self, following: NextRound) -> None:
+        """Put the model of a published round where devices fetch it; the same again changes nothing."""
+        stated = read_round_model(following.recipe.question.round_input or "", self.plan.training)
+        await send_model(self.at.transport, self.at.server, stated, following.model)
+
+    async def _hand_out_again(self, found: Standing) -> Standing:
+        """Put the model of the newest round where devices fetch it, while they may need it: who published the round may
+        have ended before."""
+        recipe = found.rounds[-1].recipe
+        if self.at.clock.now() < asked_until(recipe.interval):
+            await self._hand_out(NextRound(found.run.rounds[-1].model, recipe))
+        return found
+
+    async def _await_keys(self, recipe: Recipe) -> None:
+        """Wait until the log shows the token keys of a round, without which nobody accepts it."""
+        token, clock, until = recipe.token, self.at.clock, asked_until(recipe.interval)
+        words = f"{recipe.name}: waiting for the token keys of epoch {token.epoch}"
+        with self.telling(words):
+            while (await self.at.log()).directory(token.issuer, token.epoch) is None:
+                left = until - clock.now()
+                if left <= 0:
+                    raise UsageError(f"the log shows no token keys for epoch {token.epoch} of {recipe.name}; look "
+                                     f"after the issuer {token.issuer}, and run this again")  # fmt: skip
+                await clock.sleep(min(left, max(LOOK_SECONDS, math.ceil(left / LOOKS))))
+
+
+async def read_standing(
+    plan: Plan, name: str, at: Place, known: dict[str, Sequence[Mapping[str, Any]]] | None = None
+) -> Standing:
+    """Where the run of ``plan`` in the series of this ``name`` or hash is. ``known``: releases of rounds before the
+    newest, by recipe hash, which are asked for once. Raises as ``LearningRun.standings``."""
+    known, log = {} if known is None else known, await at.log()
+    series = series_called(log, name)
+    if series is None:
+        raise UsageError(f"the log shows no series called {name}; begin the run with: tacit learn run PLAN")
+    rounds, asked = published_rounds(log, series.series), []
+    for live in rounds:
+        own = live.recipe.hash_text
+        found = known.get(own) or await released(at.transport, at.collector, own)
+        if found and live is not rounds[-1]:
+            known[own] = found
+        asked.append((live.recipe, found))
+    return Standing(series, tuple(rounds), run_of(plan, series.series, asked))

@@ -1,0 +1,150 @@
+"""The recipe server's model files in each kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from infra.lab.kit.learning import LEARNING, training_series
+from infra.lab.kit.recipes import RecipeKit
+from recipe_server.models import pieces_of
+from recipe_server.schema import ROUND_MODELS
+from recipe_server.store import RecipeStore
+from tacit.adapters.databases.sql import engine_of
+from tacit.codec import b64url
+from tacit.recipe.encoder_specs import Update
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.recipe.training import MODEL_PIECE, RoundModel, Softmax, Training
+from tacit.tlog.log import Node
+from tacit.tlog.merkle import leaf_hash
+
+KIT = RecipeKit()
+SERIES = training_series(KIT)
+WIDE = Training(architecture=Softmax(kind="softmax", inputs=3, classes=2), steps=2, learning_rate="0.5")
+WIDER = training_series(KIT, spec=LEARNING.model_copy(update={"training": WIDE, "length": WIDE.length}), slot=8)
+Opening = Callable[[Callable[[str], RecipeStore]], AbstractAsyncContextManager[RecipeStore]]
+FILE = bytes(range(256)) * (2 * MODEL_PIECE // 256) + b"rest"
+FIRST, SECOND = bytes([1]) * 32, bytes([2]) * 32
+
+
+def round_of(index: int, model: bytes, series: Series = SERIES) -> Recipe:
+    spec = series.probe.question.encoder
+    assert isinstance(spec, Update)
+    stated = RoundModel(bytes=spec.training.file_bytes, clip=1, model=b64url(model))
+    return KIT.round(series, index, stated.text())
+
+
+async def logged(store: RecipeStore, *recipes: Recipe) -> None:
+    async with store.transaction() as tx:
+        for index, series in enumerate((SERIES, WIDER)):
+            await tx.series.add(series, index)
+        for recipe in recipes:
+            await tx.add_recipe(recipe, 1 + recipe.interval.start)
+
+
+async def test_a_file_is_read_back_in_pieces(opening: Opening) -> None:
+    async with opening(RecipeStore) as store:
+        await logged(store, round_of(0, FIRST))
+        async with store.transaction() as tx:
+            await tx.models.put(FIRST, FILE)
+        async with store.read() as tx:
+            found = [await tx.models.piece(FIRST, number) for number in range(4)]
+            assert found == [FILE[:MODEL_PIECE], FILE[MODEL_PIECE:-4], b"rest", None]
+            assert (await tx.models.holds(FIRST), await tx.models.holds(SECOND)) == (True, False)
+            assert await tx.models.piece(FIRST, (1 << 63) - 1) is None
+            assert await tx.models.taken(0) == len(FILE)
+
+
+async def test_a_file_is_stored_whole_or_not_at_all(opening: Opening) -> None:
+    async with opening(RecipeStore) as store:
+        await logged(store, round_of(0, FIRST))
+
+        async def fail_in_between() -> None:
+            async with store.transaction() as tx:
+                await tx.models.put(FIRST, FILE)
+                raise RuntimeError("killed in between")
+
+        with pytest.raises(RuntimeError, match="killed"):
+            await fail_in_between()
+        async with store.read() as tx:
+            assert not await tx.models.holds(FIRST)
+            assert await tx.models.taken(0) == 0
+
+
+async def test_a_model_is_live_until_the_last_round_that_names_it_is_over(opening: Opening) -> None:
+    first, other, again = round_of(0, FIRST), round_of(1, SECOND), round_of(2, FIRST)
+    async with opening(RecipeStore) as store:
+        await logged(store, first, other, again)
+        async with store.transaction() as tx:
+            await tx.models.put(FIRST, FILE)
+            await tx.models.put(SECOND, b"short")
+        for gone, left in ((first.interval.end, (FIRST, SECOND)), (other.interval.end, (FIRST,))):
+            async with store.transaction() as tx:
+                assert await tx.models.taken(gone) == sum({FIRST: len(FILE), SECOND: 5}[one] for one in left)
+                assert await tx.models.forget(gone) == 2 - len(left)
+                assert [one for one in (FIRST, SECOND) if await tx.models.lengths(one, gone)] == list(left)
+                assert [one for one in (FIRST, SECOND) if await tx.models.holds(one)] == list(left)
+        async with store.transaction() as tx:
+            assert await tx.models.forget(again.interval.end) == len(pieces_of(FILE))
+            assert await tx.models.lengths(FIRST, again.interval.end) == set()
+
+
+async def test_rounds_may_state_different_lengths_for_one_hash(opening: Opening) -> None:
+    """Whoever publishes a round with a wrong length keeps nobody from sending the file of another round."""
+    early, late = round_of(0, FIRST), round_of(1, FIRST, WIDER)
+    async with opening(RecipeStore) as store:
+        await logged(store, early, late)
+        async with store.read() as tx:
+            assert await tx.models.lengths(FIRST, 0) == {36, 44}
+            assert await tx.models.lengths(FIRST, early.interval.end) == {44}
+
+
+@pytest.fixture(params=["file", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        made: str = request.getfixturevalue("make_postgres_url")()
+        return made
+    return f"sqlite+aiosqlite:///{tmp_path / 'store.sqlite3'}"
+
+
+DOWN = (
+    "DROP TABLE round_models",
+    "DROP TABLE model_pieces",
+    "UPDATE alembic_version SET version_num = '0010'",
+)
+"""Back to the revision before models."""
+
+
+async def test_the_rounds_in_a_log_of_before_name_their_models(url: str) -> None:
+    trained, plain = round_of(0, FIRST), KIT.recipe(slot=3)
+    store = RecipeStore(url)
+    await store.open()
+    await logged(store, trained)
+    async with store.transaction() as tx:
+        await tx.add_recipe(plain, 2)
+        for place, recipe in ((1 + trained.interval.start, trained), (2, plain)):
+            leaf = KIT.recipe_leaf(recipe)
+            await tx.add_entry(place, leaf, leaf.encode(), [Node(0, place, leaf_hash(leaf.encode()))])
+    await store.close()
+    engine = engine_of(url)
+    async with engine.begin() as connection:
+        before = await rows(connection)
+        for statement in DOWN:
+            await connection.execute(sa.text(statement))
+    await store.open()
+    async with store.read() as tx:
+        assert await tx.models.lengths(FIRST, 0) == {36}
+    await store.close()
+    async with engine.connect() as connection:
+        assert await rows(connection) == before == [(trained.hash, FIRST, 36)]
+    await engine.dispose()
+
+
+async def rows(connection: AsyncConnection) -> list[tuple[bytes, bytes, int]]:
+    return [tuple(row) for row in await connection.execute(sa.select(ROUND_MODELS))]
