@@ -107,6 +107,20 @@ async def test_a_series_is_drawn_for_once_and_together_with_its_first_entry(stor
     assert await store.draw(other.series_hash) == other
 
 
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.NOT_SAMPLED])
+async def test_a_round_is_answered_under_the_draw_of_its_series_alone(store: AgentStore, state: State) -> None:
+    draw = SeriesDraw(b"s" * 32, "training", 5.0, 0)
+    later = replace(ENTRY, state=state, charged_epsilon="", series_hash=draw.series_hash, series_index=1)
+    with pytest.raises(Fatal, match="the charge of its series only"):
+        await store.decide(later)
+    assert await store.entries() == []
+    refused = replace(later, recipe_hash=b"r" * 32, state=State.REFUSED)
+    assert await store.decide(refused)
+    first = replace(ENTRY, recipe_hash=b"f" * 32, series_hash=draw.series_hash, series_index=0)
+    assert await store.decide(first, draw=draw)
+    assert await store.decide(later)
+
+
 async def test_a_token_is_never_spent_twice_and_nothing_is_written_then(store: AgentStore) -> None:
     await store.put_prefetch(HELD)
     await store.decide(ENTRY, spend=SLOT)
