@@ -176,13 +176,20 @@ async def test_a_file_holds_what_is_the_case_and_not_how_often_it_was_written(tm
     assert sorted(os.listdir(tmp_path)) == [path.name for path in files], "no log is left beside them"
 
 
-async def test_a_file_of_a_newer_version_or_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_of_another_version_or_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "agent.sqlite3"
     await (await SqlAgentStore.open(path)).close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         with pytest.raises(UsageError, match=r"newer version of Tacit .*9999.*; start that version"):
             await SqlAgentStore.open(path)
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        with pytest.raises(UsageError, match=r"older version of Tacit .*0001.*; start one in between first"):
+            await SqlAgentStore.open(path)
+        for change in ("UPDATE alembic_version SET version_num = 'draft'", "DELETE FROM alembic_version"):
+            connection.execute(change)
+            with pytest.raises(Fatal, match="not a device's journal"):
+                await SqlAgentStore.open(path)
         connection.execute("DROP TABLE alembic_version")
         before = connection.execute("SELECT * FROM sqlite_master").fetchall()
         with pytest.raises(Fatal, match="not a device's journal"):
