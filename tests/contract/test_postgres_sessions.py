@@ -165,3 +165,24 @@ async def test_a_statement_from_before_a_migration_is_to_be_tried_again(url: str
         await look()
     assert await look() == []
     await database.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_session_that_the_server_ends_within_a_transaction_costs_that_one_alone(
+    url: str, *, shared: bool
+) -> None:
+    database = await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=shared)
+
+    async def put(position: int, *, ended: bool = False) -> None:
+        async with database.transaction() as connection:
+            await connection.execute(sa.insert(LEAVES).values(position=position, leaf=b"leaf"))
+            if ended:
+                await kill_sessions(url)
+
+    for position in range(3):
+        with pytest.raises(Unavailable):
+            await put(position, ended=True)
+        await put(10 + position)
+    assert await positions(database) == [10, 11, 12]
+    assert borrowed(database._engine) <= KEPT + 1, "with the session that holds the locks"
+    await database.close()
