@@ -96,6 +96,7 @@ def test_a_run_has_the_same_rounds_for_the_same_seed_and_learns() -> None:
     assert all(50 < one.contributions < 160 for one in rounds)
 
 
+@pytest.mark.slow
 def test_lines_say_what_is_private_and_their_document_holds_every_accuracy() -> None:
     lines = list(measured(5000, (4.0,), 1))
     made = document(lines, 5000)
@@ -104,6 +105,7 @@ def test_lines_say_what_is_private_and_their_document_holds_every_accuracy() -> 
     assert all(line["accuracies"] == [line["accuracy"]] for line in made["lines"])
 
 
+@pytest.mark.slow
 def test_too_few_devices_for_an_epsilon_are_refused_with_what_would_do() -> None:
     with pytest.raises(FieldError, match=r"no noise share keeps 0\.1 over 30 rounds"):
         own_noise(planned(1000, 0.1))
