@@ -41,6 +41,11 @@ class Population:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def text(self, number: int) -> str:
+        """The examples of a device as its source gives them: for each its features and its class."""
+        rows = np.column_stack((self.features[number], self.labels[number]))
+        return ",".join(f"{entry:g}" for entry in rows.ravel().tolist())
+
 
 @cache
 def digits() -> tuple[Examples, Examples]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from infra.lab.learning.population import Population
 from tacit.dp.binomial_noise import NoiseShare
 from tacit.learning.architectures import Reals, architecture_of
-from tacit.learning.local import room_for_units, sent_vectors
+from tacit.learning.local import Examples, room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.operations.learning_rounds import optimiser_of
 from tacit.recipe.encoder_specs import Vector
@@ -99,18 +99,23 @@ def trained(
     found = list[Round]()
     for _ in range(plan.rounds):
         takes_part = np.flatnonzero(random.random(len(people)) < rate)
-        vectors = _vectors(people, takes_part, parameters, plan)
+        vectors = vectors_of(people, takes_part, parameters, plan)
         _poison(vectors, round(poisoners * len(takes_part)))
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
         parameters = optimiser.step(parameters, float(exact(plan.clip)) * total / max(count, 1))
-        features, labels = people.test.features, people.test.labels
-        loss = float(model.loss(parameters, features, labels))
-        found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
+        found.append(tested(len(takes_part), parameters, people.test, plan.training))
     return found
 
 
-def _vectors(
+def tested(contributions: int, parameters: Reals, test: Examples, training: Training) -> Round:
+    """A round that so many took part in and that gave a model with these parameters."""
+    model = architecture_of(training.architecture)
+    loss = float(model.loss(parameters, test.features, test.labels))
+    return Round(contributions, loss, model.accuracy(parameters, test.features, test.labels))
+
+
+def vectors_of(
     people: Population, takes_part: NDArray[np.int64], parameters: NDArray[np.float32], plan: Plan
 ) -> NDArray[np.float64]:
     """What each device that takes part encodes, of length 1 at most, a row each."""
