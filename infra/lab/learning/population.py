@@ -46,6 +46,11 @@ class Population:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def text(self, number: int) -> str:
+        """The examples of a device as its source gives them: for each its features and its class."""
+        rows = np.column_stack((self.features[number], self.labels[number]))
+        return ",".join(f"{entry:g}" for entry in rows.ravel().tolist())
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataSet:
