@@ -18,7 +18,7 @@ from tacit.methods.base.method import Answer
 
 @dataclass(frozen=True)
 class Learners:
-    """The devices of ``people_of(devices, seed)`` in a round that trains the model in ``file`` with ``clip`` (None: that
+    """The devices of ``people_of(devices, seed)`` in a round that trains the model in ``file`` by ``clip`` (None: that
     of the plan). Few bytes say who they are, so that worker processes make them for themselves."""
 
     plan: Plan
