@@ -46,10 +46,12 @@ class Wanted:
 
 class ModelFiles:
     """The files that the rounds of a verified log need. ``due``: whether the log was read since ``fetch``;
-    ``trouble``: why the first missing file is missing, or empty."""
+    ``trouble``: why the first missing file is missing, or empty. ``has_learner`` as for ``device_rules.pins``."""
 
-    def __init__(self, config: AgentConfig, policy: Policy, client: ObliviousClient) -> None:
-        self._config, self._policy, self._client = config, policy, client
+    def __init__(
+        self, config: AgentConfig, policy: Policy, client: ObliviousClient, *, has_learner: bool = False
+    ) -> None:
+        self._config, self._policy, self._client, self._has_learner = config, policy, client, has_learner
         self._wanted: dict[str, Wanted] = {}
         self._files: dict[str, bytes] = {}
         self._left_out = ""
@@ -109,7 +111,7 @@ class ModelFiles:
                 continue
             if rules.check(recipe, self._policy, log.context(live, now)):
                 continue
-            if not device_rules.pins(recipe, self._config):
+            if not device_rules.pins(recipe, self._config, has_learner=self._has_learner):
                 yield Wanted(read_round_model(recipe.question.round_input or "", spec.training), recipe.name)
 
     async def _file(self, model: RoundModel) -> bytes:

@@ -22,6 +22,7 @@ from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.learning_plans import flips_of, unplaced_series
 from tacit.recipe.fields import filled
+from tacit.recipe.training import BuiltIn
 
 PLAN: Final = Plan.model_validate(EXAMPLE)
 """What is trained unless another plan is given: the example of ``tacit learn plan``."""
@@ -65,7 +66,7 @@ def planned(devices: int, epsilon: float, plan: Plan = PLAN) -> Plan:
     """The plan for so many devices and this epsilon, with a minimum batch size in proportion. Raises ``FieldError``,
     also for a plan that does not train on the digits."""
     spec, (train, _) = plan.training.architecture, digits()
-    if (spec.inputs, spec.classes) != (train.features.shape[1], CLASSES):
+    if not isinstance(spec, BuiltIn) or (spec.inputs, spec.classes) != (train.features.shape[1], CLASSES):
         raise FieldError("training.architecture", f"must have {train.features.shape[1]} inputs and {CLASSES} classes")
     if (plan.training.batch_size or EXAMPLES) < EXAMPLES:
         raise FieldError("training.batch_size", f"must be at least {EXAMPLES}, all examples of a device, or absent")
